@@ -1,0 +1,155 @@
+//! The vocabulary that every source speaks and every consumer understands, live or replayed.
+//!
+//! Events reach an [`EventSink`](crate::sink::EventSink) in time order.
+
+use crate::clock::Timestamp;
+use crate::module::{BuildId, Image};
+use crate::stack::Stack;
+
+/// Process id, as the recorder sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub i32);
+
+/// Thread id, as the recorder sees it. The main thread's equals its process's [`Pid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub i32);
+
+/// Something that happened in a recorded process or in the recording itself.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// A process came to be as a copy of `parent` (fork without exec so far: same images, same name), or was found.
+    ProcessStart {
+        /// When.
+        time: Timestamp,
+        /// The new process.
+        pid: Pid,
+        /// Whose copy it is; `None` for the first one, and for those found by attaching.
+        parent: Option<Pid>,
+    },
+    /// A process ended: its last thread is gone.
+    ProcessEnd {
+        /// When.
+        time: Timestamp,
+        /// Which.
+        pid: Pid,
+    },
+    /// A thread started. Also sent for the main thread, after `ProcessStart`.
+    ThreadStart {
+        /// When.
+        time: Timestamp,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// A thread ended.
+    ThreadEnd {
+        /// When.
+        time: Timestamp,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// The process called exec: all images are gone, all other threads are gone, the name is new.
+    Exec {
+        /// When.
+        time: Timestamp,
+        /// The process.
+        pid: Pid,
+        /// New name (Linux: at most 15 bytes of the program's file name).
+        name: &'a str,
+    },
+    /// A thread was renamed (`prctl(PR_SET_NAME)`); for a main thread this is the process's name, too.
+    ThreadName {
+        /// When.
+        time: Timestamp,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// New name.
+        name: &'a str,
+    },
+    /// A file or anonymous memory was mapped executable, as the source reported it.
+    Map(Mapping<'a>),
+    /// The same mapping after its module was identified. Sent by the unwinder right after the `Map` that it stands for.
+    Image {
+        /// When.
+        time: Timestamp,
+        /// Whose address space.
+        pid: Pid,
+        /// The module and its place.
+        image: Image,
+    },
+    /// A sample.
+    Sample(Sample<'a>),
+    /// Records that the source had to throw away.
+    Lost {
+        /// When this was noticed.
+        time: Timestamp,
+        /// How many.
+        count: u64,
+        /// Why.
+        cause: LostCause,
+    },
+    /// The kernel reduced the sampling rate of one CPU for a while.
+    Throttled {
+        /// From when.
+        time: Timestamp,
+    },
+    /// A record that could not be understood.
+    Malformed {
+        /// When this was noticed.
+        time: Timestamp,
+        /// What was wrong, in a few fixed words.
+        what: &'static str,
+    },
+}
+
+/// Why records were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LostCause {
+    /// The ring was full: samples and perhaps other records (PERF_RECORD_LOST).
+    RingFull,
+    /// The ring was full: samples only, counted by the event (PERF_FORMAT_LOST / PERF_RECORD_LOST_SAMPLES).
+    SamplesRingFull,
+}
+
+/// One executable mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping<'a> {
+    /// When.
+    pub time: Timestamp,
+    /// Whose address space.
+    pub pid: Pid,
+    /// First address.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Offset in the file of the first byte.
+    pub file_offset: u64,
+    /// Path as the kernel gave it: a path, `[vdso]`, `//anon`, `[heap]`, `/memfd:x (deleted)`...
+    pub path: &'a [u8],
+    /// Build id as the kernel read it while mapping, if it did.
+    pub build_id: Option<BuildId>,
+    /// Device (major, minor) and inode, where the kernel gave these instead of a build id.
+    pub inode: Option<(u32, u32, u64)>,
+}
+
+/// One sample of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// When.
+    pub time: Timestamp,
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// CPU on which it ran.
+    pub cpu: u32,
+    /// What this sample stands for, in the event's unit (ns of CPU time for cpu-clock, else event counts).
+    pub period: u64,
+    /// Its stack.
+    pub stack: Stack<'a>,
+}

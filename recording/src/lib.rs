@@ -1,0 +1,27 @@
+//! What a recording is, whoever made it.
+//!
+//! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same
+//! vocabulary, after the unwinder, with every stack as frames. Out of scope: system calls, output formats, symbols'
+//! lookup.
+//!
+//! The journey, in reading order:
+//!
+//! 1. [`address`], [`clock`]: the numbers.
+//! 2. [`event`]: what happens.
+//! 3. [`stack`]: the forms of a stack.
+//! 4. [`module`]: files mapped as code.
+//! 5. [`sink`]: how events travel, and what a stage may ask of the target.
+//! 6. [`unwind`]: a sink that turns snapshots into frames.
+//! 7. [`quality`], [`info`]: what was lost or guessed on the way, and the recording as a whole.
+//! 8. [`symbol`]: names for addresses, as plain data.
+
+pub mod address;
+pub mod clock;
+pub mod event;
+pub mod info;
+pub mod module;
+pub mod quality;
+pub mod sink;
+pub mod stack;
+pub mod symbol;
+pub mod unwind;

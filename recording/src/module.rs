@@ -1,0 +1,153 @@
+//! Modules (files mapped as code) and where processes have them mapped.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::address::{Avma, RelativeAddress};
+
+/// An ELF build id (or a Mach-O UUID): what ties an address to the one file it belongs to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BuildId(pub Vec<u8>);
+
+impl BuildId {
+    /// Lower-case hex digits: the form of `file`, `readelf -n` and debuginfod; the "code id" of a profile.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The 33-digit "breakpad id" that the Firefox Profiler and symbol servers call a debug id: the first 16
+    /// bytes as a little-endian GUID in upper-case hex, then the age `0`. Shorter ids are zero-padded.
+    pub fn to_breakpad(&self) -> String {
+        let mut guid = [0u8; 16];
+        let len = self.0.len().min(16);
+        guid[..len].copy_from_slice(&self.0[..len]);
+        guid[0..4].reverse();
+        guid[4..6].reverse();
+        guid[6..8].reverse();
+        let mut out: String = guid.iter().map(|byte| format!("{byte:02X}")).collect();
+        out.push('0');
+        out
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BuildId({})", self.to_hex())
+    }
+}
+
+/// What kind of code a module holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModuleKind {
+    /// The program itself or a shared library: a file.
+    File,
+    /// The virtual shared object that the kernel maps into every process.
+    Vdso,
+    /// The kernel and its modules.
+    Kernel,
+}
+
+/// One module, the same object for every process that maps it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// Kind of code.
+    pub kind: ModuleKind,
+    /// Path as the target saw it, for example `/usr/lib/libc.so.6`; `[vdso]`, `[kernel.kallsyms]`.
+    pub path: PathBuf,
+    /// A path at which the recorder could read the file, if that differs from `path` (another mount namespace, a deleted file).
+    pub readable_path: Option<PathBuf>,
+    /// Build id, from the kernel's mapping record where it gave one, else from the file.
+    pub build_id: Option<BuildId>,
+    /// `e_machine` of the file in words: `x86_64`, `aarch64`; `None` if the file could not be read.
+    pub arch: Option<&'static str>,
+}
+
+impl Module {
+    /// The file name without its folders.
+    pub fn name(&self) -> String {
+        match self.path.file_name() {
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => self.path.to_string_lossy().into_owned(),
+        }
+    }
+
+    /// The breakpad id: of the build id, or, where there is none, 33 zeros.
+    pub fn breakpad_id(&self) -> String {
+        self.build_id
+            .as_ref()
+            .map_or_else(|| "0".repeat(33), BuildId::to_breakpad)
+    }
+}
+
+/// A module at its place in one process.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// First mapped executable address.
+    pub start: Avma,
+    /// One past the last.
+    pub end: Avma,
+    /// Where relative address 0 of the module is (may lie below `start`).
+    pub base: Avma,
+    /// The module.
+    pub module: std::sync::Arc<Module>,
+}
+
+impl Image {
+    /// The address relative to the module's image base.
+    pub fn relative(&self, address: Avma) -> RelativeAddress {
+        RelativeAddress(address.0.wrapping_sub(self.base.0))
+    }
+}
+
+/// The images of one process, sorted by address. Cloned on fork, cleared on exec.
+#[derive(Clone, Debug, Default)]
+pub struct Images {
+    sorted: Vec<Image>,
+}
+
+impl Images {
+    /// Adds an image; what it overlaps was mapped over, and is cut or removed as `mmap(MAP_FIXED)` does.
+    pub fn insert(&mut self, image: Image) {
+        self.remove(image.start, image.end);
+        let at = self.sorted.partition_point(|other| other.start < image.start);
+        self.sorted.insert(at, image);
+    }
+
+    /// Removes the address range, cutting images that reach into it.
+    pub fn remove(&mut self, start: Avma, end: Avma) {
+        let first = self.sorted.partition_point(|image| image.end <= start);
+        let last = self.sorted.partition_point(|image| image.start < end);
+        if first >= last {
+            return;
+        }
+        let mut kept = Vec::new();
+        for image in self.sorted.drain(first..last) {
+            if image.start < start {
+                kept.push(Image {
+                    end: start,
+                    ..image.clone()
+                });
+            }
+            if image.end > end {
+                kept.push(Image { start: end, ..image });
+            }
+        }
+        self.sorted.splice(first..first, kept);
+    }
+
+    /// The image that holds the address.
+    pub fn find(&self, address: Avma) -> Option<&Image> {
+        let at = self.sorted.partition_point(|image| image.end <= address);
+        self.sorted.get(at).filter(|image| image.start <= address)
+    }
+
+    /// All images, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &Image> {
+        self.sorted.iter()
+    }
+
+    /// Forgets everything: the process called exec.
+    pub fn clear(&mut self) {
+        self.sorted.clear();
+    }
+}

@@ -1,0 +1,56 @@
+//! How far a recording can be trusted: everything that was lost, cut, guessed or not verified, counted by cause.
+
+use std::collections::BTreeMap;
+
+use crate::event::LostCause;
+use crate::sink::ModuleMiss;
+use crate::stack::MissingStack;
+
+/// Counts for one recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quality {
+    /// Samples that reached the profile.
+    pub samples: u64,
+    /// Records lost, by cause.
+    pub lost: BTreeMap<LostCause, u64>,
+    /// Times that the kernel throttled a CPU.
+    pub throttled: u64,
+    /// Records that made no sense.
+    pub malformed: u64,
+    /// Samples whose stack reaches the root.
+    pub rooted: u64,
+    /// Of the rooted ones: completed with memory read after the sample, in agreement with the thread's previous stack.
+    pub completed_live: u64,
+    /// Samples with frames that were read after the sample and that nothing confirms.
+    pub unverified: u64,
+    /// Samples that end early because stack bytes could not be had.
+    pub truncated_no_memory: u64,
+    /// Samples that end early because unwinding failed.
+    pub truncated_no_rule: u64,
+    /// Samples that end early because they have too many frames.
+    pub truncated_depth: u64,
+    /// Samples without user stack, by reason.
+    pub missing: BTreeMap<MissingStack, u64>,
+    /// Samples in which at least one frame was found by frame pointer, for lack of unwind tables.
+    pub by_frame_pointer: u64,
+    /// Modules that could not be read, by reason.
+    pub module_misses: BTreeMap<ModuleMiss, u64>,
+    /// Samples a second of CPU time that were asked for.
+    pub asked_rate_hz: f64,
+    /// Samples a second of CPU time that were recorded; `None` where the event does not count time.
+    pub achieved_rate_hz: Option<f64>,
+    /// CPU time that the kernel counted for all recorded tasks, ns.
+    pub cpu_time_ns: Option<u64>,
+}
+
+impl Quality {
+    /// Samples lost, all causes.
+    pub fn lost_total(&self) -> u64 {
+        self.lost.values().sum()
+    }
+
+    /// Samples that do not reach the root, all causes.
+    pub fn truncated_total(&self) -> u64 {
+        self.truncated_no_memory + self.truncated_no_rule + self.truncated_depth
+    }
+}

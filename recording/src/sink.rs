@@ -1,0 +1,79 @@
+//! The one exit of every recorder, and what it may ask of the target in return.
+
+use std::sync::Arc;
+
+use crate::event::{Event, Mapping, Pid};
+use crate::module::BuildId;
+
+/// Takes events in time order. A stage is a sink that owns the next one.
+pub trait EventSink {
+    /// Takes one event. What it borrows is valid only during the call.
+    fn on_event(&mut self, event: &Event<'_>);
+}
+
+/// Reads the memory of a live target. The macOS recorder, the Linux recorder and the tests each have one.
+pub trait TargetMemory {
+    /// Reads up to `buffer.len()` bytes at `address` of process `pid`, and returns how many could be read, from the
+    /// start. 0 if the process is gone, the page is not mapped or reading is not permitted.
+    fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize;
+}
+
+/// A target without readable memory: replayed recordings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoMemory;
+
+impl TargetMemory for NoMemory {
+    fn read(&mut self, _pid: Pid, _address: u64, _buffer: &mut [u8]) -> usize {
+        0
+    }
+}
+
+/// Opens the file behind a mapping.
+pub trait ModuleFiles {
+    /// Opens the file as the process `mapping.pid` saw it, or says why it can't.
+    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
+}
+
+/// An opened module file.
+#[derive(Clone)]
+pub struct ModuleFile {
+    /// Where it was opened, if that is not the mapping's own path.
+    pub readable_path: Option<std::path::PathBuf>,
+    /// Reads ranges of the file.
+    pub bytes: Arc<dyn ReadAt + Send + Sync>,
+}
+
+/// Positioned reading. Reading, not mapping: a file that is cut short while it is mapped kills the reader with SIGBUS.
+pub trait ReadAt {
+    /// Fills `buffer` from `offset`, or fails. A short file is an error.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()>;
+    /// File size in bytes.
+    fn len(&self) -> u64;
+    /// True if the size is 0.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Why a module's file could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ModuleMiss {
+    /// Anonymous memory: JIT code, or a stack that someone made executable.
+    Anonymous,
+    /// The file is gone or cannot be reached.
+    NotFound,
+    /// The file is there, but reading it is not permitted.
+    PermissionDenied,
+    /// Another file is there now: its build id or inode is not the mapped one's.
+    Replaced,
+    /// The file is not an ELF file that can be read to the end.
+    Malformed,
+}
+
+/// Compares what the kernel said of the mapped file with what was found in the file.
+pub fn same_build(mapped: Option<&BuildId>, found: Option<&BuildId>) -> bool {
+    match (mapped, found) {
+        (Some(mapped), Some(found)) => mapped == found,
+        _ => true,
+    }
+}

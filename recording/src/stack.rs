@@ -1,0 +1,130 @@
+//! The forms in which a source delivers a stack, and the form that leaves the unwinder.
+
+use crate::address::Avma;
+
+/// What a sample says of its thread's stack.
+#[derive(Clone, Copy, Debug)]
+pub enum Stack<'a> {
+    /// Already unwound: leaf first.
+    Frames(&'a [Frame]),
+    /// To be unwound: kernel frames that are already known, the user registers and the bytes above the stack pointer.
+    Snapshot(Snapshot<'a>),
+    /// No user stack, and why. `kernel` frames may still be known (leaf first).
+    Missing {
+        /// Kernel call chain, leaf first; often empty.
+        kernel: &'a [Frame],
+        /// Why there is no user stack.
+        reason: MissingStack,
+    },
+}
+
+/// Registers and stack bytes of a thread, as they were when the sample was taken. Borrows from the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Snapshot<'a> {
+    /// Kernel call chain above the user stack, leaf first; empty if the sample hit user code.
+    pub kernel: &'a [Frame],
+    /// User registers.
+    pub registers: Registers,
+    /// Stack bytes; the first is at the stack pointer. May end before the stack does.
+    pub stack_bytes: &'a [u8],
+    /// True if the source cut the bytes off at its own limit: more stack may exist above them. False if
+    /// the bytes end where the target's mapping ends.
+    pub cut_off: bool,
+}
+
+/// The registers that unwinding starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registers {
+    /// x86_64.
+    X86_64 {
+        /// Instruction pointer.
+        ip: u64,
+        /// Stack pointer.
+        sp: u64,
+        /// Frame pointer (rbp), which may hold anything.
+        bp: u64,
+    },
+    /// aarch64.
+    Aarch64 {
+        /// Program counter.
+        pc: u64,
+        /// Stack pointer.
+        sp: u64,
+        /// Frame pointer (x29).
+        fp: u64,
+        /// Link register (x30).
+        lr: u64,
+    },
+}
+
+/// Why a sample has no user stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MissingStack {
+    /// A kernel thread, or a task that had already given up its memory (exit).
+    NoUserSpace,
+    /// A 32-bit task: its registers and tables are not supported.
+    Abi32,
+    /// The source did not deliver registers.
+    NoRegisters,
+}
+
+/// One frame of an unwound stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Frame {
+    /// The instruction that was about to run.
+    InstructionPointer(Avma),
+    /// The address that a call returns to. Look it up one byte lower: the call itself.
+    ReturnAddress(Avma),
+    /// Like `InstructionPointer`, in the kernel.
+    KernelInstructionPointer(Avma),
+    /// Like `ReturnAddress`, in the kernel.
+    KernelReturnAddress(Avma),
+    /// Not a place in code: the visible sign that the frames after it (towards the root) are missing or not verified.
+    Mark(StackMark),
+}
+
+impl Frame {
+    /// The address to look up in tables: inside the instruction that this frame executes. `None` for marks.
+    pub fn lookup_address(self) -> Option<Avma> {
+        match self {
+            Frame::InstructionPointer(a) | Frame::KernelInstructionPointer(a) => Some(a),
+            Frame::ReturnAddress(a) | Frame::KernelReturnAddress(a) => Some(Avma(a.0.saturating_sub(1))),
+            Frame::Mark(_) => None,
+        }
+    }
+
+    /// True for kernel code.
+    pub fn is_kernel(self) -> bool {
+        matches!(self, Frame::KernelInstructionPointer(_) | Frame::KernelReturnAddress(_))
+    }
+}
+
+/// What a [`Frame::Mark`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StackMark {
+    /// The frames rootwards were read from the target's memory after the sample, and nothing confirms them.
+    Unverified,
+    /// The stack goes on, but the bytes needed could not be had.
+    TruncatedNoMemory,
+    /// Unwinding failed: no rule for this code, and no usable frame pointer.
+    TruncatedNoRule,
+    /// The stack has more frames than the unwinder follows.
+    TruncatedDepth,
+    /// There is no user stack at all, and why.
+    Missing(MissingStack),
+}
+
+impl StackMark {
+    /// The name that the frame has in the profile.
+    pub fn label(self) -> &'static str {
+        match self {
+            StackMark::Unverified => "[unverified: read after the sample]",
+            StackMark::TruncatedNoMemory => "[truncated: stack memory not available]",
+            StackMark::TruncatedNoRule => "[truncated: no unwind information]",
+            StackMark::TruncatedDepth => "[truncated: too many frames]",
+            StackMark::Missing(MissingStack::NoUserSpace) => "[no user stack: kernel thread or exiting task]",
+            StackMark::Missing(MissingStack::Abi32) => "[no user stack: 32-bit task]",
+            StackMark::Missing(MissingStack::NoRegisters) => "[no user stack: no registers delivered]",
+        }
+    }
+}

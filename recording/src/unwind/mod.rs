@@ -1,0 +1,1 @@
+//! Turns snapshots into frames.
