@@ -1,0 +1,414 @@
+//! Bytes of a perf record to a [`Record`]: a pure function, the same for the live ring and for a file.
+//!
+//! Layouts are those of `include/uapi/linux/perf_event.h`, "enum perf_event_type", for the one sample type that
+//! [`open`](crate::open) asks for; [`Layout`] says which of its optional parts are there.
+
+use recording::module::BuildId;
+
+/// Size of `struct perf_event_header`.
+pub const HEADER_BYTES: usize = 8;
+
+/// `sample_type` bits of every event that is opened: IP, TID, TIME, CPU, PERIOD, REGS_USER, STACK_USER.
+pub const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13;
+/// PERF_SAMPLE_CALLCHAIN: the kernel's part of the stack.
+pub const SAMPLE_CALLCHAIN: u64 = 1 << 5;
+
+/// With `sample_id_all` and [`SAMPLE_TYPE`], every record but samples ends with pid, tid, time, cpu and padding.
+const SAMPLE_ID_BYTES: usize = 24;
+
+mod record_type {
+    pub(super) const LOST: u32 = 2;
+    pub(super) const COMM: u32 = 3;
+    pub(super) const EXIT: u32 = 4;
+    pub(super) const THROTTLE: u32 = 5;
+    pub(super) const UNTHROTTLE: u32 = 6;
+    pub(super) const FORK: u32 = 7;
+    pub(super) const SAMPLE: u32 = 9;
+    pub(super) const MMAP2: u32 = 10;
+    pub(super) const LOST_SAMPLES: u32 = 13;
+}
+
+const MISC_CPUMODE_MASK: u16 = 7;
+const MISC_CPUMODE_KERNEL: u16 = 1;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// Call-chain entries from here up are not addresses but `enum perf_callchain_context`.
+const CALLCHAIN_CONTEXT_MAX: u64 = (-4095i64) as u64;
+
+/// `struct perf_event_header`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// `enum perf_event_type`.
+    pub kind: u32,
+    /// PERF_RECORD_MISC_*.
+    pub misc: u16,
+    /// Bytes, header included.
+    pub size: u16,
+}
+
+impl Header {
+    /// Takes the header apart.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Header {
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Header {
+            kind: u32::from_ne_bytes([a, b, c, d]),
+            misc: u16::from_ne_bytes([e, f]),
+            size: u16::from_ne_bytes([g, h]),
+        }
+    }
+}
+
+/// Which registers a sample holds: `enum perf_event_x86_regs`, `enum perf_event_arm_regs` (arm64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterSet {
+    /// BP, SP, IP.
+    X86_64,
+    /// X29, LR, SP, PC.
+    Aarch64,
+}
+
+impl RegisterSet {
+    /// The set of the architecture that this was compiled for.
+    pub const NATIVE: RegisterSet = if cfg!(target_arch = "aarch64") {
+        RegisterSet::Aarch64
+    } else {
+        RegisterSet::X86_64
+    };
+
+    /// `sample_regs_user`.
+    pub fn mask(self) -> u64 {
+        match self {
+            RegisterSet::X86_64 => 1 << 6 | 1 << 7 | 1 << 8,
+            RegisterSet::Aarch64 => 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,
+        }
+    }
+
+    fn count(self) -> usize {
+        self.mask().count_ones() as usize
+    }
+}
+
+/// What the samples of an event hold beyond [`SAMPLE_TYPE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Registers.
+    pub registers: RegisterSet,
+    /// [`SAMPLE_CALLCHAIN`] was asked for.
+    pub call_chain: bool,
+    /// `sample_stack_user`.
+    pub stack_bytes: u32,
+}
+
+/// One record. Borrows from the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// PERF_RECORD_SAMPLE.
+    Sample(RawSample<'a>),
+    /// PERF_RECORD_MMAP2.
+    Mmap {
+        /// Process.
+        pid: i32,
+        /// First address.
+        start: u64,
+        /// Bytes.
+        len: u64,
+        /// File offset.
+        file_offset: u64,
+        /// Device and inode, unless there is a build id.
+        inode: Option<(u32, u32, u64)>,
+        /// Build id, where the kernel could read one.
+        build_id: Option<BuildId>,
+        /// PROT_EXEC is set.
+        executable: bool,
+        /// Without the terminating NUL.
+        path: &'a [u8],
+    },
+    /// PERF_RECORD_COMM.
+    Comm {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+        /// The name comes from exec.
+        exec: bool,
+        /// Without the terminating NUL.
+        name: &'a [u8],
+    },
+    /// PERF_RECORD_FORK: a process or (`pid == parent_pid`) a thread.
+    Fork {
+        /// Process of the new task.
+        pid: i32,
+        /// Process of the task that forked.
+        parent_pid: i32,
+        /// New task.
+        tid: i32,
+    },
+    /// PERF_RECORD_EXIT of one task.
+    Exit {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+    },
+    /// PERF_RECORD_LOST.
+    Lost {
+        /// Records.
+        count: u64,
+    },
+    /// PERF_RECORD_LOST_SAMPLES.
+    LostSamples {
+        /// Samples.
+        count: u64,
+    },
+    /// PERF_RECORD_THROTTLE.
+    Throttle,
+    /// Known or unknown, and of no interest.
+    Other,
+}
+
+/// PERF_RECORD_SAMPLE, taken apart but not interpreted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawSample<'a> {
+    /// Process, 0 or -1 if the task has none that is visible here.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// CPU.
+    pub cpu: u32,
+    /// What the sample stands for, in the event's unit.
+    pub period: u64,
+    /// The interrupted instruction, user or kernel.
+    pub ip: u64,
+    /// The sample interrupted the kernel.
+    pub in_kernel: bool,
+    /// Call-chain words, markers (`PERF_CONTEXT_*`) included; 8 bytes each.
+    pub call_chain: &'a [u8],
+    /// User registers; `None`: a kernel thread or an exiting task.
+    pub registers: Option<RawRegisters<'a>>,
+    /// Bytes from the stack pointer upwards.
+    pub stack: &'a [u8],
+    /// All of the bytes asked for were there.
+    pub stack_cut_off: bool,
+}
+
+/// User registers of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawRegisters<'a> {
+    /// PERF_SAMPLE_REGS_ABI_32.
+    pub is_32_bit: bool,
+    /// 8 bytes each, in the order of the bits of [`RegisterSet::mask`].
+    pub words: &'a [u8],
+}
+
+impl RawRegisters<'_> {
+    /// The nth register.
+    pub fn get(&self, index: usize) -> u64 {
+        word(self.words, index)
+    }
+}
+
+impl RawSample<'_> {
+    /// The call chain's addresses, leaf first, markers left out.
+    pub fn kernel_chain(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.call_chain.len() / 8)
+            .map(|index| word(self.call_chain, index))
+            .filter(|address| *address < CALLCHAIN_CONTEXT_MAX)
+    }
+}
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    bytes
+        .get(index * 8..index * 8 + 8)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u64::from_ne_bytes)
+}
+
+/// A record that does not have the layout that its type and size promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a {0} record is shorter than its layout")]
+pub struct Malformed(pub &'static str);
+
+/// The time of a record, without decoding the rest.
+pub fn time(record: &[u8]) -> Option<u64> {
+    let header = Header::parse(record.first_chunk()?);
+    let at = match header.kind {
+        // ip, pid, tid, then the time.
+        record_type::SAMPLE => HEADER_BYTES + 16,
+        _ => record.len().checked_sub(SAMPLE_ID_BYTES)? + 8,
+    };
+    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+}
+
+/// Takes one whole record apart.
+pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malformed> {
+    let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
+    let header = Header::parse(header);
+    if header.kind == record_type::SAMPLE {
+        return sample(header, body, layout)
+            .ok_or(Malformed("sample"))
+            .map(Record::Sample);
+    }
+    let body_bytes = body
+        .len()
+        .checked_sub(SAMPLE_ID_BYTES)
+        .ok_or(Malformed("record without sample id"))?;
+    let mut body = Reader(&body[..body_bytes]);
+    match header.kind {
+        record_type::MMAP2 => mmap2(header, &mut body).ok_or(Malformed("mapping")),
+        record_type::COMM => comm(header, &mut body).ok_or(Malformed("name")),
+        record_type::FORK => fork(&mut body).ok_or(Malformed("fork")),
+        record_type::EXIT => exit(&mut body).ok_or(Malformed("exit")),
+        record_type::LOST => lost(&mut body).ok_or(Malformed("lost")),
+        record_type::LOST_SAMPLES => body
+            .u64()
+            .map(|count| Record::LostSamples { count })
+            .ok_or(Malformed("lost samples")),
+        record_type::THROTTLE => Ok(Record::Throttle),
+        record_type::UNTHROTTLE => Ok(Record::Other),
+        _ => Ok(Record::Other),
+    }
+}
+
+fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSample<'a>> {
+    let mut body = Reader(body);
+    let ip = body.u64()?;
+    let pid = body.i32()?;
+    let tid = body.i32()?;
+    let _time = body.u64()?;
+    let cpu = body.u32()?;
+    let _reserved = body.u32()?;
+    let period = body.u64()?;
+    let call_chain = if layout.call_chain {
+        let entries = usize::try_from(body.u64()?).ok()?;
+        body.bytes(entries.checked_mul(8)?)?
+    } else {
+        &[]
+    };
+    const ABI_NONE: u64 = 0;
+    const ABI_32: u64 = 1;
+    let registers = match body.u64()? {
+        ABI_NONE => None,
+        abi => Some(RawRegisters {
+            is_32_bit: abi == ABI_32,
+            words: body.bytes(layout.registers.count() * 8)?,
+        }),
+    };
+    // "u64 size; char data[size]; u64 dyn_size": dyn_size says how much of the data is real, and is there only if
+    // size is not 0.
+    let size = usize::try_from(body.u64()?).ok()?;
+    let (stack, stack_cut_off) = if size == 0 {
+        (&[][..], false)
+    } else {
+        let data = body.bytes(size)?;
+        let real = usize::try_from(body.u64()?).ok()?;
+        (data.get(..real)?, real == size)
+    };
+    Some(RawSample {
+        pid,
+        tid,
+        cpu,
+        period,
+        ip,
+        in_kernel: header.misc & MISC_CPUMODE_MASK == MISC_CPUMODE_KERNEL,
+        call_chain,
+        registers,
+        stack,
+        stack_cut_off,
+    })
+}
+
+fn mmap2<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
+    const PROT_EXEC: u32 = 4;
+    let pid = body.i32()?;
+    let _tid = body.i32()?;
+    let start = body.u64()?;
+    let len = body.u64()?;
+    let file_offset = body.u64()?;
+    let identity = body.bytes(24)?;
+    let (inode, build_id) = if header.misc & MISC_MMAP_BUILD_ID != 0 {
+        // u8 build_id_size, u8 reserved, u16 reserved, u8 build_id[20].
+        let size = usize::from(*identity.first()?).min(20);
+        (None, Some(BuildId(identity.get(4..4 + size)?.to_vec())))
+    } else {
+        let mut identity = Reader(identity);
+        let (major, minor, inode) = (identity.u32()?, identity.u32()?, identity.u64()?);
+        ((inode != 0).then_some((major, minor, inode)), None)
+    };
+    let protection = body.u32()?;
+    let _flags = body.u32()?;
+    Some(Record::Mmap {
+        pid,
+        start,
+        len,
+        file_offset,
+        inode,
+        build_id,
+        executable: protection & PROT_EXEC != 0,
+        path: body.c_string(),
+    })
+}
+
+fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
+    let pid = body.i32()?;
+    let tid = body.i32()?;
+    Some(Record::Comm {
+        pid,
+        tid,
+        exec: header.misc & MISC_COMM_EXEC != 0,
+        name: body.c_string(),
+    })
+}
+
+fn fork(body: &mut Reader<'_>) -> Option<Record<'static>> {
+    let pid = body.i32()?;
+    let parent_pid = body.i32()?;
+    let tid = body.i32()?;
+    Some(Record::Fork { pid, parent_pid, tid })
+}
+
+fn exit(body: &mut Reader<'_>) -> Option<Record<'static>> {
+    let pid = body.i32()?;
+    let _parent_pid = body.i32()?;
+    let tid = body.i32()?;
+    Some(Record::Exit { pid, tid })
+}
+
+fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
+    let _id = body.u64()?;
+    Some(Record::Lost { count: body.u64()? })
+}
+
+/// Reads native-endian fields from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*front)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_ne_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_ne_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.chunk().map(i32::from_ne_bytes)
+    }
+
+    fn c_string(&mut self) -> &'a [u8] {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        &self.0[..end]
+    }
+}

@@ -1,0 +1,153 @@
+//! The loop that empties the rings, and what can end it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use recording::clock::Timestamp;
+use recording::event::LostCause;
+use recording::sink::EventSink;
+
+use crate::StopReason;
+use crate::decode;
+use crate::merge::{self, Source};
+use crate::open::Opened;
+use crate::sys::process::{Child, monotonic_ns};
+use crate::sys::ring::Ring;
+use crate::sys::signals::{self, Signals};
+use crate::translate::Translator;
+
+/// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
+/// in between.
+const SETTLE_NS: u64 = 500_000;
+/// Rounds are this share of the time that a busy CPU needs to fill its ring. At 1 kHz this is 8 ms, at 4 kHz 4 ms.
+const FILL_SHARE: f64 = 1.0 / 12.0;
+const SHORTEST_ROUND: Duration = Duration::from_millis(1);
+const LONGEST_ROUND: Duration = Duration::from_millis(8);
+/// While nothing is recorded, rounds double up to this: an idle program costs nothing.
+const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
+
+impl Source for Ring {
+    fn next_time(&mut self) -> Option<u64> {
+        // A record too short to have a time sorts first, so that it is reported at once and not kept for ever.
+        self.peek().map(|record| decode::time(record).unwrap_or(0))
+    }
+
+    fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8])) {
+        let Some(record) = self.peek() else { return };
+        let size = record.len();
+        take(decode::time(record).unwrap_or(0), record);
+        self.consume(size);
+    }
+}
+
+/// Empties the rings into the sink until the program ends, the time is over or a signal says so; then stops the events
+/// and takes what is left.
+pub(crate) fn until_end(
+    opened: &mut Opened,
+    translator: &mut Translator,
+    program: &Child,
+    signals: &Signals,
+    deadline: Option<Timestamp>,
+    rate_hz: f64,
+    sink: &mut dyn EventSink,
+) -> io::Result<(StopReason, Timestamp)> {
+    let usual_round = round_for(opened.ring_bytes, opened.layout.stack_bytes, rate_hz);
+    let longest_round = LONGEST_IDLE_ROUND.max(usual_round);
+    let mut round = usual_round;
+    let mut queue = BinaryHeap::new();
+    let mut interrupts = 0;
+    let stop = loop {
+        let now = monotonic_ns();
+        let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
+        signals::wait_readable(&[program.pidfd().as_fd(), signals.fd().as_fd()], left)?;
+        if let Some(stop) = take_signals(signals, program, &mut interrupts) {
+            break stop;
+        }
+        if signals::is_readable(program.pidfd().as_fd())? {
+            break StopReason::ProgramEnded;
+        }
+        let taken = drain(
+            opened,
+            translator,
+            &mut queue,
+            monotonic_ns().saturating_sub(SETTLE_NS),
+            sink,
+        );
+        round = if taken > 0 {
+            usual_round
+        } else {
+            (round * 2).min(longest_round)
+        };
+        if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
+            break StopReason::Duration;
+        }
+    };
+    let end = Timestamp(monotonic_ns());
+    for event in &opened.events {
+        event.disable()?;
+    }
+    drain(opened, translator, &mut queue, u64::MAX, sink);
+    report_corruption(opened, end, sink);
+    Ok((stop, end))
+}
+
+fn drain(
+    opened: &mut Opened,
+    translator: &mut Translator,
+    queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
+    until_ns: u64,
+    sink: &mut dyn EventSink,
+) -> u64 {
+    for ring in &mut opened.rings {
+        ring.refresh();
+    }
+    merge::drain(&mut opened.rings, until_ns, queue, &mut |time, record| {
+        translator.record(time, record, sink)
+    })
+}
+
+/// Tells of losses that no record told of: those at the very end, after which nothing more was written.
+pub(crate) fn report_remaining_losses(
+    lost: u64,
+    translator: &mut Translator,
+    end: Timestamp,
+    sink: &mut dyn EventSink,
+) {
+    translator.report_lost(end, lost.saturating_sub(translator.lost()), LostCause::RingFull, sink);
+}
+
+fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink) {
+    for ring in &opened.rings {
+        for _ in 0..ring.corrupted {
+            sink.on_event(&recording::event::Event::Malformed {
+                time,
+                what: "ring contents dropped",
+            });
+        }
+    }
+}
+
+/// Ctrl-C on a terminal reaches the program by itself; a SIGINT that someone sent to sprof alone is passed on.
+fn take_signals(signals: &Signals, program: &Child, interrupts: &mut u32) -> Option<StopReason> {
+    while let Some(received) = signals.next() {
+        if received.signal != libc::SIGINT {
+            return Some(StopReason::Terminated);
+        }
+        *interrupts += 1;
+        if *interrupts > 1 {
+            return Some(StopReason::Interrupted);
+        }
+        if !received.from_kernel {
+            program.signal(libc::SIGINT);
+        }
+    }
+    None
+}
+
+fn round_for(ring_bytes: usize, stack_bytes: u32, rate_hz: f64) -> Duration {
+    let bytes_a_second = rate_hz * f64::from(stack_bytes.max(1024));
+    Duration::from_secs_f64(ring_bytes as f64 / bytes_a_second * FILL_SHARE).clamp(SHORTEST_ROUND, LONGEST_ROUND)
+}

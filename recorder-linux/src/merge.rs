@@ -1,0 +1,88 @@
+//! Time order across CPUs, without copying.
+//!
+//! Each CPU's ring is in time order, all together are not: a thread that moved from CPU 0 to CPU 1 must not be seen on
+//! CPU 1 first, and a mapping made on one must be known before a sample in it on another. Records are taken in the
+//! order of their times, and only up to a time before which every CPU has surely finished writing.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// One queue of records in time order.
+pub trait Source {
+    /// The time of the next record, or `None` when all are taken.
+    fn next_time(&mut self) -> Option<u64>;
+    /// Hands the next record to `take`, then drops it.
+    fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8]));
+}
+
+/// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
+/// source first. A record that is older than the one before it in its own source (the kernel may write a sample
+/// between reading the clock for another record and writing that) comes right after it.
+pub fn drain<S: Source>(
+    sources: &mut [S],
+    until: u64,
+    queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
+    take: &mut dyn FnMut(u64, &[u8]),
+) -> u64 {
+    queue.clear();
+    queue.extend(
+        sources
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, source)| Some(Reverse((source.next_time()?, index)))),
+    );
+    let mut taken = 0;
+    while let Some(Reverse((time, index))) = queue.pop() {
+        if time > until {
+            break;
+        }
+        sources[index].take_next(take);
+        taken += 1;
+        if let Some(next) = sources[index].next_time() {
+            queue.push(Reverse((next, index)));
+        }
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Times(Vec<u64>);
+
+    impl Source for Times {
+        fn next_time(&mut self) -> Option<u64> {
+            self.0.first().copied()
+        }
+
+        fn take_next(&mut self, take: &mut dyn FnMut(u64, &[u8])) {
+            take(self.0.remove(0), &[]);
+        }
+    }
+
+    fn merged(sources: &mut [Times], until: u64) -> Vec<u64> {
+        let mut out = Vec::new();
+        drain(sources, until, &mut BinaryHeap::new(), &mut |time, _| out.push(time));
+        out
+    }
+
+    #[test]
+    fn records_of_all_cpus_come_in_time_order() {
+        let mut sources = [Times(vec![1, 4, 9]), Times(vec![]), Times(vec![2, 3, 10])];
+        assert_eq!(merged(&mut sources, u64::MAX), [1, 2, 3, 4, 9, 10]);
+    }
+
+    #[test]
+    fn records_younger_than_the_limit_stay_for_the_next_round() {
+        let mut sources = [Times(vec![1, 5]), Times(vec![2, 6])];
+        assert_eq!(merged(&mut sources, 4), [1, 2]);
+        assert_eq!(merged(&mut sources, 6), [5, 6]);
+    }
+
+    #[test]
+    fn a_late_record_follows_the_one_it_is_behind() {
+        let mut sources = [Times(vec![5, 3, 7]), Times(vec![4, 6])];
+        assert_eq!(merged(&mut sources, u64::MAX), [4, 5, 3, 6, 7]);
+    }
+}

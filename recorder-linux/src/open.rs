@@ -1,0 +1,285 @@
+//! What to open: the best event and the largest rings that this machine and this user may have, every step down said.
+
+use std::io;
+use std::path::Path;
+
+use recording::info::PeriodUnit;
+
+use crate::cpus;
+use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::sys::perf_event::{
+    Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
+};
+use crate::sys::ring::{Ring, page_bytes};
+
+const NANOS_PER_SECOND: f64 = 1e9;
+/// PERF_PMU_TYPE_SHIFT.
+const PMU_TYPE_SHIFT: u32 = 32;
+/// Bytes of a sample besides its stack and its kernel call chain, rounded up.
+const SAMPLE_HEADER_BYTES: usize = 256;
+const SMALLEST_RING_BYTES: usize = 64 << 10;
+const USUAL_RING_BYTES: usize = 2 << 20;
+const LARGEST_RING_BYTES: usize = 16 << 20;
+/// How long a ring should be able to hold a busy CPU's samples. The recorder competes with the program for CPU time:
+/// with 4 busy threads on 2 CPUs it was seen to wait up to 12 ms for its turn. To measure again: `cargo bench`, losses at
+/// 10 kHz.
+const RING_SECONDS: f64 = 0.05;
+
+/// All events of a recording, one a CPU, with their rings.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) events: Vec<EventFd>,
+    pub(crate) rings: Vec<Ring>,
+    pub(crate) ring_bytes: usize,
+    pub(crate) layout: Layout,
+    pub(crate) choice: Choice,
+    /// A line each: what was stepped down from, and how to get it.
+    pub(crate) announcements: Vec<String>,
+}
+
+/// The event that samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) hardware: bool,
+    pub(crate) kernel: bool,
+    has_build_ids: bool,
+    has_lost_counts: bool,
+}
+
+impl Choice {
+    pub(crate) fn name(self) -> &'static str {
+        match (self.hardware, self.kernel) {
+            (true, true) => "cycles",
+            (true, false) => "cycles:u",
+            (false, true) => "cpu-clock",
+            (false, false) => "cpu-clock:u",
+        }
+    }
+
+    pub(crate) fn unit(self) -> PeriodUnit {
+        if self.hardware {
+            PeriodUnit::Cycles
+        } else {
+            PeriodUnit::CpuNanoseconds
+        }
+    }
+
+    fn layout(self, stack_bytes: u32) -> Layout {
+        Layout {
+            registers: RegisterSet::NATIVE,
+            call_chain: self.kernel,
+            stack_bytes,
+        }
+    }
+
+    fn attr(self, rate_hz: f64, stack_bytes: u32, pmu_type: u32) -> Attr {
+        let mut flags = flag::DISABLED
+            | flag::INHERIT
+            | flag::ENABLE_ON_EXEC
+            | flag::EXCLUDE_HV
+            | flag::EXCLUDE_GUEST
+            | flag::MMAP
+            | flag::MMAP2
+            | flag::COMM
+            | flag::COMM_EXEC
+            | flag::TASK
+            | flag::WATERMARK
+            | flag::SAMPLE_ID_ALL
+            | flag::USE_CLOCKID;
+        let mut sample_type = SAMPLE_TYPE;
+        if self.kernel {
+            flags |= flag::EXCLUDE_CALLCHAIN_USER;
+            sample_type |= SAMPLE_CALLCHAIN;
+        } else {
+            flags |= flag::EXCLUDE_KERNEL;
+        }
+        if self.has_build_ids {
+            flags |= flag::BUILD_ID;
+        }
+        let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
+        if self.has_lost_counts {
+            counts |= read_format::LOST;
+        }
+        let (kind, config, period_or_freq) = if self.hardware {
+            flags |= flag::FREQ;
+            (
+                TYPE_HARDWARE,
+                HW_CPU_CYCLES | u64::from(pmu_type) << PMU_TYPE_SHIFT,
+                rate_hz.round().max(1.0) as u64,
+            )
+        } else {
+            (TYPE_SOFTWARE, SW_CPU_CLOCK, (NANOS_PER_SECOND / rate_hz).round() as u64)
+        };
+        Attr {
+            kind,
+            config,
+            sample_period_or_freq: period_or_freq,
+            sample_type,
+            read_format: counts,
+            flags,
+            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
+            // 2 us. The kernel cuts this to the ring's size.
+            wakeup_watermark: u32::MAX,
+            sample_regs_user: RegisterSet::NATIVE.mask(),
+            sample_stack_user: stack_bytes,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attr::default()
+        }
+    }
+}
+
+/// Opens one inherited event per online CPU for the task, with a ring each.
+pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32) -> Result<Opened, String> {
+    let cpus = cpus::online(Path::new("/"))?;
+    let core_types = cpus::core_types(Path::new("/"));
+    let (choice, mut announcements) = choose(pid, rate_hz, stack_bytes, cpus[0], &core_types)?;
+    let mut events = Vec::with_capacity(cpus.len());
+    for cpu in &cpus {
+        let attr = choice.attr(rate_hz, stack_bytes, pmu_type(&core_types, *cpu));
+        match EventFd::open(&attr, pid, *cpu) {
+            Ok(event) => events.push(event),
+            // The CPU went offline after the list was read.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
+            Err(error) => return Err(open_failed(choice, *cpu, &error)),
+        }
+    }
+    let (rings, ring_bytes) = map_rings(&events, wanted_ring_bytes(rate_hz, stack_bytes), &mut announcements)?;
+    Ok(Opened {
+        events,
+        rings,
+        ring_bytes,
+        layout: choice.layout(stack_bytes),
+        choice,
+        announcements,
+    })
+}
+
+fn pmu_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u32 {
+    core_types
+        .iter()
+        .find(|(_, cpus)| cpus.contains(&cpu))
+        .map_or(0, |(kind, _)| *kind)
+}
+
+/// Finds the best event that opens, on one CPU.
+fn choose(
+    pid: i32,
+    rate_hz: f64,
+    stack_bytes: u32,
+    cpu: u32,
+    core_types: &[(u32, Vec<u32>)],
+) -> Result<(Choice, Vec<String>), String> {
+    let mut choice = Choice {
+        hardware: true,
+        kernel: true,
+        has_build_ids: true,
+        has_lost_counts: true,
+    };
+    let mut announcements = Vec::new();
+    loop {
+        let attr = choice.attr(rate_hz, stack_bytes, pmu_type(core_types, cpu));
+        let error = match EventFd::open(&attr, pid, cpu) {
+            Ok(_) => return Ok((choice, announcements)),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            // Order matters: a virtual machine without PMU answers ENOENT also where permission is lacking.
+            Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) if choice.hardware => {
+                choice.hardware = false;
+                announcements.push("no hardware counter for cycles here: sampling by the cpu-clock timer".to_owned());
+            }
+            Some(libc::EACCES | libc::EPERM) if choice.kernel => {
+                choice.kernel = false;
+                announcements.push(format!(
+                    "user code only: kernel time and kernel functions are not recorded{}",
+                    paranoid().map_or_else(String::new, |level| format!(
+                        " (perf_event_paranoid is {level}; `sudo sysctl kernel.perf_event_paranoid=1` allows them)"
+                    ))
+                ));
+            }
+            // What older kernels do not know: counts of lost records (Linux 6.0), build ids in mappings (5.12).
+            Some(libc::EINVAL) if choice.has_lost_counts => choice.has_lost_counts = false,
+            Some(libc::EINVAL) if choice.has_build_ids => choice.has_build_ids = false,
+            // Some hypervisors offer a PMU without interrupts: it counts but can't sample.
+            Some(libc::EINVAL) if choice.hardware => {
+                choice = Choice {
+                    hardware: false,
+                    has_build_ids: true,
+                    has_lost_counts: true,
+                    ..choice
+                };
+                announcements.push("the cycles counter can't sample here: sampling by the cpu-clock timer".to_owned());
+            }
+            _ => return Err(open_failed(choice, cpu, &error)),
+        }
+    }
+}
+
+fn paranoid() -> Option<i32> {
+    std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn open_failed(choice: Choice, cpu: u32, error: &io::Error) -> String {
+    let what = format!("cannot open the perf event {} on CPU {cpu}: {error}", choice.name());
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => match paranoid() {
+            Some(level) if level > 2 => format!(
+                "{what}; perf_event_paranoid is {level}, which refuses ordinary users: `sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root"
+            ),
+            _ => format!(
+                "{what}; a container's seccomp profile refuses perf_event_open: start the container with `--security-opt seccomp=unconfined` or `--cap-add PERFMON`"
+            ),
+        },
+        Some(libc::EMFILE) => format!("{what}; one file per CPU is needed: raise `ulimit -n`"),
+        Some(libc::ENOSYS) => format!("{what}; this kernel was built without CONFIG_PERF_EVENTS"),
+        _ => what,
+    }
+}
+
+fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32) -> usize {
+    let bytes_a_second = rate_hz * (stack_bytes as usize + SAMPLE_HEADER_BYTES) as f64;
+    ((bytes_a_second * RING_SECONDS) as usize)
+        .next_power_of_two()
+        .clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES)
+}
+
+/// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
+/// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
+fn map_rings(
+    events: &[EventFd],
+    wanted_bytes: usize,
+    announcements: &mut Vec<String>,
+) -> Result<(Vec<Ring>, usize), String> {
+    let mut bytes = wanted_bytes;
+    loop {
+        let rings: io::Result<Vec<Ring>> = events.iter().map(|event| Ring::map(event, bytes)).collect();
+        match rings {
+            Ok(rings) => {
+                if bytes < USUAL_RING_BYTES {
+                    announcements.push(format!(
+                        "rings of {} KiB a CPU instead of {}: samples may be lost at high rates; `ulimit -l unlimited` allows more",
+                        bytes >> 10,
+                        wanted_bytes >> 10
+                    ));
+                }
+                return Ok((rings, bytes));
+            }
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
+                    && bytes > SMALLEST_RING_BYTES.max(page_bytes()) =>
+            {
+                bytes /= 2;
+            }
+            Err(error) => {
+                return Err(format!(
+                    "cannot map a perf ring of {} KiB: {error}; allow more locked memory with `ulimit -l unlimited`",
+                    bytes >> 10
+                ));
+            }
+        }
+    }
+}

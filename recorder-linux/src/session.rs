@@ -1,0 +1,251 @@
+//! One recording from launch to end.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::Pid;
+use recording::info::RecordingInfo;
+use recording::sink::EventSink;
+
+use crate::drain;
+use crate::host;
+use crate::launch;
+use crate::open::{self, Opened};
+use crate::stop::Target;
+use crate::sys::perf_event::Counts;
+use crate::sys::process::{self, Stopped, monotonic_ns};
+use crate::sys::signals::Signals;
+use crate::translate::Translator;
+
+/// What to record, and how.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Program and arguments. Looked up in PATH if the first holds no slash.
+    pub command: Vec<OsString>,
+    /// Variables added to the program's environment (`VAR=x` before the command).
+    pub env: Vec<(OsString, OsString)>,
+    /// Samples a second of CPU time.
+    pub rate_hz: f64,
+    /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
+    pub stack_bytes: u32,
+    /// Ends the recording after this time.
+    pub duration: Option<Duration>,
+    /// When the recording ends before the program does: leave the program running.
+    pub keep_running: bool,
+    /// Put the arguments into [`RecordingInfo::args`].
+    pub include_args: bool,
+}
+
+/// Why a recording could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Exit status 127.
+    #[error("cannot run `{0}`: no such program; check the name or give a path")]
+    NotFound(String),
+    /// Exit status 126.
+    #[error("cannot run `{program}`: {reason}")]
+    NotExecutable {
+        /// As the user typed it.
+        program: String,
+        /// For example "permission denied; `chmod +x` it".
+        reason: String,
+    },
+    /// Exit status 125.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The program ended.
+    ProgramEnded,
+    /// [`RecordOptions::duration`] was over.
+    Duration,
+    /// A second SIGINT.
+    Interrupted,
+    /// SIGTERM (or SIGHUP).
+    Terminated,
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramExit {
+    /// `exit(code)`.
+    Code(i32),
+    /// Killed by this signal.
+    Signal(i32),
+    /// Still running: `keep_running`.
+    StillRunning,
+}
+
+/// A launched program, stopped before its exec, with all events open.
+///
+/// SIGINT, SIGTERM and SIGHUP are blocked from here until the recording has ended: launch it from the only thread.
+#[derive(Debug)]
+pub struct Recording {
+    options: RecordOptions,
+    stopped: Option<Stopped>,
+    signals: Signals,
+    opened: Opened,
+}
+
+/// A recording that has ended. The program may not have.
+#[derive(Debug)]
+pub struct Finished {
+    /// The recording as a whole.
+    pub info: RecordingInfo,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Samples a second of CPU time that were delivered. `None` where kernel time was not recorded: then only part of the
+    /// CPU time had a chance to be sampled.
+    pub achieved_rate_hz: Option<f64>,
+    /// CPU time counted by the kernel for all recorded tasks, ns.
+    pub cpu_time_ns: Option<u64>,
+    /// The program.
+    pub target: Target,
+}
+
+impl Recording {
+    /// Starts the program stopped, and opens the events.
+    pub fn launch(options: &RecordOptions) -> Result<Recording, RecordError> {
+        let image = launch::resolve(options)?;
+        let failed = |what: &str, error: std::io::Error| RecordError::Failed(format!("cannot {what}: {error}"));
+        let signals = Signals::block().map_err(|error| failed("take over signals (signalfd)", error))?;
+        let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
+        // After the fork: the program keeps the limit that it was given.
+        process::raise_open_file_limit();
+        match open::open(stopped.pid(), options.rate_hz, options.stack_bytes) {
+            Ok(opened) => Ok(Recording {
+                options: options.clone(),
+                stopped: Some(stopped),
+                signals,
+                opened,
+            }),
+            Err(message) => {
+                stopped.abandon();
+                Err(RecordError::Failed(message))
+            }
+        }
+    }
+
+    /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is not
+    /// recorded and why.
+    pub fn announcements(&self) -> &[String] {
+        &self.opened.announcements
+    }
+
+    /// The program's process id.
+    pub fn pid(&self) -> Pid {
+        Pid(self.stopped.as_ref().map_or(0, Stopped::pid))
+    }
+
+    /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
+    /// SIGHUP meanwhile, as the command-line contract has them.
+    pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+        let Some(stopped) = self.stopped.take() else {
+            return Err(RecordError::Failed("the recording was already run".to_owned()));
+        };
+        let mut translator = Translator::new(self.opened.layout);
+        let start = Timestamp(monotonic_ns());
+        let pid = Pid(stopped.pid());
+        translator.start_process(start, pid, sink);
+        let child = stopped
+            .start()
+            .map_err(|error| launch::exec_error(&self.options, &error))?;
+        let deadline = self.options.duration.map(|duration| {
+            Timestamp(
+                start
+                    .0
+                    .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+            )
+        });
+        let ended = drain::until_end(
+            &mut self.opened,
+            &mut translator,
+            &child,
+            &self.signals,
+            deadline,
+            self.options.rate_hz,
+            sink,
+        );
+        // The program's memory and files are still needed by the last samples; only now may it be told to end.
+        let (stop, end) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                Target::after(child, StopReason::Terminated, false, &translator).wait();
+                return Err(RecordError::Failed(format!(
+                    "recording stopped: reading the perf rings failed: {error}"
+                )));
+            }
+        };
+        let target = Target::after(child, stop, self.options.keep_running, &translator);
+        let totals = self.totals();
+        drain::report_remaining_losses(totals.lost, &mut translator, end, sink);
+        let cpu_time_ns = (totals.running_ns > 0).then_some(totals.running_ns);
+        let achieved_rate_hz = cpu_time_ns
+            .filter(|_| self.opened.choice.kernel)
+            .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
+        Ok(Finished {
+            info: self.info(clock, end),
+            stop,
+            achieved_rate_hz,
+            cpu_time_ns,
+            target,
+        })
+    }
+
+    fn totals(&self) -> Counts {
+        let mut totals = Counts::default();
+        for counts in self.opened.events.iter().filter_map(|event| event.counts().ok()) {
+            totals.enabled_ns += counts.enabled_ns;
+            totals.running_ns += counts.running_ns;
+            totals.lost += counts.lost;
+        }
+        totals
+    }
+
+    fn info(&self, clock: ClockReference, end: Timestamp) -> RecordingInfo {
+        let mut words = self
+            .options
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned());
+        let command = words.next().unwrap_or_default();
+        let program = Path::new(&command)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        RecordingInfo {
+            program: program.unwrap_or(command),
+            args: self.options.include_args.then(|| words.collect()),
+            clock,
+            end,
+            interval_ns: (1e9 / self.options.rate_hz).round() as u64,
+            event: self.opened.choice.name().to_owned(),
+            unit: self.opened.choice.unit(),
+            kernel_included: self.opened.choice.kernel,
+            host: host::describe(self.opened.events.len()),
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if let Some(stopped) = self.stopped.take() {
+            stopped.abandon();
+        }
+    }
+}
+
+/// Reads both clocks at one instant.
+pub fn clock_reference() -> ClockReference {
+    let before = monotonic_ns();
+    let wall = SystemTime::now();
+    let after = monotonic_ns();
+    ClockReference {
+        timestamp: Timestamp(before + (after - before) / 2),
+        wall,
+    }
+}

@@ -1,0 +1,133 @@
+//! The end of the program, when recording ends before it does.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use crate::session::{ProgramExit, StopReason};
+use crate::sys::process::{Child, Held, WaitStatus};
+use crate::sys::signals::{self, Signals};
+use crate::translate::Translator;
+
+/// From SIGTERM to SIGKILL.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The launched program after recording.
+#[derive(Debug)]
+pub struct Target {
+    program: Child,
+    /// Processes it started that were alive when recording ended.
+    others: Vec<Held>,
+    asked_to_end: Option<Instant>,
+    keep_running: bool,
+}
+
+impl Target {
+    /// Tells every recorded process to end, unless the program ended by itself or is to be kept.
+    pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, translator: &Translator) -> Target {
+        let mut target = Target {
+            program,
+            others: Vec::new(),
+            asked_to_end: None,
+            keep_running,
+        };
+        if stop == StopReason::ProgramEnded || keep_running {
+            // What a program left behind on purpose (a daemon) is not ours to end.
+            return target;
+        }
+        target.hold_others(translator.live_processes().map(|pid| pid.0).collect());
+        target.program.signal(libc::SIGTERM);
+        for other in &target.others {
+            other.signal(libc::SIGTERM);
+        }
+        target.asked_to_end = Some(Instant::now());
+        target
+    }
+
+    /// Waits for the program's end. If recording ended first, all recorded processes were sent SIGTERM, and get SIGKILL
+    /// after 5 s (unless `keep_running`: then this returns at once). Call it after the profile is written.
+    pub fn wait(mut self) -> ProgramExit {
+        if self.keep_running && !signals::is_readable(self.program.pidfd().as_fd()).unwrap_or(true) {
+            return ProgramExit::StillRunning;
+        }
+        if let Some(asked) = self.asked_to_end {
+            self.wait_or_kill(asked);
+        }
+        match self.program.wait() {
+            WaitStatus::Exited(code) => ProgramExit::Code(code),
+            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
+        }
+    }
+
+    fn wait_or_kill(&mut self, asked: Instant) {
+        // Impatience shortens the wait: Ctrl-C again, and the rest is killed at once.
+        let impatience = Signals::block().ok();
+        loop {
+            let ended = |fd: BorrowedFd<'_>| signals::is_readable(fd).unwrap_or(true);
+            self.others.retain(|other| !ended(other.pidfd().as_fd()));
+            let program_ended = ended(self.program.pidfd().as_fd());
+            if program_ended && self.others.is_empty() {
+                return;
+            }
+            let left = GRACE.saturating_sub(asked.elapsed());
+            if left.is_zero() || impatience.as_ref().and_then(Signals::next).is_some() {
+                break;
+            }
+            let mut fds: Vec<_> = self.others.iter().map(|other| other.pidfd().as_fd()).collect();
+            if !program_ended {
+                fds.push(self.program.pidfd().as_fd());
+            }
+            if let Some(impatience) = &impatience {
+                fds.push(impatience.fd().as_fd());
+            }
+            // On an error (EINVAL: too many descriptors) go on after a moment.
+            if signals::wait_readable(&fds, left).is_err() {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+        }
+        // Processes that were started after the recording ended are still children of those that we hold.
+        self.hold_others(HashSet::new());
+        for other in &self.others {
+            other.signal(libc::SIGKILL);
+        }
+        self.program.signal(libc::SIGKILL);
+    }
+
+    /// Takes hold of these processes and of all below the program.
+    fn hold_others(&mut self, mut pids: HashSet<i32>) {
+        pids.extend(descendants(self.program.pid));
+        pids.remove(&self.program.pid);
+        self.others.extend(pids.into_iter().filter_map(Held::open));
+    }
+}
+
+/// All processes below this one, by /proc.
+fn descendants(root: i32) -> HashSet<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+            continue;
+        };
+        // "pid (name) state ppid ...": the name may hold anything, a parenthesis too.
+        let parent = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok());
+        if let Some(parent) = parent {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = HashSet::new();
+    let mut to_visit = vec![root];
+    while let Some(pid) = to_visit.pop() {
+        for child in children.remove(&pid).into_iter().flatten() {
+            if found.insert(child) {
+                to_visit.push(child);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,153 @@
+//! `perf_event_open(2)` and its structures, from `include/uapi/linux/perf_event.h`.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::{last_error, retry};
+
+/// `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER5` (Linux 4.8): the last version with a field we set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Attr {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) sample_period_or_freq: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup_watermark: u32,
+    pub(crate) bp_type: u32,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branch_sample_type: u64,
+    pub(crate) sample_regs_user: u64,
+    pub(crate) sample_stack_user: u32,
+    pub(crate) clockid: i32,
+    pub(crate) sample_regs_intr: u64,
+    pub(crate) aux_watermark: u32,
+    pub(crate) sample_max_stack: u16,
+    pub(crate) reserved: u16,
+}
+
+const _: () = assert!(size_of::<Attr>() == 112, "PERF_ATTR_SIZE_VER5");
+
+pub(crate) const TYPE_HARDWARE: u32 = 0;
+pub(crate) const TYPE_SOFTWARE: u32 = 1;
+pub(crate) const HW_CPU_CYCLES: u64 = 0;
+pub(crate) const SW_CPU_CLOCK: u64 = 0;
+
+/// Bits of `perf_event_attr`'s bit field, in the order in which the header declares them.
+pub(crate) mod flag {
+    pub(crate) const DISABLED: u64 = 1 << 0;
+    pub(crate) const INHERIT: u64 = 1 << 1;
+    pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
+    pub(crate) const EXCLUDE_HV: u64 = 1 << 6;
+    pub(crate) const MMAP: u64 = 1 << 8;
+    pub(crate) const COMM: u64 = 1 << 9;
+    pub(crate) const FREQ: u64 = 1 << 10;
+    pub(crate) const ENABLE_ON_EXEC: u64 = 1 << 12;
+    pub(crate) const TASK: u64 = 1 << 13;
+    pub(crate) const WATERMARK: u64 = 1 << 14;
+    pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub(crate) const EXCLUDE_GUEST: u64 = 1 << 20;
+    pub(crate) const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
+    pub(crate) const MMAP2: u64 = 1 << 23;
+    pub(crate) const COMM_EXEC: u64 = 1 << 24;
+    pub(crate) const USE_CLOCKID: u64 = 1 << 25;
+    pub(crate) const BUILD_ID: u64 = 1 << 34;
+}
+
+/// `enum perf_event_read_format`.
+pub(crate) mod read_format {
+    pub(crate) const TOTAL_TIME_ENABLED: u64 = 1 << 0;
+    pub(crate) const TOTAL_TIME_RUNNING: u64 = 1 << 1;
+    pub(crate) const LOST: u64 = 1 << 4;
+}
+
+const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; with inherited events it reaches the children's, too.
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+
+/// What `read(2)` of an event says, summed over the task and all that inherited the event.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Nanoseconds for which the event was wanted (the task was on this CPU).
+    pub(crate) enabled_ns: u64,
+    /// Nanoseconds for which it counted: less than `enabled_ns` if events took turns on too few counters.
+    pub(crate) running_ns: u64,
+    /// Records that found no room in the ring. 0 before Linux 6.0.
+    pub(crate) lost: u64,
+}
+
+/// An open event.
+#[derive(Debug)]
+pub(crate) struct EventFd {
+    fd: OwnedFd,
+    read_format: u64,
+}
+
+impl EventFd {
+    /// Opens `attr` for one task on one CPU.
+    pub(crate) fn open(attr: &Attr, pid: libc::pid_t, cpu: u32) -> io::Result<EventFd> {
+        let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let attr = Attr {
+            size: size_of::<Attr>() as u32,
+            ..*attr
+        };
+        // SAFETY: `attr` is a live `perf_event_attr` whose `size` field states its true size; the kernel reads that many
+        // bytes and writes at most its own size back into the `size` field on E2BIG, so it is passed as a private copy.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attr,
+                pid,
+                cpu,
+                -1 as libc::c_int,
+                FLAG_FD_CLOEXEC,
+            )
+        };
+        if fd < 0 {
+            return Err(last_error());
+        }
+        // SAFETY: the call returned a new descriptor that nothing else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
+        Ok(EventFd {
+            fd,
+            read_format: attr.read_format,
+        })
+    }
+
+    /// Stops the event for the task and everything that inherited it.
+    pub(crate) fn disable(&self) -> io::Result<()> {
+        // SAFETY: PERF_EVENT_IOC_DISABLE takes an integer argument and touches no memory of ours.
+        retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE as _, 0) } as isize)?;
+        Ok(())
+    }
+
+    /// Reads the event's counts.
+    pub(crate) fn counts(&self) -> io::Result<Counts> {
+        let mut words = [0u64; 4];
+        let bytes = size_of_val(&words);
+        // SAFETY: the buffer is `bytes` long and writable; the kernel writes at most that.
+        let got = retry(|| unsafe { libc::read(self.fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) })?;
+        if got < 24 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Order per the header: value, time_enabled, time_running, [id], [lost].
+        let lost = if self.read_format & read_format::LOST != 0 {
+            words[3]
+        } else {
+            0
+        };
+        Ok(Counts {
+            enabled_ns: words[1],
+            running_ns: words[2],
+            lost,
+        })
+    }
+
+    pub(super) fn raw(&self) -> libc::c_int {
+        self.fd.as_raw_fd()
+    }
+}

@@ -1,0 +1,278 @@
+//! Starting the program stopped before its exec, signalling and reaping it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use super::signals::Signals;
+use super::{last_error, retry};
+
+/// What the child executes; built before the fork, because the child may not allocate.
+pub(crate) struct Image {
+    pub(crate) path: CString,
+    pub(crate) args: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+}
+
+/// A forked child that waits for [`Stopped::start`].
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    child: Child,
+    go: OwnedFd,
+    exec_error: OwnedFd,
+}
+
+/// A child process, reaped by [`Child::wait`].
+#[derive(Debug)]
+pub(crate) struct Child {
+    pub(crate) pid: libc::pid_t,
+    pidfd: OwnedFd,
+    reaped: Option<WaitStatus>,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitStatus {
+    Exited(i32),
+    Signaled(i32),
+}
+
+/// Forks a child that blocks until told to go, then executes `image` with the signal mask from before `signals`.
+pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
+    let (go_read, go_write) = pipe()?;
+    let (error_read, error_write) = pipe()?;
+    let args = pointers(&image.args);
+    let env = pointers(&image.env);
+    // A script without `#!` is run by the shell, as execvp(3) and every shell do.
+    let shell_args: Vec<CString> = [c"/bin/sh".to_owned(), image.path.clone()]
+        .into_iter()
+        .chain(image.args.iter().skip(1).cloned())
+        .collect();
+    let shell_args = pointers(&shell_args);
+    let mask = signals.mask_before();
+
+    // SAFETY: this process has one thread (`Signals` requires it), and the child calls only async-signal-safe functions
+    // on memory that was prepared above, until it execs or exits.
+    let pid = unsafe { libc::fork() };
+    if pid < 0 {
+        return Err(last_error());
+    }
+    if pid == 0 {
+        // SAFETY: we are the child of the fork above; all pointers are null-terminated arrays of live C strings.
+        unsafe {
+            child_main(
+                &image.path,
+                &args,
+                &env,
+                &shell_args,
+                &mask,
+                &go_read,
+                &go_write,
+                &error_write,
+            )
+        }
+    }
+    drop((go_read, error_write));
+    // SAFETY: pidfd_open takes a pid and flags; the child is ours and not reaped, so the pid is its.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if pidfd < 0 {
+        // Linux before 5.3. The child sees `go_write` close and exits.
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
+    Ok(Stopped {
+        child: Child {
+            pid,
+            pidfd,
+            reaped: None,
+        },
+        go: go_write,
+        exec_error: error_read,
+    })
+}
+
+/// # Safety
+/// Only in a child forked from a one-thread process. The arrays are null-terminated and point to live C strings.
+#[expect(clippy::too_many_arguments, reason = "everything the child may touch is named here")]
+unsafe fn child_main(
+    path: &CString,
+    args: &[*const libc::c_char],
+    env: &[*const libc::c_char],
+    shell_args: &[*const libc::c_char],
+    mask: &libc::sigset_t,
+    go_read: &OwnedFd,
+    go_write: &OwnedFd,
+    error_write: &OwnedFd,
+) -> ! {
+    // Our own end of the pipe must be closed, or the read below would never see that the parent is gone.
+    // SAFETY: closing a descriptor that the child never uses again; it does not run destructors.
+    unsafe { libc::close(go_write.as_raw_fd()) };
+    let mut byte = 0u8;
+    // SAFETY: one writable byte.
+    let got = retry(|| unsafe { libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) });
+    if !matches!(got, Ok(1)) {
+        // SAFETY: _exit is async-signal-safe.
+        unsafe { libc::_exit(0) };
+    }
+    // Rust's runtime ignores SIGPIPE, and ignored signals stay ignored across exec; the program expects the default.
+    // SAFETY: async-signal-safe, default disposition.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    // SAFETY: async-signal-safe, and `mask` is the parent's mask from before the recording.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+    // SAFETY: by this function's contract.
+    unsafe { libc::execve(path.as_ptr(), args.as_ptr(), env.as_ptr()) };
+    if last_error().raw_os_error() == Some(libc::ENOEXEC) {
+        // SAFETY: by this function's contract.
+        unsafe { libc::execve(c"/bin/sh".as_ptr(), shell_args.as_ptr(), env.as_ptr()) };
+    }
+    let errno = last_error().raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
+    // SAFETY: four readable bytes; the pipe has room for them.
+    unsafe { libc::write(error_write.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
+    // SAFETY: _exit is async-signal-safe.
+    unsafe { libc::_exit(127) }
+}
+
+impl Stopped {
+    pub(crate) fn pid(&self) -> libc::pid_t {
+        self.child.pid
+    }
+
+    /// Lets the child exec. Returns when it has, or with the error of its execve.
+    pub(crate) fn start(self) -> io::Result<Child> {
+        let Stopped {
+            mut child,
+            go,
+            exec_error,
+        } = self;
+        // SAFETY: one readable byte.
+        retry(|| unsafe { libc::write(go.as_raw_fd(), b"g".as_ptr().cast(), 1) })?;
+        drop(go);
+        let mut errno = [0u8; 4];
+        // The write end is close-on-exec: a successful exec reads as end of file.
+        // SAFETY: four writable bytes.
+        let got = retry(|| unsafe { libc::read(exec_error.as_raw_fd(), errno.as_mut_ptr().cast(), 4) })?;
+        if got == 0 {
+            return Ok(child);
+        }
+        child.wait();
+        Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+    }
+
+    /// Ends the child without running anything.
+    pub(crate) fn abandon(self) {
+        let Stopped { mut child, go, .. } = self;
+        drop(go);
+        child.wait();
+    }
+}
+
+impl Child {
+    /// Readable when the child has ended.
+    pub(crate) fn pidfd(&self) -> &OwnedFd {
+        &self.pidfd
+    }
+
+    /// Sends a signal; does nothing once the child is reaped.
+    pub(crate) fn signal(&self, signal: i32) {
+        if self.reaped.is_none() {
+            // SAFETY: the child is not reaped, so the pid is still its own.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Waits for the child's end.
+    pub(crate) fn wait(&mut self) -> WaitStatus {
+        if let Some(status) = self.reaped {
+            return status;
+        }
+        let mut raw = 0;
+        // SAFETY: `raw` is a live integer.
+        let got = retry(|| unsafe { libc::waitpid(self.pid, &raw mut raw, 0) } as isize);
+        let status = match got {
+            Ok(_) if libc::WIFSIGNALED(raw) => WaitStatus::Signaled(libc::WTERMSIG(raw)),
+            Ok(_) => WaitStatus::Exited(libc::WEXITSTATUS(raw)),
+            // Someone else reaped it (SIGCHLD ignored by whoever started us): its status is lost.
+            Err(_) => WaitStatus::Exited(0),
+        };
+        self.reaped = Some(status);
+        status
+    }
+}
+
+/// Another process, held so that its pid can't come to mean a different one.
+#[derive(Debug)]
+pub(crate) struct Held(OwnedFd);
+
+impl Held {
+    /// Takes hold of a process; `None` if it is gone.
+    pub(crate) fn open(pid: i32) -> Option<Held> {
+        // SAFETY: takes a pid and flags.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        // SAFETY: checked to be a new descriptor that nothing else owns.
+        (fd >= 0).then(|| Held(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }))
+    }
+
+    /// Sends a signal; nothing happens if it has ended.
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: no siginfo is passed.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                signal,
+                ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+    }
+
+    /// Readable when it has ended.
+    pub(crate) fn pidfd(&self) -> &OwnedFd {
+        &self.0
+    }
+}
+
+/// Nanoseconds on CLOCK_MONOTONIC: the clock of the samples.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Raises the soft limit of open files to the hard one: one event per CPU is open.
+pub(crate) fn raise_open_file_limit() {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a live rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: a live rlimit.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    let read = unsafe { OwnedFd::from_raw_fd(fds[0]) };
+    // SAFETY: likewise.
+    let write = unsafe { OwnedFd::from_raw_fd(fds[1]) };
+    Ok((read, write))
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([ptr::null()])
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! One event's ring buffer, mapped from the kernel.
+//!
+//! Layout (`include/uapi/linux/perf_event.h`, "struct perf_event_mmap_page"): one control page, then `2^n` data pages.
+//! The kernel writes up to `data_head`, we read from `data_tail` and free what we have read by moving `data_tail`. Both
+//! only grow; the offset in the data is their value modulo the data's size. A record may wrap around the end.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::last_error;
+use super::perf_event::EventFd;
+use crate::decode::{HEADER_BYTES, Header};
+
+/// Byte offsets of `data_head` and `data_tail` in the control page.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+/// A mapped ring.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    base: NonNull<u8>,
+    page_bytes: usize,
+    data_bytes: usize,
+    /// Our own copy of `data_tail`.
+    tail: u64,
+    /// `data_head` as of the last [`Ring::refresh`].
+    head: u64,
+    /// A wrapped record, put together.
+    scratch: Vec<u8>,
+    /// Set when a header made no sense: everything up to `head` was dropped.
+    pub(crate) corrupted: u64,
+}
+
+impl Ring {
+    /// Maps a ring of `data_bytes` (a power of two, at least one page). EPERM: more locked memory than this user may have.
+    pub(crate) fn map(event: &EventFd, data_bytes: usize) -> io::Result<Ring> {
+        let page_bytes = page_bytes();
+        let data_bytes = data_bytes.max(page_bytes).next_power_of_two();
+        // SAFETY: a new mapping at an address of the kernel's choice; no existing memory is touched.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page_bytes + data_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.raw(),
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        Ok(Ring {
+            base,
+            page_bytes,
+            data_bytes,
+            tail: 0,
+            head: 0,
+            scratch: Vec::new(),
+            corrupted: 0,
+        })
+    }
+
+    fn control(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= self.page_bytes);
+        // SAFETY: the mapping has at least one page, and `offset` lies in the first.
+        let word = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: live as long as `self`, aligned to 8 (a page start plus 1024 or 1032), and the kernel accesses it with
+        // single 8-byte loads and stores, as atomics do.
+        unsafe { AtomicU64::from_ptr(word.cast()) }
+    }
+
+    /// Sees what the kernel has written until now.
+    pub(crate) fn refresh(&mut self) {
+        // Acquire: pairs with the kernel's smp_wmb() before it stores data_head, so the records below it are complete.
+        self.head = self.control(DATA_HEAD).load(Ordering::Acquire);
+    }
+
+    /// The next record, whole, as of the last [`Ring::refresh`]; `None` when all is read.
+    pub(crate) fn peek(&mut self) -> Option<&[u8]> {
+        let available = self.head.wrapping_sub(self.tail);
+        if available == 0 {
+            return None;
+        }
+        let mut header = [0u8; HEADER_BYTES];
+        if available >= HEADER_BYTES as u64 {
+            self.copy_out(self.tail, &mut header);
+        }
+        let size = u64::from(Header::parse(&header).size);
+        if size < HEADER_BYTES as u64 || size > available {
+            // Never seen; the kernel writes whole records. Without a size there is no next record to go on with.
+            self.corrupted += 1;
+            self.tail = self.head;
+            self.publish();
+            return None;
+        }
+        let start = (self.tail % self.data_bytes as u64) as usize;
+        let size = size as usize;
+        if start + size <= self.data_bytes {
+            return Some(self.slice(start, size));
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(size, 0);
+        self.copy_out(self.tail, &mut scratch);
+        self.scratch = scratch;
+        Some(&self.scratch)
+    }
+
+    /// Frees the record that [`Ring::peek`] returned, of this size.
+    pub(crate) fn consume(&mut self, size: usize) {
+        let available = self.head.wrapping_sub(self.tail);
+        self.tail = self.tail.wrapping_add((size as u64).min(available));
+        self.publish();
+    }
+
+    fn publish(&self) {
+        // Release: all our reads of the record happen before the kernel may overwrite it.
+        self.control(DATA_TAIL).store(self.tail, Ordering::Release);
+    }
+
+    /// Bytes of the data area that lie between tail and head.
+    fn slice(&self, start: usize, len: usize) -> &[u8] {
+        assert!(start + len <= self.data_bytes, "checked by the callers");
+        // SAFETY: the data area of `data_bytes` follows the control page; `start` lies in it by the assertion.
+        let first = unsafe { self.base.as_ptr().add(self.page_bytes + start) };
+        // SAFETY: inside the mapping by the assertion. The kernel writes only outside tail..head (the event is not in
+        // overwrite mode), and `tail` moves only through `&mut self`, so nobody writes here while the slice lives.
+        unsafe { std::slice::from_raw_parts(first, len) }
+    }
+
+    fn copy_out(&self, position: u64, to: &mut [u8]) {
+        let start = (position % self.data_bytes as u64) as usize;
+        let first = to.len().min(self.data_bytes - start);
+        let (low, high) = to.split_at_mut(first);
+        low.copy_from_slice(self.slice(start, first));
+        high.copy_from_slice(self.slice(0, high.len()));
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `map` mapped; no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.page_bytes + self.data_bytes) };
+    }
+}
+
+/// Size of a memory page.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
+}

@@ -1,0 +1,146 @@
+//! Signals as data: blocked for the recording's duration and read from a signalfd.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::{last_error, retry};
+
+/// A signal that reached this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub(crate) signal: i32,
+    /// The kernel sent it, which for SIGINT means a key on the terminal: the whole foreground group has it already.
+    pub(crate) from_kernel: bool,
+}
+
+/// SIGINT, SIGTERM and SIGHUP, blocked in this thread until dropped. No other thread may exist before this: it would
+/// receive them with their default action.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    pub(crate) fn block() -> io::Result<Signals> {
+        let mut set = empty_set();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: `set` is an initialised set and the number is a valid signal.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        let mut before = empty_set();
+        // SAFETY: both sets are initialised and live.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: `set` is live; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            let error = last_error();
+            restore(&before);
+            return Err(error);
+        }
+        // SAFETY: a new descriptor that nothing else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Signals { fd, before })
+    }
+
+    /// The next pending signal.
+    pub(crate) fn next(&self) -> Option<Received> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+        let bytes = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer is `bytes` long and writable.
+        let got = retry(|| unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), bytes) }).ok()?;
+        if got != bytes {
+            return None;
+        }
+        // SAFETY: a plain-data structure, zeroed and then wholly written by the kernel.
+        let info = unsafe { info.assume_init() };
+        Some(Received {
+            signal: info.ssi_signo as i32,
+            from_kernel: info.ssi_code == libc::SI_KERNEL,
+        })
+    }
+
+    pub(super) fn mask_before(&self) -> libc::sigset_t {
+        self.before
+    }
+
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        restore(&self.before);
+    }
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: sigemptyset initialises the set it is given, and zeroed memory is a valid sigset_t anyway.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    // SAFETY: see above.
+    unsafe { set.assume_init() }
+}
+
+fn restore(mask: &libc::sigset_t) {
+    // SAFETY: `mask` came from pthread_sigmask; the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+}
+
+/// Waits until one of the descriptors is readable or the time is over.
+pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<()> {
+    let mut polls: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: `polls` holds as many live entries as stated, `timeout` is a valid timespec, no signal mask is passed.
+    let got = unsafe {
+        libc::ppoll(
+            polls.as_mut_ptr(),
+            polls.len() as libc::nfds_t,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
+    if got < 0 {
+        let error = last_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// True if reading would not block now: for a pidfd, that the process has ended.
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one live entry.
+    let got = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    if got < 0 {
+        let error = last_error();
+        return if error.kind() == io::ErrorKind::Interrupted {
+            Ok(false)
+        } else {
+            Err(error)
+        };
+    }
+    Ok(got == 1)
+}

@@ -1,0 +1,265 @@
+//! perf's records to the vocabulary of [`recording::event`]: what a fork, an exec or an exit means.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::sink::EventSink;
+use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
+
+use crate::decode::{self, Layout, RawSample, Record, RegisterSet};
+
+/// Keeps what is needed to translate one record after the other.
+#[derive(Debug)]
+pub struct Translator {
+    layout: Layout,
+    /// Live threads of each live process. Few enough to scan: exec and exit are rare.
+    processes: HashMap<i32, Vec<i32>>,
+    kernel_frames: Vec<Frame>,
+    lost: u64,
+    samples: u64,
+}
+
+impl Translator {
+    /// For the records of events with this layout.
+    pub fn new(layout: Layout) -> Translator {
+        Translator {
+            layout,
+            processes: HashMap::new(),
+            kernel_frames: Vec::new(),
+            lost: 0,
+            samples: 0,
+        }
+    }
+
+    /// Announces a process that exists before the first record.
+    pub fn start_process(&mut self, time: Timestamp, pid: Pid, sink: &mut dyn EventSink) {
+        self.ensure_thread(time, pid.0, pid.0, None, sink);
+    }
+
+    /// Processes that have not ended, as far as the records said.
+    pub fn live_processes(&self) -> impl Iterator<Item = Pid> + '_ {
+        self.processes.keys().map(|pid| Pid(*pid))
+    }
+
+    /// Records reported lost so far.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Samples seen so far.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Translates one record with its time.
+    pub fn record(&mut self, time: u64, record: &[u8], sink: &mut dyn EventSink) {
+        let time = Timestamp(time);
+        match decode::decode(record, &self.layout) {
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, sink),
+            Ok(Record::Mmap {
+                pid,
+                start,
+                len,
+                file_offset,
+                inode,
+                build_id,
+                executable: true,
+                path,
+            }) => {
+                self.ensure_thread(time, pid, pid, None, sink);
+                sink.on_event(&Event::Map(Mapping {
+                    time,
+                    pid: Pid(pid),
+                    start,
+                    len,
+                    file_offset,
+                    path,
+                    build_id,
+                    inode,
+                }));
+            }
+            Ok(Record::Comm { pid, tid, exec, name }) => self.name(time, pid, tid, exec, name, sink),
+            Ok(Record::Fork { pid, parent_pid, tid }) => {
+                // A pid that comes again without an end in between: its exit record was lost.
+                if pid != parent_pid {
+                    self.end_process(time, pid, sink);
+                }
+                self.ensure_thread(time, pid, tid, (pid != parent_pid).then_some(parent_pid), sink);
+            }
+            Ok(Record::Exit { pid, tid }) => self.exit(time, pid, tid, sink),
+            Ok(Record::Lost { count }) => self.report_lost(time, count, LostCause::RingFull, sink),
+            Ok(Record::LostSamples { count }) => self.report_lost(time, count, LostCause::SamplesRingFull, sink),
+            Ok(Record::Throttle) => sink.on_event(&Event::Throttled { time }),
+            Ok(Record::Mmap { executable: false, .. } | Record::Other) => {}
+            Err(malformed) => sink.on_event(&Event::Malformed {
+                time,
+                what: malformed.0,
+            }),
+        }
+    }
+
+    /// Reports records lost beyond those that records told of.
+    pub fn report_lost(&mut self, time: Timestamp, count: u64, cause: LostCause, sink: &mut dyn EventSink) {
+        if count > 0 {
+            self.lost += count;
+            sink.on_event(&Event::Lost { time, count, cause });
+        }
+    }
+
+    fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, sink: &mut dyn EventSink) {
+        // A task that is past its exit has no pid any more (the kernel reports 0 or -1): nobody to account it to, and
+        // its ending was already reported.
+        if raw.pid <= 0 || raw.tid <= 0 {
+            sink.on_event(&Event::Malformed {
+                time,
+                what: "sample of an exited task",
+            });
+            return;
+        }
+        self.samples += 1;
+        self.ensure_thread(time, raw.pid, raw.tid, None, sink);
+        self.kernel_frames.clear();
+        if raw.in_kernel {
+            self.kernel_frames.push(Frame::KernelInstructionPointer(Avma(raw.ip)));
+            // The chain starts with the interrupted instruction itself.
+            let callers = raw.kernel_chain().skip_while(|address| *address == raw.ip);
+            self.kernel_frames
+                .extend(callers.map(|address| Frame::KernelReturnAddress(Avma(address))));
+        }
+        let kernel = &self.kernel_frames[..];
+        let stack = match raw.registers {
+            None => Stack::Missing {
+                kernel,
+                reason: MissingStack::NoUserSpace,
+            },
+            Some(registers) if registers.is_32_bit => Stack::Missing {
+                kernel,
+                reason: MissingStack::Abi32,
+            },
+            Some(registers) => Stack::Snapshot(Snapshot {
+                kernel,
+                registers: match self.layout.registers {
+                    RegisterSet::X86_64 => Registers::X86_64 {
+                        bp: registers.get(0),
+                        sp: registers.get(1),
+                        ip: registers.get(2),
+                    },
+                    RegisterSet::Aarch64 => Registers::Aarch64 {
+                        fp: registers.get(0),
+                        lr: registers.get(1),
+                        sp: registers.get(2),
+                        pc: registers.get(3),
+                    },
+                },
+                stack_bytes: raw.stack,
+                cut_off: raw.stack_cut_off,
+            }),
+        };
+        sink.on_event(&Event::Sample(Sample {
+            time,
+            pid: Pid(raw.pid),
+            tid: Tid(raw.tid),
+            cpu: raw.cpu,
+            period: raw.period,
+            stack,
+        }));
+    }
+
+    fn name(&mut self, time: Timestamp, pid: i32, tid: i32, exec: bool, name: &[u8], sink: &mut dyn EventSink) {
+        let name = String::from_utf8_lossy(name);
+        self.ensure_thread(time, pid, tid, None, sink);
+        if !exec {
+            sink.on_event(&Event::ThreadName {
+                time,
+                pid: Pid(pid),
+                tid: Tid(tid),
+                name: &name,
+            });
+            return;
+        }
+        // exec(2) ends all other threads, and the one that called it becomes the main thread.
+        if let Some(threads) = self.processes.get_mut(&pid) {
+            for gone in threads.extract_if(.., |tid| *tid != pid) {
+                sink.on_event(&Event::ThreadEnd {
+                    time,
+                    pid: Pid(pid),
+                    tid: Tid(gone),
+                });
+            }
+        }
+        sink.on_event(&Event::Exec {
+            time,
+            pid: Pid(pid),
+            name: &name,
+        });
+    }
+
+    fn exit(&mut self, time: Timestamp, pid: i32, tid: i32, sink: &mut dyn EventSink) {
+        let Some(threads) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        let Some(at) = threads.iter().position(|thread| *thread == tid) else {
+            return;
+        };
+        threads.swap_remove(at);
+        sink.on_event(&Event::ThreadEnd {
+            time,
+            pid: Pid(pid),
+            tid: Tid(tid),
+        });
+        if threads.is_empty() {
+            self.processes.remove(&pid);
+            sink.on_event(&Event::ProcessEnd { time, pid: Pid(pid) });
+        }
+    }
+
+    fn end_process(&mut self, time: Timestamp, pid: i32, sink: &mut dyn EventSink) {
+        let Some(threads) = self.processes.remove(&pid) else {
+            return;
+        };
+        for tid in threads {
+            sink.on_event(&Event::ThreadEnd {
+                time,
+                pid: Pid(pid),
+                tid: Tid(tid),
+            });
+        }
+        sink.on_event(&Event::ProcessEnd { time, pid: Pid(pid) });
+    }
+
+    /// Announces a process and a thread that were not known: started now, or their start was lost.
+    fn ensure_thread(&mut self, time: Timestamp, pid: i32, tid: i32, parent: Option<i32>, sink: &mut dyn EventSink) {
+        let threads = match self.processes.entry(pid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                sink.on_event(&Event::ProcessStart {
+                    time,
+                    pid: Pid(pid),
+                    parent: parent.map(Pid),
+                });
+                new.insert(Vec::new())
+            }
+        };
+        // The thread that is running now is mostly the one that ran last.
+        if threads.last() == Some(&tid) {
+            return;
+        }
+        match threads.iter().rposition(|thread| *thread == tid) {
+            Some(at) => {
+                let last = threads.len() - 1;
+                threads.swap(at, last);
+            }
+            None => {
+                threads.push(tid);
+                sink.on_event(&Event::ThreadStart {
+                    time,
+                    pid: Pid(pid),
+                    tid: Tid(tid),
+                });
+            }
+        }
+    }
+}

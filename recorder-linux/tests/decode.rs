@@ -1,0 +1,214 @@
+//! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
+
+use proptest::prelude::*;
+use recorder_linux::decode::{self, Layout, Record, RegisterSet};
+use recorder_linux::translate::Translator;
+use recording::event::Event;
+use recording::module::BuildId;
+use recording::sink::EventSink;
+use recording::stack::{Frame, Registers, Stack};
+
+const LAYOUT: Layout = Layout {
+    registers: RegisterSet::X86_64,
+    call_chain: true,
+    stack_bytes: 16,
+};
+
+/// header { type, misc, size } and body.
+fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_ne_bytes().to_vec();
+    bytes.extend(misc.to_ne_bytes());
+    bytes.extend((body.len() as u16 + 8).to_ne_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+fn words32(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn words64(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// pid, tid, time, cpu, reserved: the end of every record but samples.
+fn sample_id(time: u64) -> Vec<u8> {
+    [words32(&[7, 7]), words64(&[time]), words32(&[1, 0])].concat()
+}
+
+/// A sample of thread 7/8 in the kernel, called from user code at 0x1000 with 8 of 16 stack bytes present.
+fn kernel_sample() -> Vec<u8> {
+    let ip = 0xffff_ffff_8100_0010;
+    let perf_context_kernel = -128i64 as u64;
+    record(
+        9,
+        1,
+        &[
+            words64(&[ip]),
+            words32(&[7, 8]),
+            words64(&[42]),
+            words32(&[1, 0]),
+            words64(&[1_000_000]),
+            words64(&[3, perf_context_kernel, ip, 0xffff_ffff_8100_0099]),
+            words64(&[2, 0xb, 0x5000, 0x1000]),
+            words64(&[16, 0x1111, 0x2222, 8]),
+        ]
+        .concat(),
+    )
+}
+
+#[test]
+fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
+    let bytes = kernel_sample();
+    assert_eq!(decode::time(&bytes), Some(42));
+    let Ok(Record::Sample(sample)) = decode::decode(&bytes, &LAYOUT) else {
+        panic!("not a sample")
+    };
+    assert_eq!(
+        (sample.pid, sample.tid, sample.cpu, sample.period),
+        (7, 8, 1, 1_000_000)
+    );
+    assert_eq!(
+        sample.kernel_chain().collect::<Vec<_>>(),
+        [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0099]
+    );
+    assert_eq!(sample.stack, 0x1111u64.to_ne_bytes());
+    assert!(!sample.stack_cut_off);
+}
+
+#[test]
+fn the_interrupted_kernel_instruction_is_one_frame_not_two() {
+    struct Check(usize);
+    impl EventSink for Check {
+        fn on_event(&mut self, event: &Event<'_>) {
+            let Event::Sample(sample) = event else { return };
+            let Stack::Snapshot(snapshot) = sample.stack else {
+                panic!("no snapshot")
+            };
+            assert!(matches!(
+                snapshot.kernel,
+                [Frame::KernelInstructionPointer(_), Frame::KernelReturnAddress(_)]
+            ));
+            assert_eq!(
+                snapshot.registers,
+                Registers::X86_64 {
+                    ip: 0x1000,
+                    sp: 0x5000,
+                    bp: 0xb
+                }
+            );
+            self.0 += 1;
+        }
+    }
+    let mut check = Check(0);
+    Translator::new(LAYOUT).record(42, &kernel_sample(), &mut check);
+    assert_eq!(check.0, 1);
+}
+
+#[test]
+fn a_mapping_has_its_build_id_or_its_inode() {
+    let id: Vec<u8> = (1..=20).collect();
+    let fields = [words32(&[7, 7]), words64(&[0x1000, 0x2000, 0x3000])].concat();
+    let end = [words32(&[5, 2]), b"/lib/x.so\0\0\0\0\0\0\0".to_vec(), sample_id(9)].concat();
+    let with_id = record(10, 1 << 14, &[&fields[..], &[20, 0, 0, 0], &id, &end].concat());
+    let with_inode = record(10, 0, &[fields, words32(&[8, 1]), words64(&[77, 0]), end].concat());
+    assert_eq!(decode::time(&with_id), Some(9));
+    let decoded = |build_id, inode| {
+        Ok(Record::Mmap {
+            pid: 7,
+            start: 0x1000,
+            len: 0x2000,
+            file_offset: 0x3000,
+            inode,
+            build_id,
+            executable: true,
+            path: b"/lib/x.so",
+        })
+    };
+    assert_eq!(decode::decode(&with_id, &LAYOUT), decoded(Some(BuildId(id)), None));
+    assert_eq!(decode::decode(&with_inode, &LAYOUT), decoded(None, Some((8, 1, 77))));
+}
+
+/// Checks what every consumer relies on: processes and threads start before they are used and end once.
+#[derive(Default)]
+struct Order {
+    processes: std::collections::HashSet<i32>,
+    threads: std::collections::HashSet<(i32, i32)>,
+}
+
+impl EventSink for Order {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::ProcessStart { pid, .. } => assert!(self.processes.insert(pid.0)),
+            Event::ProcessEnd { pid, .. } => assert!(self.processes.remove(&pid.0)),
+            Event::ThreadStart { pid, tid, .. } => {
+                assert!(self.processes.contains(&pid.0));
+                assert!(self.threads.insert((pid.0, tid.0)));
+            }
+            Event::ThreadEnd { pid, tid, .. } => assert!(self.threads.remove(&(pid.0, tid.0))),
+            Event::ThreadName { pid, tid, .. } => assert!(self.threads.contains(&(pid.0, tid.0))),
+            Event::Exec { pid, .. } => assert!(self.processes.contains(&pid.0)),
+            Event::Sample(sample) => assert!(self.threads.contains(&(sample.pid.0, sample.tid.0))),
+            _ => {}
+        }
+    }
+}
+
+/// A fork, exit, exec, rename or sample of a few tasks, in any order.
+fn task_record() -> impl Strategy<Value = Vec<u8>> {
+    (0..5u8, 1..4u32, 1..4u32, 1..6u32).prop_map(|(kind, pid, parent, tid)| match kind {
+        0 => record(
+            7,
+            0,
+            &[words32(&[pid, parent, tid, parent]), words64(&[1]), sample_id(1)].concat(),
+        ),
+        1 => record(
+            4,
+            0,
+            &[words32(&[pid, parent, tid, parent]), words64(&[1]), sample_id(1)].concat(),
+        ),
+        2 => record(
+            3,
+            1 << 13,
+            &[words32(&[pid, pid]), b"new\0\0\0\0\0".to_vec(), sample_id(1)].concat(),
+        ),
+        3 => record(
+            3,
+            0,
+            &[words32(&[pid, tid]), b"name\0\0\0\0".to_vec(), sample_id(1)].concat(),
+        ),
+        _ => {
+            let ids = [words64(&[5]), words32(&[pid, tid]), words64(&[1, 0, 1])].concat();
+            record(9, 2, &[ids, words64(&[0, 0, 0])].concat())
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode::time(&bytes);
+        let _ = decode::decode(&bytes, &LAYOUT);
+    }
+
+    #[test]
+    fn records_with_random_contents_never_panic(
+        kind in 0..20u32,
+        misc in any::<u16>(),
+        body in proptest::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..300),
+    ) {
+        let mut sink = Order::default();
+        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), &mut sink);
+    }
+
+    #[test]
+    fn tasks_start_before_they_are_used_and_end_once(
+        records in proptest::collection::vec(task_record(), 0..60)
+    ) {
+        let mut translator = Translator::new(LAYOUT);
+        let mut sink = Order::default();
+        for record in &records {
+            translator.record(1, record, &mut sink);
+        }
+    }
+}
