@@ -22,10 +22,14 @@ use crate::translate::Translator;
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.
 const SETTLE_NS: u64 = 500_000;
-/// Rounds are this share of the time that a busy CPU needs to fill its ring. At 1 kHz this is 8 ms, at 4 kHz 4 ms.
-const FILL_SHARE: f64 = 1.0 / 12.0;
+/// Rounds are this share of the time that a busy CPU needs to fill its ring: at 4 kHz 5 ms. Each costs the recorder about
+/// 25 us, most of it for waking up.
+const FILL_SHARE: f64 = 1.0 / 6.0;
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
-const LONGEST_ROUND: Duration = Duration::from_millis(8);
+const LONGEST_ROUND: Duration = Duration::from_millis(16);
+/// The longest round after one with stacks larger than their dumps: these are completed from the target's memory, which
+/// is the less like it was the later that is.
+const LONGEST_ROUND_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
 
@@ -62,12 +66,12 @@ pub(crate) fn until_end(
     let stop = loop {
         let now = monotonic_ns();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
-        signals::wait_readable(&[program.pidfd().as_fd(), signals.fd().as_fd()], left)?;
-        if let Some(stop) = take_signals(signals, program, &mut interrupts) {
-            break stop;
-        }
-        if signals::is_readable(program.pidfd().as_fd())? {
+        let [ended, signalled] = signals::wait_readable([program.pidfd().as_fd(), signals.fd().as_fd()], left)?;
+        if ended {
             break StopReason::ProgramEnded;
+        }
+        if signalled && let Some(stop) = take_signals(signals, program, &mut interrupts) {
+            break stop;
         }
         let taken = drain(
             opened,
@@ -76,10 +80,10 @@ pub(crate) fn until_end(
             monotonic_ns().saturating_sub(SETTLE_NS),
             sink,
         );
-        round = if taken > 0 {
-            usual_round
-        } else {
-            (round * 2).min(longest_round)
+        round = match (taken, translator.take_deep_stacks()) {
+            (0, _) => (round * 2).min(longest_round),
+            (_, 0) => usual_round,
+            _ => usual_round.min(LONGEST_ROUND_FOR_DEEP_STACKS),
         };
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
             break StopReason::Duration;

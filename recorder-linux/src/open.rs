@@ -23,7 +23,7 @@ const LARGEST_RING_BYTES: usize = 16 << 20;
 /// How long a ring should be able to hold a busy CPU's samples. The recorder competes with the program for CPU time:
 /// with 4 busy threads on 2 CPUs it was seen to wait up to 12 ms for its turn. To measure again: `cargo bench`, losses at
 /// 10 kHz.
-const RING_SECONDS: f64 = 0.05;
+const RING_SECONDS: f64 = 0.03;
 
 /// All events of a recording, one a CPU, with their rings.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use crate::session::{ProgramExit, StopReason};
@@ -48,7 +48,7 @@ impl Target {
     /// Waits for the program's end. If recording ended first, all recorded processes were sent SIGTERM, and get SIGKILL
     /// after 5 s (unless `keep_running`: then this returns at once). Call it after the profile is written.
     pub fn wait(mut self) -> ProgramExit {
-        if self.keep_running && !signals::is_readable(self.program.pidfd().as_fd()).unwrap_or(true) {
+        if self.keep_running && !ended(self.program.pidfd()) {
             return ProgramExit::StillRunning;
         }
         if let Some(asked) = self.asked_to_end {
@@ -64,9 +64,8 @@ impl Target {
         // Impatience shortens the wait: Ctrl-C again, and the rest is killed at once.
         let impatience = Signals::block().ok();
         loop {
-            let ended = |fd: BorrowedFd<'_>| signals::is_readable(fd).unwrap_or(true);
-            self.others.retain(|other| !ended(other.pidfd().as_fd()));
-            let program_ended = ended(self.program.pidfd().as_fd());
+            self.others.retain(|other| !ended(other.pidfd()));
+            let program_ended = ended(self.program.pidfd());
             if program_ended && self.others.is_empty() {
                 return;
             }
@@ -82,7 +81,7 @@ impl Target {
                 fds.push(impatience.fd().as_fd());
             }
             // On an error (EINVAL: too many descriptors) go on after a moment.
-            if signals::wait_readable(&fds, left).is_err() {
+            if signals::wait_any_readable(&fds, left).is_err() {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }
         }
@@ -100,6 +99,10 @@ impl Target {
         pids.remove(&self.program.pid);
         self.others.extend(pids.into_iter().filter_map(Held::open));
     }
+}
+
+fn ended(pidfd: &OwnedFd) -> bool {
+    signals::wait_readable([pidfd.as_fd()], Duration::ZERO).is_ok_and(|[readable]| readable)
 }
 
 /// All processes below this one, by /proc.

@@ -20,6 +20,7 @@ pub struct Translator {
     kernel_frames: Vec<Frame>,
     lost: u64,
     samples: u64,
+    deep_stacks: u64,
 }
 
 impl Translator {
@@ -31,6 +32,7 @@ impl Translator {
             kernel_frames: Vec::new(),
             lost: 0,
             samples: 0,
+            deep_stacks: 0,
         }
     }
 
@@ -52,6 +54,11 @@ impl Translator {
     /// Samples seen so far.
     pub fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// How many samples since the last call had more stack than was copied.
+    pub fn take_deep_stacks(&mut self) -> u64 {
+        std::mem::take(&mut self.deep_stacks)
     }
 
     /// Translates one record with its time.
@@ -120,6 +127,7 @@ impl Translator {
             return;
         }
         self.samples += 1;
+        self.deep_stacks += u64::from(raw.stack_cut_off);
         self.ensure_thread(time, raw.pid, raw.tid, None, sink);
         self.kernel_frames.clear();
         if raw.in_kernel {

@@ -93,19 +93,33 @@ fn restore(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
 }
 
-/// Waits until one of the descriptors is readable or the time is over.
-pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<()> {
-    let mut polls: Vec<libc::pollfd> = fds
-        .iter()
-        .map(|fd| libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        })
-        .collect();
+/// Waits until one of the descriptors is readable or the time is over; says which are. For a pidfd, readable means that
+/// the process has ended.
+pub(crate) fn wait_readable<const N: usize>(fds: [BorrowedFd<'_>; N], timeout: Duration) -> io::Result<[bool; N]> {
+    let mut polls = fds.map(poll_entry);
+    poll(&mut polls, timeout)?;
+    Ok(polls.map(|poll| poll.revents != 0))
+}
+
+/// Waits until any of the descriptors is readable or the time is over.
+pub(crate) fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Result<()> {
+    let mut polls: Vec<libc::pollfd> = fds.iter().copied().map(poll_entry).collect();
+    poll(&mut polls, timeout)
+}
+
+fn poll_entry(fd: BorrowedFd<'_>) -> libc::pollfd {
+    libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// An interrupted wait is no error: nothing is readable yet.
+fn poll(polls: &mut [libc::pollfd], timeout: Duration) -> io::Result<()> {
     let timeout = libc::timespec {
-        tv_sec: timeout.as_secs() as libc::time_t,
-        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
     };
     // SAFETY: `polls` holds as many live entries as stated, `timeout` is a valid timespec, no signal mask is passed.
     let got = unsafe {
@@ -123,24 +137,4 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> io::Re
         }
     }
     Ok(())
-}
-
-/// True if reading would not block now: for a pidfd, that the process has ended.
-pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one live entry.
-    let got = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    if got < 0 {
-        let error = last_error();
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(false)
-        } else {
-            Err(error)
-        };
-    }
-    Ok(got == 1)
 }
