@@ -1,1 +1,31 @@
-//! symbolicator
+//! From code addresses to names, inline frames, source lines and assembly.
+//!
+//! Give: [`Module`]s as a recording has them, and addresses relative to a module (0 is where the lowest PT_LOAD of its
+//! ELF file is loaded), inside the instruction that is meant (for a return address, one byte before it).
+//! Get: an [`AddressInfo`] for each, or an error that says which file was looked at, what was wrong and what to do.
+//!
+//! A file is used only if it has the build id that was recorded. Nothing is read before it is asked for, and of debug
+//! info only the units that the addresses fall into. Files are input like any other: damaged or hostile ones give
+//! errors or less information, told by [`Symbolicator::notes`].
+//!
+//! Out of scope: profiles, HTTP, output formats. [`api`] knows the bodies of the Firefox Profiler's symbol-server
+//! requests, but no server.
+//!
+//! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`;
+//! then `source` and `asm` for those who want to see the code.
+
+pub mod api;
+mod demangle;
+mod elf;
+mod error;
+mod locate;
+mod symbolicator;
+mod sys;
+mod vdso;
+
+pub use crate::demangle::demangle;
+pub use crate::error::SymbolError;
+pub use crate::symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
+
+pub use recording::module::Module;
+pub use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};

@@ -1,0 +1,54 @@
+//! CPU time of look-ups at random addresses: `random_addresses FILE [COUNT]`. Measures a fresh symbolicator.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+
+use object::{Object, ObjectSection};
+use recording::module::{BuildId, Module, ModuleKind};
+use symbolicator::{SymbolOptions, Symbolicator};
+
+/// On-CPU time of this (single) thread: the first field of schedstat, in ns (Documentation/scheduler/sched-stats).
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let path = std::path::PathBuf::from(args.next().expect("the path of an ELF file"));
+    let count: usize = args.next().map_or(10_000, |count| count.parse().expect("a count"));
+    let (module, text) = {
+        let bytes = std::fs::read(&path).unwrap();
+        let object = object::File::parse(&*bytes).unwrap();
+        let text = object.section_by_name(".text").unwrap();
+        let module = Module {
+            kind: ModuleKind::File,
+            path,
+            readable_path: None,
+            build_id: object.build_id().unwrap().map(|id| BuildId(id.to_vec())),
+            arch: None,
+        };
+        (module, (text.address() - object.relative_address_base(), text.size()))
+    };
+    // xorshift: the same addresses in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let addresses: Vec<u64> = (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            text.0 + state % text.1
+        })
+        .collect();
+    let symbolicator = Symbolicator::new(SymbolOptions::default());
+    let start = cpu_ns();
+    let infos = symbolicator.lookup(&module, &addresses).unwrap();
+    let spent = cpu_ns() - start;
+    let frames: usize = infos.iter().map(|info| info.frames.len()).sum();
+    let named = infos.iter().filter(|info| info.function.is_some()).count();
+    println!(
+        "{count} addresses: {:.3} s CPU, {named} with a function, {frames} frames",
+        spent as f64 / 1e9
+    );
+    for note in symbolicator.notes(&module) {
+        println!("note: {note}");
+    }
+}

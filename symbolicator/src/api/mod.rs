@@ -1,0 +1,93 @@
+//! The bodies of the symbol-server requests that the Firefox Profiler makes; the server itself is elsewhere.
+//!
+//! | path | request, answer |
+//! |---|---|
+//! | `/symbolicate/v5` | addresses -> functions, inline frames, lines |
+//! | `/source/v1` | a file that the debug info of an address names -> its text |
+//! | `/asm/v1` | an address range -> its instructions |
+//!
+//! Any body is answered with JSON; a request that can't be met gets `{"error": "..."}`, which the UI shows.
+
+mod symbolicate;
+
+use serde::Serialize;
+
+use crate::Symbolicator;
+
+/// Longest request body that is read, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
+const MAX_BODY_BYTES: usize = 16 << 20;
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// HTTP status: 200, 400 for a malformed request, 404 for what is not there.
+    pub status: u16,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
+/// Why a request is refused.
+struct Refusal {
+    status: u16,
+    message: String,
+}
+
+impl Refusal {
+    fn malformed(message: impl ToString) -> Refusal {
+        Refusal {
+            status: 400,
+            message: message.to_string(),
+        }
+    }
+
+    fn not_found(message: impl ToString) -> Refusal {
+        Refusal {
+            status: 404,
+            message: message.to_string(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: &'a str,
+}
+
+/// Answers the request `body` to `path` (`/symbolicate/v5`, `/source/v1`, `/asm/v1`).
+pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Response {
+    let answer = match body.len() <= MAX_BODY_BYTES {
+        true => route(symbolicator, path, body),
+        false => Err(Refusal::malformed(format_args!(
+            "the request has {} bytes, at most {MAX_BODY_BYTES} are read; ask in several requests",
+            body.len()
+        ))),
+    };
+    match answer {
+        Ok(body) => Response { status: 200, body },
+        Err(refusal) => Response {
+            status: refusal.status,
+            body: to_json(&ErrorBody {
+                error: &refusal.message,
+            }),
+        },
+    }
+}
+
+fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    match path {
+        "/symbolicate/v5" => Ok(to_json(&symbolicate::answer(symbolicator, &parse(body)?)?)),
+        _ => Err(Refusal::not_found(format_args!(
+            "there is no {path}; ask /symbolicate/v5, /source/v1 or /asm/v1"
+        ))),
+    }
+}
+
+fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::malformed(format_args!("the request is not understood: {error}")))
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    // Our answers are structs with string keys: serialising them into memory can't fail.
+    serde_json::to_vec(value).unwrap_or_else(|_| br#"{"error":"the answer could not be written as JSON"}"#.to_vec())
+}

@@ -1,0 +1,207 @@
+//! `/symbolicate/v5`: <https://tecken.readthedocs.io/en/latest/symbolication.html>, with inline frames.
+
+use std::collections::BTreeMap;
+
+use recording::symbol::AddressInfo;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::Refusal;
+use crate::{ModuleKey, Symbolicator};
+
+/// Most modules in a request. The UI sends at most 10.
+const MAX_MODULES: usize = 10_000;
+
+/// Most frames in a request, over all jobs and stacks. The UI sends at most 10,000.
+const MAX_FRAMES: usize = 500_000;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Request {
+    Jobs { jobs: Vec<Job> },
+    // Older clients send a single job bare.
+    Single(Job),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Job {
+    memory_map: Vec<(String, String)>,
+    stacks: Vec<Vec<Place>>,
+}
+
+/// (index into the memory map, -1 for none; relative address)
+#[derive(Clone, Copy, Deserialize)]
+struct Place(i64, u64);
+
+#[derive(Serialize)]
+pub(super) struct Answer {
+    results: Vec<JobAnswer>,
+}
+
+#[derive(Serialize)]
+struct JobAnswer {
+    /// `name/id` -> whether there are symbols; `null` where nothing was asked of the module.
+    found_modules: BTreeMap<String, Option<bool>>,
+    /// Why a module was not found, for people who read the answer. The UI ignores it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    module_errors: BTreeMap<String, String>,
+    stacks: Vec<Vec<Frame>>,
+}
+
+#[derive(Default, Serialize)]
+struct Frame {
+    frame: usize,
+    module: String,
+    module_offset: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_offset: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    /// Innermost first; the outer function is the frame itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inlines: Vec<Inline>,
+}
+
+#[derive(Serialize)]
+struct Inline {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+}
+
+pub(super) fn answer(symbolicator: &Symbolicator, request: &Request) -> Result<Answer, Refusal> {
+    let jobs = match request {
+        Request::Jobs { jobs } => jobs.as_slice(),
+        Request::Single(job) => std::slice::from_ref(job),
+    };
+    let modules: usize = jobs.iter().map(|job| job.memory_map.len()).sum();
+    let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();
+    if modules > MAX_MODULES || frames > MAX_FRAMES {
+        return Err(Refusal::malformed(format_args!(
+            "the request has {modules} modules and {frames} frames, at most {MAX_MODULES} and {MAX_FRAMES} are \
+             answered; ask in several requests"
+        )));
+    }
+    let results = jobs
+        .iter()
+        .map(|job| answer_job(symbolicator, job))
+        .collect::<Result<_, _>>()?;
+    Ok(Answer { results })
+}
+
+fn answer_job(symbolicator: &Symbolicator, job: &Job) -> Result<JobAnswer, Refusal> {
+    let mut asked: Vec<Vec<u64>> = vec![Vec::new(); job.memory_map.len()];
+    for Place(module, address) in job.stacks.iter().flatten() {
+        if let Ok(index) = usize::try_from(*module) {
+            let addresses = asked.get_mut(index).ok_or_else(|| {
+                Refusal::malformed(format_args!(
+                    "a frame names module {index}, the memoryMap has {}",
+                    job.memory_map.len()
+                ))
+            })?;
+            addresses.push(*address);
+        }
+    }
+
+    let mut found_modules = BTreeMap::new();
+    let mut module_errors = BTreeMap::new();
+    let mut infos: Vec<FxHashMap<u64, AddressInfo>> = Vec::with_capacity(asked.len());
+    for ((debug_name, debug_id), mut addresses) in job.memory_map.iter().zip(asked) {
+        let label = format!("{debug_name}/{debug_id}");
+        let mut known = FxHashMap::default();
+        if addresses.is_empty() {
+            found_modules.entry(label).or_insert(None);
+        } else {
+            addresses.sort_unstable();
+            addresses.dedup();
+            let key = ModuleKey {
+                debug_name: debug_name.clone(),
+                debug_id: debug_id.clone(),
+            };
+            let found = match symbolicator.lookup_key(&key, &addresses) {
+                Ok(answers) => {
+                    known.extend(addresses.into_iter().zip(answers));
+                    true
+                }
+                Err(error) => {
+                    module_errors.insert(label.clone(), error.to_string());
+                    false
+                }
+            };
+            found_modules.insert(label, Some(found));
+        }
+        infos.push(known);
+    }
+
+    let frame = |(index, Place(module, address)): (usize, &Place)| {
+        let module = usize::try_from(*module).ok();
+        let info = module.and_then(|module| infos[module].get(address));
+        Frame {
+            frame: index,
+            module: module.map_or_else(String::new, |module| job.memory_map[module].0.clone()),
+            module_offset: format!("{address:#x}"),
+            ..info.map(|info| describe(*address, info)).unwrap_or_default()
+        }
+    };
+    let stacks = job
+        .stacks
+        .iter()
+        .map(|stack| stack.iter().enumerate().map(frame).collect())
+        .collect();
+    Ok(JobAnswer {
+        found_modules,
+        module_errors,
+        stacks,
+    })
+}
+
+fn describe(address: u64, info: &AddressInfo) -> Frame {
+    let function = info.function.as_ref();
+    let (outer, inner) = match info.frames.split_last() {
+        Some((outer, inner)) => (Some(outer), inner),
+        None => (None, &[][..]),
+    };
+    let name = outer
+        .and_then(|outer| outer.function.clone())
+        .or_else(|| function.map(|function| function.name.clone()));
+    Frame {
+        // The UI drops a name that has no offset; where no function start is known, the address stands for it.
+        function_offset: name.is_some().then(|| {
+            format!(
+                "{:#x}",
+                function.map_or(0, |function| address.saturating_sub(function.start))
+            )
+        }),
+        function_size: function
+            .and_then(|function| function.size)
+            .map(|size| format!("{size:#x}")),
+        function: name,
+        file: outer.and_then(|outer| outer.file.clone()),
+        line: outer.and_then(|outer| outer.line),
+        column: outer.and_then(|outer| outer.column),
+        inlines: inner
+            .iter()
+            .map(|frame| Inline {
+                function: frame.function.clone(),
+                file: frame.file.clone(),
+                line: frame.line,
+                column: frame.column,
+            })
+            .collect(),
+        ..Frame::default()
+    }
+}

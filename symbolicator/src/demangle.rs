@@ -1,0 +1,100 @@
+//! Symbol names as their authors wrote them.
+
+use std::fmt;
+
+use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+
+/// Longest demangled name in bytes. Substitutions in a mangled name can double its size with every few characters;
+/// the longest seen in real programs (C++ expression templates, nested Rust futures) are below 20 KB.
+const MAX_NAME_BYTES: usize = 64 * 1024;
+
+/// Names nested deeper than this stay mangled: the demangler recurses.
+const MAX_DEPTH: u32 = 128;
+
+/// Rust (legacy and v0, without the hash), C++ (Itanium); anything else as it stands.
+///
+/// Plain C names are left untouched: an ELF symbol's leading underscore is part of its name.
+pub fn demangle(name: &str) -> String {
+    // Only these prefixes are ever mangled on ELF; anything else would be misread (C's `_Z` is reserved, `f` is not).
+    if (name.starts_with("_R") || name.starts_with("_ZN"))
+        && let Ok(rust) = rustc_demangle::try_demangle(name)
+    {
+        let mut out = Limited::default();
+        let written = fmt::Write::write_fmt(&mut out, format_args!("{rust:#}"));
+        return written.map_or_else(|_| name.to_owned(), |()| out.0);
+    }
+    if name.starts_with("_Z") || name.starts_with("___Z") {
+        let parse = ParseOptions::default().recursion_limit(MAX_DEPTH);
+        if let Ok(symbol) = Symbol::new_with_options(name, &parse) {
+            let mut out = Limited::default();
+            let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
+            if symbol.structured_demangle(&mut out, &options).is_ok() {
+                return out.0;
+            }
+        }
+    }
+    name.to_owned()
+}
+
+/// A string that refuses to grow without bound.
+#[derive(Default)]
+struct Limited(String);
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > MAX_NAME_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangle;
+
+    #[test]
+    fn rust_names_lose_their_hash() {
+        assert_eq!(
+            demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"),
+            "core::fmt::Formatter::pad"
+        );
+        assert_eq!(demangle("_RNvNtCs1234_7mycrate3foo3bar"), "mycrate::foo::bar");
+    }
+
+    #[test]
+    fn cpp_names_keep_their_parameters() {
+        assert_eq!(demangle("_ZN5space3fooEii"), "space::foo(int, int)");
+        assert_eq!(demangle("_ZN5space3fooEi.cold"), "space::foo(int) [clone .cold]");
+    }
+
+    #[test]
+    fn c_names_stay() {
+        for name in [
+            "_start",
+            "main",
+            "__libc_start_main",
+            "_Zebra",
+            "f",
+            "i",
+            "_R",
+            "_ZN",
+            "",
+        ] {
+            assert_eq!(demangle(name), name);
+        }
+    }
+
+    #[test]
+    fn names_that_grow_without_bound_stay_mangled() {
+        // Each `S<n>_` repeats all that came before it: 2^40 characters when spelled out.
+        let mut bomb = String::from("_Z1fPFvv");
+        for _ in 0..400 {
+            bomb.push_str("PFS_S_S_E");
+        }
+        assert!(demangle(&bomb).len() <= super::MAX_NAME_BYTES.max(bomb.len()));
+        let deep = format!("_Z1f{}i", "P".repeat(100_000));
+        assert_eq!(demangle(&deep), deep);
+    }
+}

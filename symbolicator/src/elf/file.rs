@@ -1,0 +1,144 @@
+//! One ELF file in memory, and the parts of it that the others ask for.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use recording::module::BuildId;
+
+use crate::error::SymbolError;
+use crate::sys::Mapping;
+
+/// Largest size that a compressed section may unpack to. The debug info of Chromium, uncompressed, is about 3 GB.
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+
+/// Largest ratio of unpacked to packed: debug info shrinks 2 to 8 times, `.debug_str` of generated code up to 30.
+/// Beyond it is a bomb. Small sections may shrink more.
+const MAX_UNPACKED_RATIO: u64 = 100;
+
+/// Where the bytes of a file are.
+enum Bytes {
+    Mapped(Mapping),
+    Owned(Vec<u8>),
+}
+
+/// An ELF file whose header has been seen to be sound.
+pub(crate) struct ElfFile {
+    path: PathBuf,
+    bytes: Bytes,
+    build_id: Option<BuildId>,
+    base_svma: u64,
+}
+
+impl Deref for ElfFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => mapping.bytes(),
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl ElfFile {
+    /// Opens a file.
+    pub(crate) fn open(path: &Path) -> Result<ElfFile, SymbolError> {
+        let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
+        ElfFile::new(path, Bytes::Mapped(mapping))
+    }
+
+    /// Takes bytes that are not a file of their own (the vdso, `.gnu_debugdata`); `path` is what errors call them.
+    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ElfFile, SymbolError> {
+        ElfFile::new(path, Bytes::Owned(bytes))
+    }
+
+    fn new(path: &Path, bytes: Bytes) -> Result<ElfFile, SymbolError> {
+        let mut file = ElfFile {
+            path: path.to_owned(),
+            bytes,
+            build_id: None,
+            base_svma: 0,
+        };
+        let object = file.object()?;
+        let build_id = object.build_id().ok().flatten().map(|id| BuildId(id.to_vec()));
+        // `segments()` yields PT_LOAD alone. Relative address 0 is where the lowest of them would be loaded.
+        let base_svma = object.segments().map(|segment| segment.address()).min().unwrap_or(0);
+        file.build_id = build_id;
+        file.base_svma = base_svma;
+        Ok(file)
+    }
+
+    /// The file's headers, parsed anew: cheap, and free of self-reference.
+    pub(crate) fn object(&self) -> Result<object::File<'_>, SymbolError> {
+        object::File::parse(&**self).map_err(|error| {
+            SymbolError::unreadable(&self.path, format!("not a sound ELF file ({error}); is it complete?"))
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn build_id(&self) -> Option<&BuildId> {
+        self.build_id.as_ref()
+    }
+
+    /// `p_vaddr` of the lowest PT_LOAD: stated virtual address = relative address + this.
+    pub(crate) fn base_svma(&self) -> u64 {
+        self.base_svma
+    }
+
+    /// False if someone wrote to the file since it was opened.
+    pub(crate) fn check_unchanged(&self) -> bool {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => mapping.check_unchanged(),
+            Bytes::Owned(_) => true,
+        }
+    }
+
+    /// True if there is a section with content by this name.
+    pub(crate) fn has_section(&self, name: &str) -> bool {
+        self.object()
+            .ok()
+            .and_then(|object| object.section_by_name(name).map(|section| has_bytes(&section)))
+            .unwrap_or(false)
+    }
+
+    /// The content of a section, unpacked; empty if there is no such section.
+    pub(crate) fn section(&self, name: &str) -> Result<Cow<'_, [u8]>, SymbolError> {
+        let object = self.object()?;
+        let Some(section) = object.section_by_name(name) else {
+            return Ok(Cow::Borrowed(&[]));
+        };
+        if !has_bytes(&section) {
+            return Ok(Cow::Borrowed(&[]));
+        }
+        let damaged =
+            |reason: &dyn std::fmt::Display| SymbolError::unreadable(&self.path, format!("section {name}: {reason}"));
+        let data = section.compressed_data().map_err(|error| damaged(&error))?;
+        let packed_bytes = data.data.len() as u64;
+        let limit = MAX_UNPACKED_BYTES.min(packed_bytes.saturating_mul(MAX_UNPACKED_RATIO).max(1 << 20));
+        if data.format != object::CompressionFormat::None && data.uncompressed_size > limit {
+            return Err(damaged(&format_args!(
+                "claims to unpack from {packed_bytes} to {} bytes, more than is plausible",
+                data.uncompressed_size
+            )));
+        }
+        data.decompress().map_err(|error| damaged(&error))
+    }
+}
+
+/// Separate debug files keep the headers of the sections that they lost, as SHT_NOBITS.
+fn has_bytes<'a>(section: &impl ObjectSection<'a>) -> bool {
+    section.file_range().is_some_and(|(_, size)| size > 0)
+}
+
+/// True for sections that hold code, also in a separate debug file where they have no content.
+pub(crate) fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
+    match section.flags() {
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
+        _ => false,
+    }
+}

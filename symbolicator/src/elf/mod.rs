@@ -1,0 +1,156 @@
+//! ELF modules: their symbol tables and DWARF, read when first asked.
+
+mod dwarf;
+pub(crate) mod file;
+mod names;
+mod plt;
+mod symtab;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use recording::module::Module;
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+
+use self::dwarf::{Dwarf, DwarfFiles};
+use self::file::ElfFile;
+use self::symtab::SymbolTable;
+use crate::error::SymbolError;
+use crate::locate::{self, Files, SplitDwarfPaths};
+
+/// The files of one module, and what has been read of them.
+pub(crate) struct ElfModule {
+    /// In the order in which their names count.
+    symbol_files: Vec<Arc<ElfFile>>,
+    symbols: Option<SymbolTable>,
+    dwarf: Stage,
+    /// What was found wrong: the answers lack something that the files may have.
+    notes: Vec<String>,
+}
+
+/// How far the debug info has got.
+enum Stage {
+    /// Not asked yet.
+    Unread(Option<Box<DwarfFiles>>),
+    /// There is none, or none that can be read.
+    Absent,
+    Read(Box<Dwarf>),
+}
+
+impl ElfModule {
+    /// Finds and opens the files; nothing but headers is read.
+    pub(crate) fn open(module: &Module, symbol_dirs: &[PathBuf]) -> Result<ElfModule, SymbolError> {
+        let Files { binary, debug } = locate::locate(module, symbol_dirs)?;
+        Ok(ElfModule::new(binary, debug, symbol_dirs))
+    }
+
+    /// A module whose files are known.
+    pub(crate) fn new(binary: Option<ElfFile>, debug: Option<ElfFile>, symbol_dirs: &[PathBuf]) -> ElfModule {
+        let binary = binary.map(Arc::new);
+        let debug = debug.map(Arc::new);
+        let with_info = [&binary, &debug]
+            .into_iter()
+            .flatten()
+            .find(|file| file.has_section(".debug_info"));
+        let unread = with_info.map(|file| {
+            let beside = binary.as_ref().unwrap_or(file).path().to_owned();
+            Box::new(DwarfFiles {
+                main: Arc::clone(file),
+                supplementary: locate::supplementary(file, symbol_dirs).map(Arc::new),
+                split: SplitDwarfPaths::new(beside, symbol_dirs.to_vec()),
+            })
+        });
+        ElfModule {
+            symbol_files: debug.iter().chain(&binary).cloned().collect(),
+            symbols: None,
+            dwarf: Stage::Unread(unread),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Answers for relative addresses, in any order, each with what is known of it.
+    pub(crate) fn lookup(&mut self, addresses: &[u64]) -> Vec<AddressInfo> {
+        // In address order the same units, lines and names are touched one after the other.
+        let mut order: Vec<usize> = (0..addresses.len()).collect();
+        order.sort_unstable_by_key(|index| addresses[*index]);
+        let mut answers = vec![AddressInfo::default(); addresses.len()];
+        let mut previous: Option<usize> = None;
+        for index in order {
+            answers[index] = match previous.filter(|previous| addresses[*previous] == addresses[index]) {
+                Some(previous) => answers[previous].clone(),
+                None => self.lookup_one(addresses[index]),
+            };
+            previous = Some(index);
+        }
+        answers
+    }
+
+    fn lookup_one(&mut self, address: u64) -> AddressInfo {
+        let function = self.function(address);
+        let mut frames: Vec<SourceFrame> = Vec::new();
+        if let Some(dwarf) = self.dwarf() {
+            match dwarf.frames(address) {
+                Ok(found) => frames = found,
+                Err(error) => self.note(error.to_string()),
+            }
+        }
+        // Assembly has lines and no function in its debug info; so have units whose split part is missing.
+        if let (Some(outer), Some(function)) = (frames.last_mut(), &function) {
+            outer.function.get_or_insert_with(|| function.name.clone());
+        }
+        AddressInfo { function, frames }
+    }
+
+    /// The function at a relative address by symbol table.
+    fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
+        let files: Vec<&ElfFile> = self.symbol_files.iter().map(|file| &**file).collect();
+        let table = self.symbols.get_or_insert_with(|| SymbolTable::read(&files));
+        table.find(address).map(|symbol| symbol.to_function(&files))
+    }
+
+    fn dwarf(&mut self) -> Option<&mut Dwarf> {
+        if let Stage::Unread(unread) = &mut self.dwarf {
+            let opened = unread.take().map(|files| Dwarf::open(*files));
+            self.dwarf = match opened {
+                Some(Ok(dwarf)) => Stage::Read(Box::new(dwarf)),
+                Some(Err(error)) => {
+                    self.note(error.to_string());
+                    Stage::Absent
+                }
+                None => Stage::Absent,
+            };
+        }
+        match &mut self.dwarf {
+            Stage::Read(dwarf) => Some(dwarf),
+            _ => None,
+        }
+    }
+
+    /// Each kind of trouble is told once.
+    fn note(&mut self, note: String) {
+        const MAX_NOTES: usize = 20;
+        if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// What the answers lack although the files may have it: damaged debug info, split DWARF that was not found.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if let Stage::Read(dwarf) = &self.dwarf
+            && let Some(first) = dwarf.missing_dwo().first()
+        {
+            notes.push(format!(
+                "{} split debug info files were not found, the first is {}; give their folder with --symbol-dir",
+                dwarf.missing_dwo().len(),
+                first.display()
+            ));
+        }
+        notes
+    }
+
+    /// False if a file was written to since it was opened: what was read of it is void.
+    pub(crate) fn check_unchanged(&self) -> bool {
+        self.symbol_files.iter().all(|file| file.check_unchanged())
+    }
+}

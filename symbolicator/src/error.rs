@@ -1,0 +1,80 @@
+//! Why an address has no answer.
+
+use std::path::PathBuf;
+
+/// A look-up that could not be made. Each says what was attempted, on what, and what to do next.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SymbolError {
+    /// Nothing by this name and id was registered with [`Symbolicator::add_module`](crate::Symbolicator::add_module).
+    #[error("this profile has no module {name} with debug id {id}; ask for one that the profile's `libs` list")]
+    UnknownModule {
+        /// Debug name asked for.
+        name: String,
+        /// Debug id asked for.
+        id: String,
+    },
+    /// Several files without a build id have the same name.
+    #[error(
+        "{name} has no build id and stands for several files ({}): link them with -Wl,--build-id and record again",
+        list(.paths)
+    )]
+    Ambiguous {
+        /// Debug name asked for.
+        name: String,
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// The file at the recorded path is another build than the one that ran.
+    #[error(
+        "{} was replaced after the recording: it has build id {found}, {recorded} was recorded. Record again, or \
+         give the folder of the old file with --symbol-dir",
+        .path.display()
+    )]
+    Replaced {
+        /// The file looked at.
+        path: PathBuf,
+        /// Build id in the recording, `none` if it had none.
+        recorded: String,
+        /// Build id of the file, `none` if it has none.
+        found: String,
+    },
+    /// No file to read.
+    #[error("found no file for {name}; looked at {}. Give its folder with --symbol-dir", list(.tried))]
+    NotFound {
+        /// Debug name of the module.
+        name: String,
+        /// Every path tried.
+        tried: Vec<PathBuf>,
+    },
+    /// The file is there and can't be used.
+    #[error("could not read symbols from {}: {reason}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong, and the next step where there is one.
+        reason: String,
+    },
+    /// The kernel does not tell its symbols' addresses to this user.
+    #[error(
+        "/proc/kallsyms shows no addresses; as root set kernel.kptr_restrict to 0 (`sysctl kernel.kptr_restrict=0`) or run \
+         as root"
+    )]
+    KernelAddressesHidden,
+}
+
+impl SymbolError {
+    pub(crate) fn unreadable(path: impl Into<PathBuf>, reason: impl ToString) -> SymbolError {
+        SymbolError::Unreadable {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    if paths.is_empty() {
+        return "no path at all".to_owned();
+    }
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    paths.join(", ")
+}

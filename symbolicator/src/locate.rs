@@ -1,0 +1,227 @@
+//! Which files on disk belong to a module: the binary that ran, and where its debug info went.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::Object;
+use recording::module::{BuildId, Module};
+
+use crate::elf::file::ElfFile;
+use crate::error::SymbolError;
+
+/// Where distributions install separate debug info (gdb's `debug-file-directory`).
+const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
+
+/// The files of a module; each has the module's build id, if it has one.
+pub(crate) struct Files {
+    /// The file that ran: it has the machine code. `None` if only its debug file is left.
+    pub(crate) binary: Option<ElfFile>,
+    /// A separate file with debug info or the full symbol table.
+    pub(crate) debug: Option<ElfFile>,
+}
+
+/// Finds the files of a module.
+pub(crate) fn locate(module: &Module, symbol_dirs: &[PathBuf]) -> Result<Files, SymbolError> {
+    let mut search = Search {
+        module,
+        tried: Vec::new(),
+        failure: None,
+    };
+    let own = module.readable_path.iter().chain([&module.path]);
+    let name = module.path.file_name();
+    let moved = symbol_dirs.iter().filter_map(|dir| Some(dir.join(name?)));
+    let mut binary = own.cloned().chain(moved).find_map(|path| search.open(&path));
+    let mut debug = None;
+    let complete = binary
+        .as_ref()
+        .is_some_and(|file| file.has_section(".debug_info") && file.has_section(".symtab"));
+    if !complete {
+        let link = binary.as_ref().and_then(debug_link);
+        let mut paths = Vec::new();
+        if let Some(id) = &module.build_id {
+            paths.extend(build_id_paths(id, symbol_dirs));
+        }
+        let folder = module.path.parent().unwrap_or(Path::new("/"));
+        paths.extend(named_paths(link.as_deref(), name, folder, symbol_dirs));
+        debug = paths
+            .iter()
+            .filter_map(|path| search.open(path))
+            .find(|file| file.has_section(".debug_info") || file.has_section(".symtab"));
+    }
+    // What was found by build id or in a symbol folder may be the whole file, code included.
+    if binary.is_none() && debug.as_ref().is_some_and(|file| file.has_section(".text")) {
+        binary = debug.take();
+    }
+    if binary.is_none() && debug.is_none() {
+        return Err(search.failure.take().unwrap_or(SymbolError::NotFound {
+            name: module.name(),
+            tried: search.tried,
+        }));
+    }
+    Ok(Files { binary, debug })
+}
+
+/// Opens candidates and refuses those of another build.
+struct Search<'a> {
+    module: &'a Module,
+    tried: Vec<PathBuf>,
+    failure: Option<SymbolError>,
+}
+
+impl Search<'_> {
+    fn open(&mut self, path: &Path) -> Option<ElfFile> {
+        if self.tried.iter().any(|tried| tried == path) {
+            return None;
+        }
+        self.tried.push(path.to_owned());
+        // A path that is not there is no failure: the next candidate may be.
+        if !path.exists() {
+            return None;
+        }
+        let file = match ElfFile::open(path) {
+            Ok(file) => file,
+            Err(error) => {
+                self.fail(error);
+                return None;
+            }
+        };
+        if !same_build(self.module, &file) {
+            self.fail(replaced(self.module, &file));
+            return None;
+        }
+        Some(file)
+    }
+
+    /// Keeps the first failure: it concerns the most likely file.
+    fn fail(&mut self, error: SymbolError) {
+        self.failure.get_or_insert(error);
+    }
+}
+
+/// The error for a file of another build.
+pub(crate) fn replaced(module: &Module, file: &ElfFile) -> SymbolError {
+    SymbolError::Replaced {
+        path: file.path().to_owned(),
+        recorded: describe(module.build_id.as_ref()),
+        found: describe(file.build_id()),
+    }
+}
+
+/// True if the file is the one that was recorded, as far as can be known.
+pub(crate) fn same_build(module: &Module, file: &ElfFile) -> bool {
+    match (&module.build_id, file.build_id()) {
+        (Some(recorded), Some(found)) => recorded == found,
+        (Some(_), None) => false,
+        // The recorder read the file (it knows its architecture) and saw no build id: it is another file now.
+        (None, Some(_)) => module.arch.is_none(),
+        (None, None) => true,
+    }
+}
+
+fn describe(id: Option<&BuildId>) -> String {
+    id.map_or_else(|| "none".to_owned(), BuildId::to_hex)
+}
+
+/// `xx/yyyy.debug` under each `.build-id` folder, and the layout of a debuginfod cache.
+fn build_id_paths(id: &BuildId, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let hex = id.to_hex();
+    let mut paths = Vec::new();
+    if hex.len() < 4 {
+        return paths;
+    }
+    let (first, rest) = hex.split_at(2);
+    for dir in symbol_dirs
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([Path::new(SYSTEM_DEBUG_DIR)])
+    {
+        paths.push(dir.join(".build-id").join(first).join(format!("{rest}.debug")));
+        paths.push(dir.join(".build-id").join(first).join(rest));
+        paths.push(dir.join(&hex).join("debuginfo"));
+        paths.push(dir.join(&hex).join("executable"));
+    }
+    paths
+}
+
+/// Where gdb looks for the file that `.gnu_debuglink` names, and a few names of habit in the symbol folders.
+fn named_paths(link: Option<&OsStr>, name: Option<&OsStr>, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let below_root = folder.strip_prefix("/").unwrap_or(folder);
+    if let Some(link) = link {
+        paths.push(folder.join(link));
+        paths.push(folder.join(".debug").join(link));
+        paths.push(Path::new(SYSTEM_DEBUG_DIR).join(below_root).join(link));
+        for dir in symbol_dirs {
+            paths.push(dir.join(link));
+            paths.push(dir.join(below_root).join(link));
+        }
+    }
+    if let Some(name) = name {
+        for suffix in ["debug", "dbg"] {
+            let mut file = name.to_owned();
+            file.push(".");
+            file.push(suffix);
+            paths.extend(symbol_dirs.iter().map(|dir| dir.join(&file)));
+            paths.push(folder.join(&file));
+        }
+    }
+    paths
+}
+
+/// The file name in `.gnu_debuglink`; never a path, whatever the file says.
+fn debug_link(file: &ElfFile) -> Option<std::ffi::OsString> {
+    let object = file.object().ok()?;
+    let (name, _crc) = object.gnu_debuglink().ok()??;
+    Path::new(OsStr::from_bytes(name)).file_name().map(OsStr::to_owned)
+}
+
+/// The file that dwz moved common debug info to, if `.gnu_debugaltlink` names one and it is there.
+pub(crate) fn supplementary(file: &ElfFile, symbol_dirs: &[PathBuf]) -> Option<ElfFile> {
+    let object = file.object().ok()?;
+    let (name, id) = object.gnu_debugaltlink().ok()??;
+    let id = BuildId(id.to_vec());
+    let named = Path::new(OsStr::from_bytes(name));
+    let folder = file.path().parent().unwrap_or(Path::new("/"));
+    let mut paths = vec![folder.join(named)];
+    paths.extend(build_id_paths(&id, symbol_dirs));
+    paths
+        .iter()
+        .filter_map(|path| ElfFile::open(path).ok())
+        .find(|found| found.build_id() == Some(&id))
+}
+
+/// Where the parts of split DWARF may be.
+pub(crate) struct SplitDwarfPaths {
+    binary: PathBuf,
+    symbol_dirs: Vec<PathBuf>,
+}
+
+impl SplitDwarfPaths {
+    pub(crate) fn new(binary: PathBuf, symbol_dirs: Vec<PathBuf>) -> SplitDwarfPaths {
+        SplitDwarfPaths { binary, symbol_dirs }
+    }
+
+    /// The `.dwp` package beside the binary (or in a symbol folder), if there is one.
+    pub(crate) fn package(&self) -> Option<ElfFile> {
+        let mut beside = self.binary.as_os_str().to_owned();
+        beside.push(".dwp");
+        let beside = PathBuf::from(beside);
+        let name = beside.file_name()?.to_owned();
+        let moved = self.symbol_dirs.iter().map(|dir| dir.join(&name));
+        [beside]
+            .into_iter()
+            .chain(moved)
+            .find_map(|path| ElfFile::open(&path).ok())
+    }
+
+    /// Candidates for a `.dwo` file, the one that the compiler wrote first.
+    pub(crate) fn dwo(&self, comp_dir: Option<&str>, name: &str) -> Vec<PathBuf> {
+        let mut paths = vec![Path::new(comp_dir.unwrap_or("")).join(name)];
+        if let Some(file) = Path::new(name).file_name() {
+            paths.extend(self.binary.parent().map(|folder| folder.join(file)));
+            paths.extend(self.symbol_dirs.iter().map(|dir| dir.join(file)));
+        }
+        paths
+    }
+}

@@ -1,0 +1,172 @@
+//! The modules of a recording, each opened when first asked for.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use recording::module::{Module, ModuleKind};
+use recording::symbol::AddressInfo;
+use rustc_hash::FxHashMap;
+
+use crate::elf::ElfModule;
+use crate::error::SymbolError;
+
+/// How to look for symbols.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolOptions {
+    /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
+    /// cache. Default: none.
+    pub symbol_dirs: Vec<PathBuf>,
+}
+
+/// The name under which a profile and its requests know a module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ModuleKey {
+    /// File name without folders.
+    pub debug_name: String,
+    /// Breakpad id: 33 hex digits; all 0 without a build id.
+    pub debug_id: String,
+}
+
+impl ModuleKey {
+    /// The key of a module.
+    pub fn of(module: &Module) -> ModuleKey {
+        ModuleKey {
+            debug_name: module.name(),
+            debug_id: module.breakpad_id(),
+        }
+    }
+}
+
+/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other.
+pub struct Symbolicator {
+    options: SymbolOptions,
+    modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
+}
+
+/// One module, and what has been read of it.
+pub(crate) struct Entry {
+    pub(crate) module: Module,
+    engine: Mutex<Option<Engine>>,
+}
+
+/// What answers for a module, by kind.
+pub(crate) enum Engine {
+    Elf(Box<ElfModule>),
+}
+
+impl Engine {
+    fn open(module: &Module, options: &SymbolOptions) -> Result<Engine, SymbolError> {
+        match module.kind {
+            ModuleKind::File => {
+                let elf = ElfModule::open(module, &options.symbol_dirs)?;
+                Ok(Engine::Elf(Box::new(elf)))
+            }
+            ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
+            ModuleKind::Kernel => Err(SymbolError::unreadable(&module.path, "not supported yet")),
+        }
+    }
+
+    fn check_unchanged(&self) -> bool {
+        match self {
+            Engine::Elf(elf) => elf.check_unchanged(),
+        }
+    }
+}
+
+impl Symbolicator {
+    /// A symbolicator that knows no module yet.
+    pub fn new(options: SymbolOptions) -> Symbolicator {
+        Symbolicator {
+            options,
+            modules: RwLock::new(FxHashMap::default()),
+        }
+    }
+
+    /// Registers a module: from now on it may be asked for by its name and id. Opens nothing.
+    pub fn add_module(&self, module: &Module) {
+        self.entry(module);
+    }
+
+    fn entry(&self, module: &Module) -> Arc<Entry> {
+        let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
+        let entries = modules.entry(ModuleKey::of(module)).or_default();
+        // A build id says all; without one only the path tells files apart.
+        let same = |entry: &&Arc<Entry>| match (&entry.module.build_id, &module.build_id) {
+            (Some(known), Some(new)) => known == new && entry.module.kind == module.kind,
+            (None, None) => entry.module.path == module.path,
+            _ => false,
+        };
+        if let Some(known) = entries.iter().find(same) {
+            return Arc::clone(known);
+        }
+        let entry = Arc::new(Entry {
+            module: module.clone(),
+            engine: Mutex::new(None),
+        });
+        entries.push(Arc::clone(&entry));
+        entry
+    }
+
+    /// The registered module of this name and id.
+    pub(crate) fn find(&self, key: &ModuleKey) -> Result<Arc<Entry>, SymbolError> {
+        let modules = self.modules.read().unwrap_or_else(PoisonError::into_inner);
+        match modules.get(key).map(Vec::as_slice) {
+            Some([entry]) => Ok(Arc::clone(entry)),
+            Some([]) | None => Err(SymbolError::UnknownModule {
+                name: key.debug_name.clone(),
+                id: key.debug_id.clone(),
+            }),
+            Some(entries) => Err(SymbolError::Ambiguous {
+                name: key.debug_name.clone(),
+                paths: entries.iter().map(|entry| entry.module.path.clone()).collect(),
+            }),
+        }
+    }
+
+    /// What is known of each relative address, in the order asked. Registers the module if it was not.
+    pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+        self.lookup_entry(&self.entry(module), addresses)
+    }
+
+    /// The same for a module that was registered, by its key.
+    pub fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+        self.lookup_entry(&*self.find(key)?, addresses)
+    }
+
+    pub(crate) fn lookup_entry(&self, entry: &Entry, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+        self.with_engine(entry, |engine| match engine {
+            Engine::Elf(elf) => Ok(elf.lookup(addresses)),
+        })
+    }
+
+    /// What the answers for a module lack although its files may have it, each as a sentence: damaged debug info, split
+    /// debug info that was not found. Empty before the first look-up.
+    pub fn notes(&self, module: &Module) -> Vec<String> {
+        match &*lock(&self.entry(module).engine) {
+            Some(Engine::Elf(elf)) => elf.notes(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Runs `task` on the engine, opened now if need be, anew if its file was written to.
+    pub(crate) fn with_engine<T>(
+        &self,
+        entry: &Entry,
+        task: impl FnOnce(&mut Engine) -> Result<T, SymbolError>,
+    ) -> Result<T, SymbolError> {
+        let mut engine = lock(&entry.engine);
+        if engine.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
+            *engine = None;
+        }
+        // A failure is not kept: the file may be there the next time.
+        let engine = match &mut *engine {
+            Some(engine) => engine,
+            empty => empty.insert(Engine::open(&entry.module, &self.options)?),
+        };
+        task(engine)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,97 @@
+//! The virtual shared object: a small ELF file that the kernel maps into every process, and that is on no disk.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use recording::module::Module;
+
+use crate::elf::ElfModule;
+use crate::elf::file::ElfFile;
+use crate::error::SymbolError;
+use crate::locate;
+
+/// Largest vdso that is read; they have 2 to 5 pages.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Our own process's vdso, if it is the recorded one: a recording from another machine, or from before a reboot
+/// into another kernel, has another.
+pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
+    let bytes = read_own().map_err(|error| {
+        SymbolError::unreadable(
+            &module.path,
+            format!("reading our own vdso from /proc/self/mem: {error}"),
+        )
+    })?;
+    let file = ElfFile::from_bytes(&module.path, bytes)?;
+    if !locate::same_build(module, &file) {
+        return Err(locate::replaced(module, &file));
+    }
+    Ok(ElfModule::new(Some(file), None, &[]))
+}
+
+/// /proc/self/mem gives the bytes without an unsafe read of the mapping.
+fn read_own() -> std::io::Result<Vec<u8>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let range = maps.lines().find_map(|line| {
+        let (start, end) = line
+            .strip_suffix("[vdso]")?
+            .split_whitespace()
+            .next()?
+            .split_once('-')?;
+        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    });
+    let (start, end) =
+        range.ok_or_else(|| std::io::Error::other("this process has none; was it turned off (vdso=0)?"))?;
+    let mut memory = std::fs::File::open("/proc/self/mem")?;
+    memory.seek(SeekFrom::Start(start))?;
+    let mut bytes = Vec::new();
+    memory
+        .take(end.saturating_sub(start).min(MAX_BYTES))
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use object::{Object, ObjectSymbol};
+    use recording::module::{BuildId, Module, ModuleKind};
+
+    fn module(build_id: Option<BuildId>) -> Module {
+        Module {
+            kind: ModuleKind::Vdso,
+            path: PathBuf::from("[vdso]"),
+            readable_path: None,
+            build_id,
+            arch: Some("x86_64"),
+        }
+    }
+
+    #[test]
+    fn its_functions_have_names() {
+        let Ok(bytes) = super::read_own() else {
+            println!("skipped: this machine has no vdso");
+            return;
+        };
+        let object = object::File::parse(&*bytes).unwrap();
+        let id = object.build_id().unwrap().map(|id| BuildId(id.to_vec()));
+        let symbol = object.dynamic_symbols().find(|symbol| symbol.size() > 0).unwrap();
+        let infos = super::open(&module(id)).unwrap().lookup(&[symbol.address()]);
+        // `__vdso_time` and `time` are the same function: either name will do.
+        let function = infos[0].function.as_ref().unwrap();
+        assert_eq!((function.start, function.size), (symbol.address(), Some(symbol.size())));
+        assert!(
+            symbol.name().unwrap().ends_with(function.name.trim_start_matches('_'))
+                || function.name.ends_with(symbol.name().unwrap())
+        );
+    }
+
+    #[test]
+    fn another_kernels_vdso_is_refused() {
+        let other = module(Some(BuildId(vec![1; 20])));
+        if super::read_own().is_ok() {
+            let error = super::open(&other).err().unwrap().to_string();
+            assert!(error.contains(&"01".repeat(20)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What ELF files and their debug info say, against programs whose lines are known.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+
+use common::{build, function, module, symbolicator};
+use recording::symbol::{AddressInfo, SourceFrame};
+use symbolicator::SymbolError;
+
+fn all_addresses((start, size): (u64, u64)) -> Vec<u64> {
+    (start..start + size).collect()
+}
+
+/// (function, line) of each frame, innermost first.
+fn shape(info: &AddressInfo) -> Vec<(String, u32)> {
+    let shape = |frame: &SourceFrame| (frame.function.clone().unwrap_or_default(), frame.line.unwrap_or(0));
+    info.frames.iter().map(shape).collect()
+}
+
+fn assert_c_inlines(flags: &[&str]) {
+    let built = build("inline.c", flags);
+    let outer = function(&built.path, "_outer");
+    let infos = symbolicator(&[])
+        .lookup(&module(&built.path), &all_addresses(outer))
+        .unwrap();
+    // inline.c: `innermost` (line 7) is inlined into `middle` at line 12, that into `_outer` at line 17.
+    let expected = [("innermost", 7), ("middle", 12), ("_outer", 17)].map(|(name, line)| (name.to_owned(), line));
+    let deepest = infos.iter().find(|info| info.frames.len() == 3);
+    let deepest = deepest.unwrap_or_else(|| panic!("no inline frames with {flags:?}: {infos:?}"));
+    assert_eq!(shape(deepest), expected, "{flags:?}");
+    for frame in &deepest.frames {
+        assert_eq!(frame.file.as_deref(), common::source("inline.c").to_str(), "{flags:?}");
+    }
+    for info in &infos {
+        let function = info.function.as_ref().unwrap();
+        assert_eq!(
+            (function.name.as_str(), function.start, function.size),
+            ("_outer", outer.0, Some(outer.1))
+        );
+        assert_eq!(info.frames.last().unwrap().function.as_deref(), Some("_outer"));
+    }
+}
+
+#[test]
+fn c_inline_frames_from_dwarf_4() {
+    assert_c_inlines(&["-O2", "-gdwarf-4"]);
+}
+
+#[test]
+fn c_inline_frames_from_dwarf_5() {
+    assert_c_inlines(&["-O2", "-gdwarf-5"]);
+}
+
+#[test]
+fn c_inline_frames_from_compressed_sections() {
+    assert_c_inlines(&["-O2", "-g", "-gz=zlib"]);
+    assert_c_inlines(&["-O2", "-g", "-gz=zlib-gnu"]);
+}
+
+#[test]
+fn c_inline_frames_in_a_program_at_a_fixed_address() {
+    assert_c_inlines(&["-O2", "-g", "-no-pie", "-static"]);
+}
+
+#[test]
+fn c_inline_frames_from_split_dwarf() {
+    assert_c_inlines(&["-O2", "-gdwarf-5", "-gsplit-dwarf"]);
+    assert_c_inlines(&["-O2", "-gdwarf-4", "-gsplit-dwarf"]);
+}
+
+#[test]
+fn cpp_names_come_from_linkage_names() {
+    let built = build("inline.cc", &["-O2", "-g"]);
+    let outer = function(&built.path, "5outer");
+    let infos = symbolicator(&[])
+        .lookup(&module(&built.path), &all_addresses(outer))
+        .unwrap();
+    // inline.cc: `Box<long>::put` (line 10) is inlined into `outer` at line 16.
+    let deepest = infos.iter().find(|info| info.frames.len() == 2).unwrap();
+    let expected = [
+        ("space::Box<long>::put(int) const".to_owned(), 10),
+        ("space::outer(int, space::Box<long> const&)".to_owned(), 16),
+    ];
+    assert_eq!(shape(deepest), expected);
+}
+
+#[test]
+fn rust_names_have_generics_and_no_hash() {
+    for mangling in ["legacy", "v0"] {
+        let mangling_flag = format!("-Csymbol-mangling-version={mangling}");
+        let built = build("inline.rs", &["-O", "-g", "-Zunstable-options", &mangling_flag]);
+        let outer = function(&built.path, "5outer");
+        let infos = symbolicator(&[])
+            .lookup(&module(&built.path), &all_addresses(outer))
+            .unwrap();
+        // inline.rs: `Bag<u32>::weigh` (line 9) is inlined into `outer` at line 16. Functions of `core` may be inlined below.
+        let weigh = match mangling {
+            "v0" => "<inline::Bag<u32>>::weigh",
+            _ => "inline::Bag<T>::weigh",
+        };
+        let expected = [(weigh.to_owned(), 9), ("inline::outer".to_owned(), 16)];
+        assert!(
+            infos.iter().any(|info| shape(info).ends_with(&expected)),
+            "{mangling}: {:?}",
+            infos.iter().map(shape).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn without_debug_info_the_symbol_table_names_functions() {
+    let built = build("inline.c", &["-O2", "-g0"]);
+    let outer = function(&built.path, "_outer");
+    let infos = symbolicator(&[])
+        .lookup(&module(&built.path), &[outer.0 + 1, outer.0 + outer.1, u64::MAX])
+        .unwrap();
+    let function = infos[0].function.as_ref().unwrap();
+    assert_eq!((function.name.as_str(), function.size), ("_outer", Some(outer.1)));
+    assert!(infos[0].frames.is_empty());
+    // One past the end is padding, and no address is no function.
+    assert_eq!(infos[1].function, None);
+    assert_eq!(infos[2], AddressInfo::default());
+}
+
+#[test]
+fn linkage_stubs_are_named_after_their_function() {
+    let built = build("inline.c", &["-O2", "-g0"]);
+    let main = function(&built.path, "main");
+    // Every address below main in .plt and .plt.sec: one of them is the stub of puts.
+    let infos = symbolicator(&[])
+        .lookup(&module(&built.path), &(0..main.0).step_by(8).collect::<Vec<_>>())
+        .unwrap();
+    let names: Vec<_> = infos.iter().filter_map(|info| info.function.as_ref()).collect();
+    assert!(names.iter().any(|function| function.name == "puts@plt"), "{names:?}");
+}
+
+#[test]
+fn a_rebuilt_program_is_refused_with_both_ids() {
+    let built = build("inline.c", &["-O2", "-g"]);
+    let recorded = module(&built.path);
+    common::build_at("inline.c", &["-O1", "-g"], &built.path);
+    let found = module(&built.path);
+    let error = symbolicator(&[]).lookup(&recorded, &[0x1000]).unwrap_err();
+    assert!(matches!(error, SymbolError::Replaced { .. }), "{error}");
+    let text = error.to_string();
+    for part in [
+        recorded.build_id.unwrap().to_hex(),
+        found.build_id.unwrap().to_hex(),
+        built.path.display().to_string(),
+    ] {
+        assert!(text.contains(&part), "{part} is in: {text}");
+    }
+}
+
+#[test]
+fn a_program_rebuilt_between_two_look_ups_is_noticed() {
+    let built = build("inline.c", &["-O2", "-g"]);
+    let recorded = module(&built.path);
+    let outer = function(&built.path, "_outer");
+    let symbolicator = symbolicator(&[]);
+    assert!(symbolicator.lookup(&recorded, &[outer.0]).is_ok());
+    // Written in place, as `cp` does: same inode, other bytes.
+    let other = build("inline.cc", &["-O2", "-g"]);
+    std::fs::write(&built.path, std::fs::read(&other.path).unwrap()).unwrap();
+    let error = symbolicator.lookup(&recorded, &[outer.0]).unwrap_err();
+    assert!(matches!(error, SymbolError::Replaced { .. }), "{error}");
+}
+
+#[test]
+fn the_old_file_in_a_symbol_folder_is_used() {
+    let built = build("inline.c", &["-O2", "-g"]);
+    let recorded = module(&built.path);
+    let outer = function(&built.path, "_outer");
+    let kept = tempfile::tempdir().unwrap();
+    std::fs::copy(&built.path, kept.path().join("program")).unwrap();
+    common::build_at("inline.c", &["-O1", "-g"], &built.path);
+    let infos = symbolicator(&[kept.path()]).lookup(&recorded, &[outer.0]).unwrap();
+    assert_eq!(infos[0].function.as_ref().unwrap().name, "_outer");
+}
+
+#[test]
+fn a_file_that_is_gone_is_an_error_with_the_paths_tried() {
+    let built = build("inline.c", &["-O2", "-g"]);
+    let recorded = module(&built.path);
+    std::fs::remove_file(&built.path).unwrap();
+    let error = symbolicator(&[]).lookup(&recorded, &[0x1000]).unwrap_err();
+    assert!(error.to_string().contains(built.path.to_str().unwrap()), "{error}");
+    assert!(error.to_string().contains("--symbol-dir"), "{error}");
+}
+
+/// Strips a program; its debug info goes to `debug`.
+fn separate(built: &common::Built, debug: &std::path::Path) {
+    std::fs::create_dir_all(debug.parent().unwrap()).unwrap();
+    common::run("objcopy", &[&"--only-keep-debug", &built.path, &debug]);
+    common::run("strip", &[&"--strip-all", &built.path]);
+}
+
+fn assert_separate_debug_file_is_used(built: &common::Built, outer: (u64, u64), dirs: &[&std::path::Path]) {
+    let infos = symbolicator(dirs)
+        .lookup(&module(&built.path), &all_addresses(outer))
+        .unwrap();
+    assert!(infos.iter().any(|info| info.frames.len() == 3), "{infos:?}");
+    assert_eq!(infos[0].function.as_ref().unwrap().name, "_outer");
+}
+
+#[test]
+fn separate_debug_info_by_debug_link() {
+    if !common::have("objcopy") {
+        return;
+    }
+    let built = build("inline.c", &["-O2", "-g"]);
+    let outer = function(&built.path, "_outer");
+    let debug = built.dir.path().join(".debug").join("elsewhere.debug");
+    separate(&built, &debug);
+    common::run(
+        "objcopy",
+        &[&format!("--add-gnu-debuglink={}", debug.display()), &built.path],
+    );
+    assert_separate_debug_file_is_used(&built, outer, &[]);
+}
+
+#[test]
+fn separate_debug_info_by_build_id() {
+    if !common::have("objcopy") {
+        return;
+    }
+    let built = build("inline.c", &["-O2", "-g"]);
+    let outer = function(&built.path, "_outer");
+    let id = module(&built.path).build_id.unwrap().to_hex();
+    let dir = tempfile::tempdir().unwrap();
+    let debug = dir
+        .path()
+        .join(".build-id")
+        .join(&id[..2])
+        .join(format!("{}.debug", &id[2..]));
+    separate(&built, &debug);
+    assert_separate_debug_file_is_used(&built, outer, &[dir.path()]);
+}
+
+#[test]
+fn separate_debug_info_of_another_build_is_not_used() {
+    if !common::have("objcopy") {
+        return;
+    }
+    let built = build("inline.c", &["-O2", "-g"]);
+    let outer = function(&built.path, "_outer");
+    let debug = built.dir.path().join("program.debug");
+    separate(&built, &debug);
+    let other = build("inline.c", &["-O1", "-g"]);
+    common::run("objcopy", &[&"--only-keep-debug", &other.path, &debug]);
+    let infos = symbolicator(&[]).lookup(&module(&built.path), &[outer.0]).unwrap();
+    assert_eq!(infos[0], AddressInfo::default());
+}
