@@ -1,1 +1,22 @@
-//! profile
+//! A profile: built from a recording's events, enriched with symbols, written, read back, and viewed.
+//!
+//! Give a [`build::Builder`] the events that leave the unwinder; get a [`Profile`]. What it needs of symbols it tells
+//! ([`Profile::libs`]) and is told ([`enrich::enrich`]) as plain data. Out of scope: where symbols come from, sockets,
+//! system calls, and which file to write.
+//!
+//! The journey, in reading order:
+//!
+//! 1. [`build`]: events to samples, threads and stacks.
+//! 2. `model`: the tables in memory; `category`: what kind of code a frame is.
+//! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
+//! 4. [`export`]: the file formats.
+//! 5. [`read`]: saved profiles, whoever wrote them.
+//! 6. [`view`]: what a terminal shows.
+
+pub mod build;
+mod category;
+pub mod export;
+mod model;
+pub mod view;
+
+pub use model::{Counts, LibAddresses, Profile};

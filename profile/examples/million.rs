@@ -1,0 +1,191 @@
+//! Measures building and writing: one million samples of about 30 frames, 200,000 distinct stacks, 8 threads.
+//!
+//! `cargo run --release -p profile --example million -- [OUT.json.gz]`
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use profile::build::{BuildOptions, Builder};
+use profile::export::firefox;
+use recording::address::Avma;
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Event, Pid, Sample, Tid};
+use recording::info::{Host, PeriodUnit, RecordingInfo};
+use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::quality::Quality;
+use recording::sink::EventSink;
+use recording::stack::{Frame, Stack};
+
+const SAMPLES: u64 = 1_000_000;
+const STACKS: u64 = 200_000;
+const DEPTH: u64 = 30;
+const THREADS: i32 = 8;
+const CODE: u64 = 0x1000_0000;
+
+/// xorshift64: the same stacks in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Stacks that grow out of each other, as those of a program do: each differs from an earlier one in its last 1-8 frames.
+/// They use 50,000 addresses.
+fn stacks() -> Vec<Vec<Frame>> {
+    let mut random = Random(88_172_645_463_325_252);
+    let mut stacks: Vec<Vec<Frame>> = vec![
+        (0..DEPTH)
+            .map(|at| Frame::ReturnAddress(Avma(CODE + at * 64)))
+            .collect(),
+    ];
+    while (stacks.len() as u64) < STACKS {
+        let mut stack = stacks[random.below(stacks.len() as u64) as usize].clone();
+        let change = 1 + random.below(8) as usize;
+        for frame in &mut stack[..change] {
+            *frame = Frame::ReturnAddress(Avma(CODE + random.below(50_000) * 16));
+        }
+        stacks.push(stack);
+    }
+    stacks
+}
+
+#[allow(clippy::print_stdout, reason = "its output is its purpose")]
+fn main() -> std::io::Result<()> {
+    let stacks = stacks();
+    let before = resident_bytes();
+    let clock = ClockReference {
+        timestamp: Timestamp(1_000_000_000),
+        wall: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+    };
+    let mut builder = Builder::new(clock, BuildOptions::default());
+    let time = clock.timestamp;
+    let pid = Pid(100);
+    builder.on_event(&Event::ProcessStart {
+        time,
+        pid,
+        parent: None,
+    });
+    let module = Arc::new(Module {
+        kind: ModuleKind::File,
+        path: "/opt/million".into(),
+        readable_path: None,
+        build_id: Some(BuildId(vec![7; 20])),
+        arch: Some("x86_64"),
+    });
+    let (start, end) = (Avma(CODE), Avma(CODE * 2));
+    let image = Image {
+        start,
+        end,
+        base: start,
+        module,
+    };
+    builder.on_event(&Event::Image { time, pid, image });
+
+    let mut random = Random(42);
+    let order: Vec<u32> = (0..SAMPLES).map(|_| random.below(STACKS) as u32).collect();
+    let begin = Instant::now();
+    for (at, &stack) in order.iter().enumerate() {
+        builder.on_event(&Event::Sample(Sample {
+            time: Timestamp(clock.timestamp.0 + at as u64 * 125_017),
+            pid,
+            tid: Tid(100 + at as i32 % THREADS),
+            cpu: 0,
+            period: 1_000_000,
+            stack: Stack::Frames(&stacks[stack as usize]),
+        }));
+    }
+    let build = begin.elapsed();
+    let profile = builder.finish(
+        RecordingInfo {
+            program: "million".into(),
+            args: None,
+            clock,
+            end: Timestamp(clock.timestamp.0 + SAMPLES * 125_017),
+            interval_ns: 1_000_000,
+            event: "cpu-clock".into(),
+            unit: PeriodUnit::CpuNanoseconds,
+            kernel_included: true,
+            host: Host::default(),
+        },
+        Quality::default(),
+    );
+    println!(
+        "build  {:>6.3} us a sample (all stacks in random order: the worst case)",
+        micros(build) / SAMPLES as f64
+    );
+    println!(
+        "memory {:>6.1} MB grown, {:.1} MB at most",
+        mb(resident_bytes() - before),
+        mb(peak_bytes() - before)
+    );
+
+    let begin = Instant::now();
+    let mut gz = Vec::new();
+    firefox::write_gz(&profile, &mut gz)?;
+    println!(
+        "write  {:>6.3} s, {:.1} MB gzip",
+        begin.elapsed().as_secs_f64(),
+        mb(gz.len())
+    );
+    let begin = Instant::now();
+    let mut json = Count(0);
+    firefox::write(&profile, &mut json)?;
+    println!(
+        "plain  {:>6.3} s, {:.1} MB JSON",
+        begin.elapsed().as_secs_f64(),
+        mb(json.0)
+    );
+    let begin = Instant::now();
+    let top = profile::view::top(&profile, 5);
+    println!(
+        "top    {:>6.3} s, first has {} samples",
+        begin.elapsed().as_secs_f64(),
+        top.functions[0].self_samples
+    );
+
+    match std::env::args_os().nth(1) {
+        Some(path) => std::fs::write(path, gz),
+        None => Ok(()),
+    }
+}
+
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn mb(bytes: usize) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn resident_bytes() -> usize {
+    status("VmRSS:")
+}
+
+fn peak_bytes() -> usize {
+    status("VmHWM:")
+}
+
+/// A line of /proc/self/status, in bytes; 0 where there is none.
+fn status(key: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kib.unwrap_or_default() * 1024
+}

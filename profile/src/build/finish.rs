@@ -1,0 +1,191 @@
+//! Ends building: decides which threads go into the file, and in which order.
+
+use recording::info::RecordingInfo;
+use recording::quality::Quality;
+
+use super::processes::LiveThread;
+use super::{Builder, MARKERS_PER_THREAD};
+use crate::model::Profile;
+use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
+
+/// How far up to look for an ancestor that is in the file.
+const ANCESTORS: usize = 100;
+
+impl Builder {
+    /// The profile of all events so far.
+    ///
+    /// Kept are: threads with samples, and the main threads of their processes, so that every process has its track. The
+    /// program's main thread is always kept. A process without any sample is not: it stands as a marker, from its start to
+    /// its end, on its parent.
+    pub fn finish(mut self, info: RecordingInfo, quality: Quality) -> Profile {
+        let end = self.at(info.end);
+        self.counts.processes = self.processes.processes.len() as u64;
+        self.counts.threads = self.processes.threads.len() as u64;
+
+        let processes = std::mem::take(&mut self.processes.processes);
+        let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)
+            .into_iter()
+            .map(Some)
+            .collect();
+        let kept_processes: Vec<Process> = (processes.iter())
+            .map(|live| Process {
+                id: live.id.clone(),
+                name: live.name.clone().unwrap_or_else(|| info.program.clone()),
+                parent: live.parent,
+                start: live.start,
+                end: live.end,
+            })
+            .collect();
+
+        let mut kept: Vec<Thread> = Vec::new();
+        // The main thread in `kept` of each process; a process without one has no track for its children's markers.
+        let mut main_of: Vec<Option<usize>> = vec![None; processes.len()];
+        for (index, process) in processes.iter().enumerate() {
+            let has_samples = |thread: &usize| threads[*thread].as_ref().is_some_and(|live| live.samples.len() > 0);
+            let wanted = index == 0 || process.threads.iter().any(has_samples);
+            if !wanted {
+                continue;
+            }
+            let mut of_process: Vec<LiveThread> = (process.threads.iter())
+                .filter_map(|&thread| threads[thread].take())
+                .filter(|thread| thread.samples.len() > 0 || thread.is_main)
+                .collect();
+            if !of_process.iter().any(|thread| thread.is_main) {
+                of_process.push(LiveThread {
+                    process: index,
+                    id: process.id.clone(),
+                    is_main: true,
+                    start: process.start,
+                    end: process.end,
+                    ..LiveThread::default()
+                });
+            }
+            of_process.sort_by_key(|thread| (!thread.is_main, thread.start));
+            main_of[index] = Some(kept.len());
+            kept.extend(
+                of_process
+                    .into_iter()
+                    .map(|live| finish_thread(live, &kept_processes[index])),
+            );
+        }
+
+        if kept.is_empty() {
+            kept.push(placeholder(&info));
+        }
+        let kept_processes = if kept_processes.is_empty() {
+            vec![Process {
+                id: "0".to_owned(),
+                name: info.program.clone(),
+                parent: None,
+                start: 0,
+                end: Some(end),
+            }]
+        } else {
+            kept_processes
+        };
+
+        self.add_children(&kept_processes, &main_of, &mut kept, end);
+        kept[0].markers.append(&mut self.recording_markers);
+        if self.counts.samples == 0 {
+            let what = MarkerKind::NoSamples {
+                why: why_no_samples(&self.counts, &quality),
+            };
+            kept[0].markers.push(Marker {
+                start: 0,
+                end: Some(end.max(0)),
+                what,
+            });
+        }
+        for thread in &mut kept {
+            thread.markers.sort_by_key(|marker| marker.start);
+        }
+
+        let marker_names = MarkerKind::NAMES.map(|name| self.strings.intern(name));
+        self.stacks.freeze();
+        Profile {
+            info,
+            quality,
+            counts: self.counts,
+            strings: self.strings,
+            tables: self.resolver.finish(),
+            stacks: self.stacks,
+            processes: kept_processes,
+            threads: kept,
+            marker_names,
+            symbolicated: false,
+        }
+    }
+
+    /// Each child as a marker on its parent, or on the nearest ancestor that is in the file.
+    fn add_children(&mut self, processes: &[Process], main_of: &[Option<usize>], kept: &mut [Thread], end: i64) {
+        for process in processes {
+            let mut ancestor = process.parent;
+            // A parent has started before its child, unless records were lost: then there may be circles.
+            for _ in 0..ANCESTORS {
+                let Some(ProcessId(index)) = ancestor else { break };
+                let Some(thread) = main_of[index] else {
+                    ancestor = processes[index].parent;
+                    continue;
+                };
+                let markers = &mut kept[thread].markers;
+                if markers.len() >= MARKERS_PER_THREAD {
+                    self.counts.markers_left_out += 1;
+                    break;
+                }
+                markers.push(Marker {
+                    start: process.start,
+                    end: Some(process.end.unwrap_or(end).max(process.start)),
+                    what: MarkerKind::Child {
+                        pid: self.strings.intern(&process.id),
+                        name: self.strings.intern(&process.name),
+                    },
+                });
+                break;
+            }
+        }
+    }
+}
+
+fn finish_thread(live: LiveThread, process: &Process) -> Thread {
+    let name = match live.name {
+        _ if live.is_main => process.name.clone(),
+        Some(name) if !name.is_empty() => name,
+        _ => format!("Thread {}", live.id),
+    };
+    Thread {
+        process: ProcessId(live.process),
+        id: live.id,
+        is_main: live.is_main,
+        name,
+        start: live.start,
+        end: live.end,
+        samples: live.samples,
+        markers: live.markers,
+    }
+}
+
+/// Stands for the program when not one event came.
+fn placeholder(info: &RecordingInfo) -> Thread {
+    Thread {
+        process: ProcessId(0),
+        id: "0".to_owned(),
+        is_main: true,
+        name: info.program.clone(),
+        start: 0,
+        end: None,
+        samples: Default::default(),
+        markers: Vec::new(),
+    }
+}
+
+fn why_no_samples(counts: &crate::model::Counts, quality: &Quality) -> &'static str {
+    if counts.samples_left_out > 0 {
+        "all samples were of other threads than the main ones, which were asked to be left out"
+    } else if quality.lost_total() > 0 {
+        "all samples were lost: the buffers were full"
+    } else if counts.processes == 0 {
+        "no event came from the program: it ended before recording began, or it could not be recorded"
+    } else {
+        "the program used less CPU time than one sampling interval"
+    }
+}

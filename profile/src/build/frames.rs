@@ -1,0 +1,135 @@
+//! From an address in a process to a frame of the profile.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use recording::address::Avma;
+use recording::module::{Image, Images, Module};
+use recording::stack::{Frame, StackMark};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::processes::LiveProcess;
+use crate::category::{Kind, MarkKind};
+use crate::model::strings::Strings;
+use crate::model::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
+
+/// What makes two frames the same frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum FrameKey {
+    InLib(LibId, u64),
+    Unmapped(Avma),
+    UnmappedKernel(Avma),
+    Mark(StackMark),
+}
+
+/// Makes each frame once, and remembers per process which address is which frame.
+#[derive(Default)]
+pub(super) struct FrameResolver {
+    pub(super) tables: Tables,
+    kernel: Images,
+    frames: FxHashMap<FrameKey, FrameId>,
+    programs: FxHashSet<Arc<Module>>,
+    name: String,
+}
+
+impl FrameResolver {
+    pub(super) fn add_kernel(&mut self, image: Image) {
+        self.kernel.insert(image);
+    }
+
+    /// Notes that this module is the executable of a process.
+    pub(super) fn is_program(&mut self, module: Arc<Module>) {
+        self.programs.insert(module);
+    }
+
+    pub(super) fn resolve(&mut self, frame: Frame, process: &mut LiveProcess, strings: &mut Strings) -> FrameId {
+        if let Some(&id) = process.resolved.get(&frame) {
+            return id;
+        }
+        let key = self.key(frame, &process.images, strings);
+        let id = match self.frames.get(&key) {
+            Some(&id) => id,
+            None => {
+                let id = self.make(key, strings);
+                self.frames.insert(key, id);
+                id
+            }
+        };
+        process.resolved.insert(frame, id);
+        id
+    }
+
+    fn key(&mut self, frame: Frame, images: &Images, strings: &mut Strings) -> FrameKey {
+        if let Frame::Mark(mark) = frame {
+            return FrameKey::Mark(mark);
+        }
+        let address = frame.lookup_address().unwrap_or_default();
+        let images = if frame.is_kernel() { &self.kernel } else { images };
+        match images.find(address) {
+            Some(image) => FrameKey::InLib(self.tables.lib_for(&image.module, strings), image.relative(address).0),
+            None if frame.is_kernel() => FrameKey::UnmappedKernel(address),
+            None => FrameKey::Unmapped(address),
+        }
+    }
+
+    fn make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
+        self.name.clear();
+        // Writing to a string can't fail.
+        let (lib, address, kind) = match key {
+            FrameKey::InLib(lib, address) => {
+                let _ = write!(self.name, "{address:#x}");
+                (Some(lib), Some(address), self.tables.lib(lib).kind)
+            }
+            FrameKey::Unmapped(address) => {
+                let _ = write!(self.name, "{address:#x}");
+                (None, None, Kind::Unknown)
+            }
+            FrameKey::UnmappedKernel(address) => {
+                let _ = write!(self.name, "[kernel] {address:#x}");
+                (None, None, Kind::Kernel)
+            }
+            FrameKey::Mark(mark) => {
+                self.name.push_str(mark.label());
+                (None, None, Kind::Mark(mark_kind(mark)))
+            }
+        };
+        let func = self.tables.push_func(FuncRow {
+            name: strings.intern(&self.name),
+            lib,
+            source: None,
+        });
+        self.tables.push_frame(FrameRow {
+            address,
+            lib,
+            func,
+            kind,
+            inline_depth: 0,
+            native_symbol: None,
+            line: None,
+            column: None,
+        })
+    }
+
+    /// The tables, with what became known only after frames were made.
+    pub(super) fn finish(mut self) -> Tables {
+        for lib in &mut self.tables.libs {
+            if lib.kind == Kind::Library && self.programs.contains(&lib.module) {
+                lib.kind = Kind::Program;
+            }
+        }
+        for frame in &mut self.tables.frames {
+            if let Some(lib) = frame.lib {
+                frame.kind = self.tables.libs[lib.0 as usize].kind;
+            }
+        }
+        self.tables
+    }
+}
+
+fn mark_kind(mark: StackMark) -> MarkKind {
+    match mark {
+        StackMark::Unverified => MarkKind::Unverified,
+        StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => MarkKind::Truncated,
+        StackMark::Missing(_) => MarkKind::NoUserStack,
+    }
+}

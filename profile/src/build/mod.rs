@@ -1,0 +1,219 @@
+//! Builds a profile from events: one hash look-up for the thread, then only for those frames in which this stack
+//! differs from the thread's previous one.
+
+mod finish;
+mod frames;
+mod processes;
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Event, LostCause, Pid, Sample, Tid};
+use recording::module::Image;
+use recording::sink::EventSink;
+use recording::stack::{Frame, Registers, Stack, StackMark};
+
+use crate::model::Counts;
+use crate::model::samples;
+use crate::model::stacks::Stacks;
+use crate::model::strings::Strings;
+use crate::model::thread::{Marker, MarkerKind};
+use frames::FrameResolver;
+use processes::Processes;
+
+/// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
+/// the front end's marker table becomes slow at some 100,000.
+pub const MARKERS_PER_THREAD: usize = 20_000;
+
+/// Choices of the user about what goes into the profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BuildOptions {
+    /// Leave out the samples of all threads but each process's main one. Default: keep all.
+    pub main_thread_only: bool,
+}
+
+/// Takes events in time order; gives a [`Profile`](crate::Profile).
+///
+/// Wants stacks as frames: a `Stack::Snapshot` counts as one that could not be unwound.
+pub struct Builder {
+    options: BuildOptions,
+    zero: Timestamp,
+    strings: Strings,
+    stacks: Stacks,
+    resolver: FrameResolver,
+    processes: Processes,
+    counts: Counts,
+    /// Of the recording, not of one thread; put on the first one in the end.
+    recording_markers: Vec<Marker>,
+    scratch: Vec<Frame>,
+}
+
+impl Builder {
+    /// A builder of a profile whose time zero is `clock`.
+    pub fn new(clock: ClockReference, options: BuildOptions) -> Self {
+        Builder {
+            options,
+            zero: clock.timestamp,
+            strings: Strings::default(),
+            stacks: Stacks::default(),
+            resolver: FrameResolver::default(),
+            processes: Processes::default(),
+            counts: Counts::default(),
+            recording_markers: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Tells where the kernel's code is. Without this, kernel frames carry no module and can't get names.
+    pub fn set_kernel(&mut self, image: Image) {
+        self.resolver.add_kernel(image);
+        self.processes.forget_resolved();
+    }
+
+    /// ns from time zero; negative for what was found before it.
+    fn at(&self, time: Timestamp) -> i64 {
+        let (time, zero) = (i128::from(time.0), i128::from(self.zero.0));
+        (time - zero).clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2)) as i64
+    }
+
+    fn on_sample(&mut self, sample: &Sample<'_>) {
+        if self.options.main_thread_only && sample.pid.0 != sample.tid.0 {
+            self.counts.samples_left_out += 1;
+            return;
+        }
+        match sample.stack {
+            Stack::Frames(frames) => self.add_sample(sample, frames),
+            Stack::Missing { kernel, reason } => {
+                self.with_scratch(|builder, frames| {
+                    frames.extend_from_slice(kernel);
+                    frames.push(Frame::Mark(StackMark::Missing(reason)));
+                    builder.add_sample(sample, frames);
+                });
+            }
+            Stack::Snapshot(snapshot) => {
+                let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
+                self.with_scratch(|builder, frames| {
+                    frames.extend_from_slice(snapshot.kernel);
+                    frames.push(Frame::InstructionPointer(recording::address::Avma(ip)));
+                    frames.push(Frame::Mark(StackMark::TruncatedNoRule));
+                    builder.add_sample(sample, frames);
+                });
+            }
+        }
+    }
+
+    fn with_scratch(&mut self, use_it: impl FnOnce(&mut Self, &mut Vec<Frame>)) {
+        let mut frames = std::mem::take(&mut self.scratch);
+        frames.clear();
+        use_it(self, &mut frames);
+        self.scratch = frames;
+    }
+
+    fn add_sample(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
+        let time = self.at(sample.time);
+        let (process, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+        if thread.chain_epoch != process.epoch {
+            thread.chain.clear();
+            thread.chain_epoch = process.epoch;
+        }
+
+        // The thread's previous stack, root first: [(frame, the stack that ends with it)].
+        let chain = &mut thread.chain;
+        let common = (frames.iter().rev())
+            .zip(chain.iter())
+            .take_while(|(frame, (known, _))| *frame == known)
+            .count();
+        chain.truncate(common);
+        let mut parent = chain.last().map(|(_, stack)| *stack);
+        for &frame in frames[..frames.len() - common].iter().rev() {
+            let frame_id = self.resolver.resolve(frame, process, &mut self.strings);
+            let stack = self.stacks.intern(parent, frame_id);
+            chain.push((frame, stack));
+            parent = Some(stack);
+        }
+
+        let in_order = thread.samples.push(samples::Sample {
+            time,
+            stack: parent,
+            period: sample.period,
+        });
+        self.counts.samples += 1;
+        self.counts.samples_out_of_order += u64::from(!in_order);
+    }
+
+    fn mark_recording(&mut self, time: Timestamp, what: MarkerKind) {
+        if self.recording_markers.len() >= MARKERS_PER_THREAD {
+            self.counts.markers_left_out += 1;
+            return;
+        }
+        let start = self.at(time);
+        self.recording_markers.push(Marker { start, end: None, what });
+    }
+
+    fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
+        let at = self.at(time);
+        let (from, to) = self.processes.exec(pid, at, name);
+        self.rename_marker(pid, Tid(pid.0), at, &from, &to, |from, to| MarkerKind::Exec {
+            from,
+            to,
+        });
+    }
+
+    fn on_rename(&mut self, time: Timestamp, pid: Pid, tid: Tid, name: &str) {
+        let at = self.at(time);
+        if let Some(from) = self.processes.rename(pid, tid, at, name) {
+            self.rename_marker(pid, tid, at, &from, name, |from, to| MarkerKind::Renamed { from, to });
+        }
+    }
+
+    fn rename_marker(
+        &mut self,
+        pid: Pid,
+        tid: Tid,
+        start: i64,
+        from: &str,
+        to: &str,
+        kind: impl FnOnce(crate::model::strings::StringId, crate::model::strings::StringId) -> MarkerKind,
+    ) {
+        let what = kind(self.strings.intern(from), self.strings.intern(to));
+        let (_, thread) = self.processes.thread_for_sample(pid, tid, start);
+        if thread.markers.len() < MARKERS_PER_THREAD {
+            thread.markers.push(Marker { start, end: None, what });
+        } else {
+            self.counts.markers_left_out += 1;
+        }
+    }
+}
+
+impl EventSink for Builder {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample(sample) => self.on_sample(sample),
+            Event::ProcessStart { time, pid, parent } => self.processes.start(*pid, *parent, self.at(*time)),
+            Event::ProcessEnd { time, pid } => self.processes.end(*pid, self.at(*time)),
+            Event::ThreadStart { time, pid, tid } => self.processes.start_thread(*pid, *tid, self.at(*time)),
+            Event::ThreadEnd { time, pid, tid } => self.processes.end_thread(*pid, *tid, self.at(*time)),
+            Event::Exec { time, pid, name } => self.on_exec(*time, *pid, name),
+            Event::ThreadName { time, pid, tid, name } => self.on_rename(*time, *pid, *tid, name),
+            // Its module follows as an `Image`, if it has one.
+            Event::Map(_) => {}
+            Event::Image { time, pid, image } => {
+                let at = self.at(*time);
+                if let Some(program) = self.processes.map(*pid, at, image) {
+                    self.resolver.is_program(program);
+                }
+            }
+            Event::Lost { time, count, cause } => {
+                let cause = lost_label(*cause);
+                self.mark_recording(*time, MarkerKind::Lost { count: *count, cause });
+            }
+            Event::Throttled { time } => self.mark_recording(*time, MarkerKind::Throttled),
+            Event::Malformed { time, what } => self.mark_recording(*time, MarkerKind::Malformed { what }),
+        }
+    }
+}
+
+pub(crate) fn lost_label(cause: LostCause) -> &'static str {
+    match cause {
+        LostCause::RingFull => "ring full: records of any kind",
+        LostCause::SamplesRingFull => "ring full: samples",
+    }
+}

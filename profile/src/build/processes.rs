@@ -1,0 +1,252 @@
+//! Who is alive: which process a pid and which thread a tid means now.
+
+use std::sync::Arc;
+
+use recording::event::{Pid, Tid};
+use recording::module::{Image, Images, Module, ModuleKind};
+use recording::stack::Frame;
+use rustc_hash::FxHashMap;
+
+use crate::category::Kind;
+use crate::model::samples::Samples;
+use crate::model::stacks::StackId;
+use crate::model::tables::FrameId;
+use crate::model::thread::{Marker, ProcessId};
+
+/// A process while events come in.
+#[derive(Default)]
+pub(super) struct LiveProcess {
+    pub(super) id: String,
+    pub(super) name: Option<String>,
+    pub(super) parent: Option<ProcessId>,
+    pub(super) start: i64,
+    pub(super) end: Option<i64>,
+    pub(super) threads: Vec<usize>,
+    pub(super) images: Images,
+    /// Addresses already looked up; valid for the images as they are.
+    pub(super) resolved: FxHashMap<Frame, FrameId>,
+    /// Counts the changes of `images`: what threads remember of older ones is void.
+    pub(super) epoch: u32,
+    /// Known by another event than its start: the start may still come.
+    pub(super) implied: bool,
+    has_program: bool,
+}
+
+/// A thread while events come in.
+#[derive(Default)]
+pub(super) struct LiveThread {
+    pub(super) process: usize,
+    pub(super) tid: i32,
+    pub(super) id: String,
+    pub(super) is_main: bool,
+    pub(super) name: Option<String>,
+    pub(super) start: i64,
+    pub(super) end: Option<i64>,
+    pub(super) samples: Samples,
+    pub(super) markers: Vec<Marker>,
+    /// The last sample's stack, root first.
+    pub(super) chain: Vec<(Frame, StackId)>,
+    pub(super) chain_epoch: u32,
+    pub(super) implied: bool,
+}
+
+/// All processes and threads seen so far, and those of the pids and tids in use now.
+#[derive(Default)]
+pub(super) struct Processes {
+    pub(super) processes: Vec<LiveProcess>,
+    pub(super) threads: Vec<LiveThread>,
+    pids: FxHashMap<Pid, usize>,
+    tids: FxHashMap<(Pid, Tid), usize>,
+    /// How often each number has been given out.
+    pid_uses: FxHashMap<Pid, u32>,
+    tid_uses: FxHashMap<Tid, u32>,
+}
+
+impl Processes {
+    pub(super) fn start(&mut self, pid: Pid, parent: Option<Pid>, at: i64) {
+        let parent = parent
+            .filter(|parent| *parent != pid)
+            .map(|parent| self.process(parent, at));
+        if let Some(&known) = self.pids.get(&pid) {
+            let process = &mut self.processes[known];
+            // Seen before it was announced, or found again while attaching.
+            if process.implied || parent.is_none() {
+                process.implied = false;
+                process.start = process.start.min(at);
+                process.parent = process
+                    .parent
+                    .or(parent.map(ProcessId).filter(|parent| parent.0 != known));
+                return;
+            }
+            // The number is in use again, so that process is gone, though its end was lost.
+            self.end(pid, at);
+        }
+        let new = self.create(pid, at);
+        self.processes[new].implied = false;
+        if let Some(parent) = parent {
+            let images = self.processes[parent].images.clone();
+            let name = self.processes[parent].name.clone();
+            let process = &mut self.processes[new];
+            process.parent = Some(ProcessId(parent));
+            process.images = images;
+            process.name = name;
+        }
+    }
+
+    pub(super) fn end(&mut self, pid: Pid, at: i64) {
+        let Some(index) = self.pids.remove(&pid) else { return };
+        let process = &mut self.processes[index];
+        process.end = Some(at);
+        // Nothing looks them up again, and there may be thousands of ended processes.
+        process.resolved = FxHashMap::default();
+        process.images = Images::default();
+        self.end_threads(index, pid, at, |_| true);
+    }
+
+    pub(super) fn start_thread(&mut self, pid: Pid, tid: Tid, at: i64) {
+        if let Some(&known) = self.tids.get(&(pid, tid)) {
+            let thread = &mut self.threads[known];
+            if thread.implied || thread.is_main {
+                thread.implied = false;
+                thread.start = thread.start.min(at);
+                return;
+            }
+            self.end_thread(pid, tid, at);
+        }
+        let index = self.thread(pid, tid, at);
+        self.threads[index].implied = false;
+    }
+
+    pub(super) fn end_thread(&mut self, pid: Pid, tid: Tid, at: i64) {
+        if let Some(index) = self.tids.remove(&(pid, tid)) {
+            let thread = &mut self.threads[index];
+            thread.end = Some(at);
+            thread.chain = Vec::new();
+        }
+    }
+
+    /// The process got a new program. Returns its old and its new name.
+    pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> (String, String) {
+        let index = self.process(pid, at);
+        self.end_threads(index, pid, at, |thread| !thread.is_main);
+        let main = self.thread(pid, Tid(pid.0), at);
+        self.threads[main].name = None;
+        let process = &mut self.processes[index];
+        process.images.clear();
+        process.has_program = false;
+        process.images_changed();
+        let old = process.name.replace(name.to_owned()).unwrap_or_default();
+        (old, name.to_owned())
+    }
+
+    /// Returns the old name, if there was one and it was another.
+    pub(super) fn rename(&mut self, pid: Pid, tid: Tid, at: i64, name: &str) -> Option<String> {
+        let thread = self.thread(pid, tid, at);
+        let thread = &mut self.threads[thread];
+        let old = if thread.is_main {
+            self.processes[thread.process].name.replace(name.to_owned())
+        } else {
+            thread.name.replace(name.to_owned())
+        };
+        old.filter(|old| old != name)
+    }
+
+    /// Returns the module if it is the process's executable: the first file that is mapped.
+    pub(super) fn map(&mut self, pid: Pid, at: i64, image: &Image) -> Option<Arc<Module>> {
+        let index = self.process(pid, at);
+        let process = &mut self.processes[index];
+        process.images.insert(image.clone());
+        process.images_changed();
+        let is_file = image.module.kind == ModuleKind::File && Kind::of_file(&image.module.path) != Kind::Jit;
+        if process.has_program || !is_file {
+            return None;
+        }
+        process.has_program = true;
+        Some(image.module.clone())
+    }
+
+    pub(super) fn forget_resolved(&mut self) {
+        self.processes.iter_mut().for_each(LiveProcess::images_changed);
+    }
+
+    /// The thread that a sample is of, with its process; both come to be if they were never announced.
+    pub(super) fn thread_for_sample(&mut self, pid: Pid, tid: Tid, at: i64) -> (&mut LiveProcess, &mut LiveThread) {
+        let index = match self.tids.get(&(pid, tid)) {
+            Some(&index) => index,
+            None => self.thread(pid, tid, at),
+        };
+        let thread = &mut self.threads[index];
+        (&mut self.processes[thread.process], thread)
+    }
+
+    fn end_threads(&mut self, process: usize, pid: Pid, at: i64, which: impl Fn(&LiveThread) -> bool) {
+        for &index in &self.processes[process].threads {
+            let thread = &mut self.threads[index];
+            if thread.end.is_none() && which(thread) {
+                thread.end = Some(at);
+                thread.chain = Vec::new();
+                self.tids.remove(&(pid, Tid(thread.tid)));
+            }
+        }
+    }
+
+    fn process(&mut self, pid: Pid, at: i64) -> usize {
+        match self.pids.get(&pid) {
+            Some(&index) => index,
+            None => self.create(pid, at),
+        }
+    }
+
+    fn create(&mut self, pid: Pid, at: i64) -> usize {
+        let index = self.processes.len();
+        self.processes.push(LiveProcess {
+            id: numbered(pid.0, self.pid_uses.entry(pid).or_default()),
+            start: at,
+            implied: true,
+            ..LiveProcess::default()
+        });
+        self.pids.insert(pid, index);
+        index
+    }
+
+    fn thread(&mut self, pid: Pid, tid: Tid, at: i64) -> usize {
+        if let Some(&index) = self.tids.get(&(pid, tid)) {
+            return index;
+        }
+        let process = self.process(pid, at);
+        let is_main = pid.0 == tid.0;
+        let index = self.threads.len();
+        self.threads.push(LiveThread {
+            process,
+            tid: tid.0,
+            id: numbered(tid.0, self.tid_uses.entry(tid).or_default()),
+            is_main,
+            // A thread starts with the name of the one that made it (Linux: copy_process keeps `comm`).
+            name: (!is_main).then(|| self.processes[process].name.clone()).flatten(),
+            start: at,
+            implied: true,
+            ..LiveThread::default()
+        });
+        self.processes[process].threads.push(index);
+        self.tids.insert((pid, tid), index);
+        index
+    }
+}
+
+impl LiveProcess {
+    fn images_changed(&mut self) {
+        self.resolved.clear();
+        self.epoch += 1;
+    }
+}
+
+/// `1234`, then `1234.1`, `1234.2`.
+fn numbered(number: i32, uses: &mut u32) -> String {
+    let id = if *uses == 0 {
+        number.to_string()
+    } else {
+        format!("{number}.{uses}")
+    };
+    *uses += 1;
+    id
+}

@@ -1,0 +1,197 @@
+//! What kind of code a frame is, and the categories that the front end colours by.
+
+use std::path::Path;
+
+/// What kind of code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// Code that no mapping explains.
+    Unknown,
+    /// The executable of a recorded process.
+    Program,
+    /// A shared library of the program or of a package.
+    Library,
+    /// The C and C++ runtime libraries and the dynamic linker.
+    SystemLibrary,
+    /// The kernel's code in user space.
+    Vdso,
+    /// Rust's standard library, wherever it is linked in. Known only with debug info.
+    RustStd,
+    /// Executable memory that is no file: a JIT compiler's code.
+    Jit,
+    /// The kernel.
+    Kernel,
+    /// Not code: the sign of an unverified, truncated or missing stack.
+    Mark(MarkKind),
+}
+
+/// What a mark is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum MarkKind {
+    Unverified,
+    Truncated,
+    NoUserStack,
+}
+
+/// A category as the front end shows it.
+pub(crate) struct Category {
+    pub(crate) name: &'static str,
+    /// One of the front end's `CategoryColor`s (src/types/profile.ts).
+    pub(crate) color: &'static str,
+    /// The first must be `Other`: it stands for the category itself.
+    pub(crate) subcategories: &'static [&'static str],
+}
+
+const CODE: &[&str] = &["Other", "Inlined"];
+const INLINED: usize = 1;
+
+/// The first grey one is the default category of the front end.
+pub(crate) const CATEGORIES: &[Category] = &[
+    Category {
+        name: "Other",
+        color: "grey",
+        subcategories: &["Other"],
+    },
+    Category {
+        name: "Program",
+        color: "yellow",
+        subcategories: CODE,
+    },
+    Category {
+        name: "Library",
+        color: "green",
+        subcategories: CODE,
+    },
+    Category {
+        name: "System library",
+        color: "lightblue",
+        subcategories: &["Other", "Inlined", "vDSO"],
+    },
+    Category {
+        name: "Rust standard library",
+        color: "brown",
+        subcategories: CODE,
+    },
+    Category {
+        name: "JIT and anonymous",
+        color: "purple",
+        subcategories: CODE,
+    },
+    Category {
+        name: "Kernel",
+        color: "orange",
+        subcategories: CODE,
+    },
+    Category {
+        name: "Incomplete stack",
+        color: "lightred",
+        subcategories: &["Other", "Unverified", "Truncated", "No user stack"],
+    },
+];
+
+impl Kind {
+    /// Index into [`CATEGORIES`], and into its subcategories.
+    pub(crate) fn category(self, inlined: bool) -> (usize, usize) {
+        let subcategory = if inlined { INLINED } else { 0 };
+        match self {
+            Kind::Unknown => (0, 0),
+            Kind::Program => (1, subcategory),
+            Kind::Library => (2, subcategory),
+            Kind::SystemLibrary => (3, subcategory),
+            Kind::Vdso => (3, 2),
+            Kind::RustStd => (4, subcategory),
+            Kind::Jit => (5, subcategory),
+            Kind::Kernel => (6, subcategory),
+            Kind::Mark(MarkKind::Unverified) => (7, 1),
+            Kind::Mark(MarkKind::Truncated) => (7, 2),
+            Kind::Mark(MarkKind::NoUserStack) => (7, 3),
+        }
+    }
+
+    /// What a mapped file is, going by its name.
+    pub(crate) fn of_file(path: &Path) -> Kind {
+        let full = path.to_string_lossy();
+        // The names that Linux gives to mappings without a file: proc(5), /proc/pid/maps.
+        if full.is_empty() || full.starts_with("//anon") || full.starts_with('[') || full.starts_with("/memfd:") {
+            return Kind::Jit;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let stem = name.split(".so").next().unwrap_or_default();
+        let is_shared = name.contains(".so");
+        // The libraries of glibc and musl, the compiler runtimes, and glibc's older `libc-2.31.so` naming.
+        const SYSTEM: &[&str] = &[
+            "libc",
+            "libm",
+            "libmvec",
+            "libpthread",
+            "libdl",
+            "librt",
+            "libresolv",
+            "libutil",
+            "libstdc++",
+            "libc++",
+            "libc++abi",
+            "libgcc_s",
+            "libunwind",
+            "libatomic",
+        ];
+        let base = stem.split("-2.").next().unwrap_or_default();
+        if is_shared && (SYSTEM.contains(&base) || base.starts_with("ld-") || base == "ld") {
+            return Kind::SystemLibrary;
+        }
+        Kind::Library
+    }
+
+    /// True if the path is one of Rust's standard library, as its debug info has it (`/rustc/<commit>/library/...`).
+    pub(crate) fn is_rust_std_source(path: &str) -> bool {
+        path.split_once("/rustc/").is_some_and(|(_, rest)| {
+            rest.split_once('/')
+                .is_some_and(|(_, rest)| rest.starts_with("library/"))
+        }) || path.contains("/lib/rustlib/src/rust/library/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_told_apart_by_name() {
+        let kind = |path: &str| Kind::of_file(Path::new(path));
+        assert_eq!(kind("/usr/lib/x86_64-linux-gnu/libc.so.6"), Kind::SystemLibrary);
+        assert_eq!(kind("/lib/x86_64-linux-gnu/libpthread-2.31.so"), Kind::SystemLibrary);
+        assert_eq!(kind("/lib64/ld-linux-x86-64.so.2"), Kind::SystemLibrary);
+        assert_eq!(kind("/lib/ld-musl-aarch64.so.1"), Kind::SystemLibrary);
+        assert_eq!(kind("/usr/lib/libcurl.so.4"), Kind::Library);
+        assert_eq!(kind("/usr/lib/libzstd.so.1.5"), Kind::Library);
+        assert_eq!(kind("//anon"), Kind::Jit);
+        assert_eq!(kind("/memfd:jit (deleted)"), Kind::Jit);
+    }
+
+    #[test]
+    fn rust_std_is_known_by_its_source() {
+        let hash = "59807616e1fa2540724bfbac14d7976d7e4a3860";
+        assert!(Kind::is_rust_std_source(&format!(
+            "/rustc/{hash}/library/core/src/iter/range.rs"
+        )));
+        assert!(!Kind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
+        assert!(!Kind::is_rust_std_source("/rustc/notes.txt"));
+    }
+
+    #[test]
+    fn the_default_category_comes_first_and_every_subcategory_exists() {
+        assert_eq!(CATEGORIES[0].color, "grey");
+        for kind in [
+            Kind::Unknown,
+            Kind::Program,
+            Kind::Vdso,
+            Kind::Mark(MarkKind::NoUserStack),
+            Kind::Kernel,
+        ] {
+            for inlined in [false, true] {
+                let (category, subcategory) = kind.category(inlined);
+                assert!(subcategory < CATEGORIES[category].subcategories.len(), "{kind:?}");
+            }
+        }
+    }
+}

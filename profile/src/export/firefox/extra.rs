@@ -1,0 +1,126 @@
+//! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
+
+use recording::info::PeriodUnit;
+use recording::sink::ModuleMiss;
+use recording::stack::StackMark;
+use serde_json::{Value, json};
+
+use crate::build::lost_label;
+use crate::model::Profile;
+
+/// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
+/// looks for: samples, lost, truncated, unverified.
+pub(super) fn sections(profile: &Profile) -> Value {
+    json!([
+        {"label": "Recording", "entries": recording(profile)},
+        {"label": "Recording quality", "entries": quality(profile)},
+    ])
+}
+
+fn text(label: &str, value: impl Into<String>) -> Value {
+    json!({"label": label, "format": "string", "value": value.into()})
+}
+
+fn count(label: impl Into<String>, value: u64) -> Value {
+    json!({"label": label.into(), "format": "integer", "value": value})
+}
+
+fn recording(profile: &Profile) -> Vec<Value> {
+    let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
+    let mut rows = vec![
+        text("Event", &info.event),
+        text(
+            "Kernel code",
+            if info.kernel_included {
+                "included"
+            } else {
+                "not included: no permission"
+            },
+        ),
+        text("Asked rate", rate(quality.asked_rate_hz)),
+    ];
+    rows.extend(quality.achieved_rate_hz.map(|hz| text("Achieved rate", rate(hz))));
+    rows.push(count("Processes", counts.processes));
+    rows.push(count("Threads", counts.threads));
+    let periods: u64 = profile
+        .threads
+        .iter()
+        .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
+    match info.unit {
+        PeriodUnit::CpuNanoseconds => {
+            rows.push(json!({"label": "CPU time in samples", "format": "nanoseconds", "value": periods}));
+        }
+        PeriodUnit::Cycles => rows.push(count("CPU cycles in samples", periods)),
+    }
+    if let Some(ns) = quality.cpu_time_ns {
+        rows.push(json!({"label": "CPU time counted by the kernel", "format": "nanoseconds", "value": ns}));
+    }
+    rows
+}
+
+fn rate(hz: f64) -> String {
+    format!("{hz:.1} samples per second of CPU time")
+}
+
+fn quality(profile: &Profile) -> Vec<Value> {
+    let (quality, counts) = (&profile.quality, &profile.counts);
+    let mut rows = vec![
+        count("Samples", counts.samples),
+        count("Lost records", quality.lost_total()),
+    ];
+    let mut some = |label: String, value: u64| {
+        if value > 0 {
+            rows.push(count(label, value));
+        }
+    };
+    for (cause, value) in &quality.lost {
+        some(format!("Lost, {}", lost_label(*cause)), *value);
+    }
+    some("Throttled by the kernel, times".into(), quality.throttled);
+    some("Malformed records".into(), quality.malformed);
+    some("Samples out of order".into(), counts.samples_out_of_order);
+    some(
+        "Samples of other than main threads, left out".into(),
+        counts.samples_left_out,
+    );
+    some("Markers left out".into(), counts.markers_left_out);
+    rows.push(count("Stacks that reach their root", quality.rooted));
+    rows.push(count("Stacks truncated", quality.truncated_total()));
+    rows.push(count("Stacks unverified", quality.unverified));
+    let mut some = |label: String, value: u64| {
+        if value > 0 {
+            rows.push(count(label, value));
+        }
+    };
+    some(
+        "Truncated, stack memory not available".into(),
+        quality.truncated_no_memory,
+    );
+    some("Truncated, no unwind information".into(), quality.truncated_no_rule);
+    some("Truncated, too many frames".into(), quality.truncated_depth);
+    some("Stacks completed from live memory".into(), quality.completed_live);
+    some(
+        "Stacks with frames found by frame pointer".into(),
+        quality.by_frame_pointer,
+    );
+    for (reason, value) in &quality.missing {
+        some(
+            StackMark::Missing(*reason).label().trim_matches(['[', ']']).to_owned(),
+            *value,
+        );
+    }
+    for (reason, value) in &quality.module_misses {
+        some(format!("Modules not read, {}", miss_label(*reason)), *value);
+    }
+    rows
+}
+
+fn miss_label(miss: ModuleMiss) -> &'static str {
+    match miss {
+        ModuleMiss::Anonymous => "anonymous memory",
+        ModuleMiss::NotFound => "file not found",
+        ModuleMiss::PermissionDenied => "permission denied",
+        ModuleMiss::Replaced => "file replaced since it was mapped",
+        ModuleMiss::Malformed => "malformed file",
+    }
+}

@@ -1,0 +1,125 @@
+//! `meta`: what the profile is of, and how the front end shall show it.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::time::UNIX_EPOCH;
+
+use recording::info::PeriodUnit;
+use serde_json::{Map, Value, json};
+
+use super::json::{Json, put_ms};
+use super::{FORMAT_VERSION, extra, markers};
+use crate::category::CATEGORIES;
+use crate::model::Profile;
+
+/// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
+const GECKO_VERSION: u32 = 34;
+
+/// More tracks than this do not fit a screen; the others are one click away.
+const VISIBLE_THREADS: usize = 16;
+
+/// Threads with less than this share of all CPU time are not worth a track at first.
+const VISIBLE_PER_MILLE: u64 = 5;
+
+pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    json.key("meta")?;
+    json.object(|json| {
+        json.entry("version", &GECKO_VERSION)?;
+        json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
+        write_times(profile, json)?;
+        write_program(profile, json)?;
+        write_shape(profile, json)?;
+        json.entry("markerSchema", &markers::schema())?;
+        json.entry("extra", &extra::sections(profile))
+    })
+}
+
+fn write_times<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    let info = &profile.info;
+    let zero = info.clock.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let zero_ns = i64::try_from(zero.as_nanos()).unwrap_or(i64::MAX);
+    let length_ns = i64::try_from(info.end.nanos_since(info.clock.timestamp)).unwrap_or(i64::MAX);
+    let mut ms = |key: &str, ns: i64| {
+        json.key(key)?;
+        json.value(|buf| put_ms(buf, ns))
+    };
+    ms("interval", i64::try_from(info.interval_ns).unwrap_or(i64::MAX))?;
+    ms("startTime", zero_ns)?;
+    ms("endTime", zero_ns.saturating_add(length_ns))?;
+    ms("profilingStartTime", 0)?;
+    ms("profilingEndTime", length_ns)?;
+    json.entry("startTimeAsClockMonotonicNanosecondsSinceBoot", &info.clock.timestamp.0)
+}
+
+fn write_program<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    let info = &profile.info;
+    let host = &info.host;
+    let mut known = Map::new();
+    let mut add = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            known.insert(key.to_owned(), value);
+        }
+    };
+    add("arguments", info.args.as_ref().map(|args| json!(args.join(" "))));
+    add("oscpu", host.os.as_ref().map(|os| json!(os)));
+    add("CPUName", host.cpu_name.as_ref().map(|name| json!(name)));
+    add("logicalCPUs", host.logical_cpus.map(|count| json!(count)));
+    add("physicalCPUs", host.physical_cpus.map(|count| json!(count)));
+    add("mainMemory", host.memory_bytes.map(|bytes| json!(bytes)));
+    json.entry("product", &info.program)?;
+    json.entry("importedFrom", &concat!("sprof ", env!("CARGO_PKG_VERSION")))?;
+    for (key, value) in &known {
+        json.entry(key, value)?;
+    }
+    json.entry("processType", &0)?;
+    json.entry("stackwalk", &1)?;
+    json.entry("debug", &false)
+}
+
+fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    let unit = match profile.info.unit {
+        PeriodUnit::CpuNanoseconds => "ns",
+        PeriodUnit::Cycles => "variable CPU cycles",
+    };
+    let categories: Vec<Value> = (CATEGORIES.iter())
+        .map(
+            |category| json!({"name": category.name, "color": category.color, "subcategories": category.subcategories}),
+        )
+        .collect();
+    let visible = busiest_threads(profile);
+    json.entry("categories", &categories)?;
+    json.entry(
+        "sampleUnits",
+        &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit}),
+    )?;
+    json.entry("symbolicated", &profile.symbolicated)?;
+    json.entry("usesOnlyOneStackType", &true)?;
+    json.entry("sourceCodeIsNotOnSearchfox", &true)?;
+    json.entry("initialVisibleThreads", &visible)?;
+    json.entry("initialSelectedThreads", &[visible[0]])
+}
+
+/// The threads to show and select at first, busiest first. Never empty.
+fn busiest_threads(profile: &Profile) -> Vec<usize> {
+    let cpu: Vec<u64> = profile
+        .threads
+        .iter()
+        .map(|thread| thread.samples.period_sum())
+        .collect();
+    let total: u128 = cpu.iter().map(|&cpu| u128::from(cpu)).sum();
+    let mut by_cpu: Vec<usize> = (0..cpu.len()).collect();
+    by_cpu.sort_by_key(|&thread| (Reverse(cpu[thread]), thread));
+    let busy = (by_cpu.iter())
+        .filter(|&&thread| u128::from(cpu[thread]) * 1000 >= total * u128::from(VISIBLE_PER_MILLE))
+        .count();
+    by_cpu.truncate(busy.clamp(1, VISIBLE_THREADS));
+    by_cpu
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_category_list_has_the_default_one() {
+        assert!(super::CATEGORIES.iter().any(|category| category.color == "grey"));
+    }
+}

@@ -1,0 +1,45 @@
+//! The Firefox Profiler's processed profile format, version 70.
+//!
+//! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
+//! <https://github.com/firefox-devtools/profiler>.
+
+mod extra;
+mod json;
+mod markers;
+mod meta;
+mod tables;
+mod threads;
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::model::Profile;
+use json::Json;
+
+/// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.
+pub const FORMAT_VERSION: u32 = 70;
+
+/// Level 1 compresses a profile of one million samples to about a fifth at 4 times the speed of level 6, which gains
+/// another eighth: `cargo run --release -p profile --example million`.
+const GZIP_LEVEL: u32 = 1;
+
+/// Writes the profile as JSON. The same profile gives the same bytes.
+pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
+    let mut json = Json::new(out);
+    json.object(|json| {
+        meta::write(profile, json)?;
+        tables::write_libs(profile, json)?;
+        tables::write_shared(profile, json)?;
+        threads::write(profile, json)
+    })?;
+    json.finish().map(drop)
+}
+
+/// Like [`write()`], through gzip: the form that profiles are saved and served in.
+pub fn write_gz(profile: &Profile, out: impl Write) -> io::Result<()> {
+    let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
+    write(profile, &mut gz)?;
+    gz.finish()?.flush()
+}

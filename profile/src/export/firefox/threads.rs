@@ -1,0 +1,62 @@
+//! `threads`: samples and markers.
+
+use std::io::{self, Write};
+
+use super::json::{Json, put_ms, put_optional, put_optional_ms, put_unsigned};
+use super::markers;
+use crate::model::Profile;
+use crate::model::samples::Samples;
+use crate::model::thread::Thread;
+
+pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    json.key("threads")?;
+    json.array(|json| {
+        (profile.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(profile, thread, json)))
+    })
+}
+
+fn write_thread<W: Write>(profile: &Profile, thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+    let process = &profile.processes[thread.process.0];
+    json.entry("processType", &"default")?;
+    time(json, "processStartupTime", Some(process.start))?;
+    time(json, "processShutdownTime", process.end)?;
+    time(json, "registerTime", Some(thread.start))?;
+    time(json, "unregisterTime", thread.end)?;
+    json.constant_column("pausedRanges", 0, "")?;
+    json.entry("showMarkersInTimeline", &!thread.markers.is_empty())?;
+    json.entry("name", &thread.name)?;
+    json.entry("isMainThread", &thread.is_main)?;
+    json.entry("processName", &process.name)?;
+    json.entry("pid", &process.id)?;
+    json.entry("tid", &thread.id)?;
+    json.key("samples")?;
+    json.object(|json| write_samples(&thread.samples, json))?;
+    json.key("markers")?;
+    json.object(|json| markers::write(profile, thread, json))
+}
+
+fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<()> {
+    json.key(key)?;
+    json.value(|buf| put_optional_ms(buf, ns))
+}
+
+fn write_samples<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
+    json.column("stack", samples.iter(), |buf, sample| {
+        put_optional(buf, sample.stack.map(|stack| stack.0.into()));
+    })?;
+    let mut last = 0;
+    let deltas = samples.iter().map(|sample| {
+        let delta = sample.time - last;
+        last = sample.time;
+        delta
+    });
+    json.column("timeDeltas", deltas, put_ms)?;
+    // Each sample stands for one; how much CPU time that is says threadCPUDelta.
+    json.entry("weight", &())?;
+    json.entry("weightType", &"samples")?;
+    // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
+    json.column("threadCPUDelta", samples.iter(), |buf, sample| {
+        put_unsigned(buf, sample.period)
+    })?;
+    json.entry("length", &samples.len())
+}

@@ -1,0 +1,3 @@
+//! File formats: one folder or file each, one function each, the writer passed in.
+
+pub mod firefox;

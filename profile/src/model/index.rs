@@ -1,0 +1,62 @@
+//! Finds an id by its content without storing the content twice.
+
+/// Open addressing over ids; the contents stay in the table that the ids point into.
+///
+/// A `HashMap<(u32, u32), u32>` takes 13-26 bytes an entry, this takes 5-11. Every hit is confirmed by comparing
+/// contents: a hash alone would merge unlike stacks.
+#[derive(Clone, Default)]
+pub(crate) struct Index {
+    slots: Vec<u32>,
+    len: usize,
+}
+
+const EMPTY: u32 = u32::MAX;
+const FIRST_SLOTS: usize = 64;
+
+impl Index {
+    /// The id with this hash for which `equal` holds; else remembers `new_id` and returns `None`.
+    /// `hash_of` gives the hash of an id already remembered, for growing.
+    pub(crate) fn find_or_insert(
+        &mut self,
+        hash: u64,
+        new_id: u32,
+        equal: impl Fn(u32) -> bool,
+        hash_of: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        if (self.len + 1) * 4 > self.slots.len() * 3 {
+            self.grow(hash_of);
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = slot_of(hash, mask);
+        loop {
+            let id = self.slots[at];
+            if id == EMPTY {
+                self.slots[at] = new_id;
+                self.len += 1;
+                return None;
+            }
+            if equal(id) {
+                return Some(id);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let size = (self.slots.len() * 2).max(FIRST_SLOTS);
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
+        let mask = size - 1;
+        for id in old.into_iter().filter(|&id| id != EMPTY) {
+            let mut at = slot_of(hash_of(id), mask);
+            while self.slots[at] != EMPTY {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = id;
+        }
+    }
+}
+
+/// A multiplicative hash has its best bits at the top: fold them down before masking.
+fn slot_of(hash: u64, mask: usize) -> usize {
+    ((hash ^ (hash >> 32)) as usize) & mask
+}

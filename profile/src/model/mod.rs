@@ -1,0 +1,104 @@
+//! A profile in memory: plain tables that point at each other by index.
+
+mod index;
+pub(crate) mod samples;
+pub(crate) mod stacks;
+pub(crate) mod strings;
+pub(crate) mod tables;
+pub(crate) mod thread;
+
+use std::sync::Arc;
+
+use recording::info::RecordingInfo;
+use recording::module::Module;
+use recording::quality::Quality;
+
+use stacks::Stacks;
+use strings::{StringId, Strings};
+use tables::Tables;
+use thread::{Process, Thread};
+
+/// A finished profile. Made by [`Builder::finish`](crate::build::Builder::finish).
+#[derive(Clone)]
+pub struct Profile {
+    pub(crate) info: RecordingInfo,
+    pub(crate) quality: Quality,
+    pub(crate) counts: Counts,
+    pub(crate) strings: Strings,
+    pub(crate) tables: Tables,
+    pub(crate) stacks: Stacks,
+    pub(crate) processes: Vec<Process>,
+    /// In the order of the file; never empty: the front end refuses a profile without threads.
+    pub(crate) threads: Vec<Thread>,
+    /// The ids of [`thread::MarkerKind::NAMES`].
+    pub(crate) marker_names: [StringId; thread::MarkerKind::NAMES.len()],
+    pub(crate) symbolicated: bool,
+}
+
+/// What the builder saw beside what it kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Processes, also those without a sample.
+    pub processes: u64,
+    /// Threads, also those without a sample.
+    pub threads: u64,
+    /// Samples in the profile.
+    pub samples: u64,
+    /// Samples that came with a time before their thread's last one; kept at the last one's time.
+    pub samples_out_of_order: u64,
+    /// Samples of other threads than main ones, left out because the user asked for main threads only.
+    pub samples_left_out: u64,
+    /// Markers left out because their thread had [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) already.
+    pub markers_left_out: u64,
+}
+
+/// A module with frames in the profile, and where in it they are.
+#[derive(Clone, Debug)]
+pub struct LibAddresses {
+    /// The module.
+    pub module: Arc<Module>,
+    /// Lookup addresses relative to the module's image base, ascending, each once.
+    pub addresses: Vec<u64>,
+}
+
+impl Profile {
+    /// The modules that frames are in, in the order of the file's library list, with the addresses that need symbols.
+    pub fn libs(&self) -> Vec<LibAddresses> {
+        let mut libs: Vec<LibAddresses> = (self.tables.libs.iter())
+            .map(|lib| LibAddresses {
+                module: lib.module.clone(),
+                addresses: Vec::new(),
+            })
+            .collect();
+        for frame in &self.tables.frames {
+            if let (Some(lib), Some(address)) = (frame.lib, frame.address) {
+                libs[lib.0 as usize].addresses.push(address);
+            }
+        }
+        for lib in &mut libs {
+            lib.addresses.sort_unstable();
+            lib.addresses.dedup();
+        }
+        libs
+    }
+
+    /// The recording that this is the profile of.
+    pub fn info(&self) -> &RecordingInfo {
+        &self.info
+    }
+
+    /// How far it can be trusted.
+    pub fn quality(&self) -> &Quality {
+        &self.quality
+    }
+
+    /// What the builder saw.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// True if [`enrich`](crate::enrich::enrich) has run.
+    pub fn is_symbolicated(&self) -> bool {
+        self.symbolicated
+    }
+}

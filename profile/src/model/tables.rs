@@ -1,0 +1,123 @@
+//! Frames, functions, symbols and sources: what the stacks' nodes mean.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use recording::module::{Module, ModuleKind};
+use rustc_hash::FxHashMap;
+
+use super::strings::{StringId, Strings};
+use crate::category::Kind;
+
+/// Index into [`Tables::frames`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FrameId(pub(crate) u32);
+
+/// Index into [`Tables::libs`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub(crate) struct LibId(pub(crate) u32);
+
+/// Index into [`Tables::funcs`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FuncId(pub(crate) u32);
+
+/// One place in code: an address, or one of the functions inlined at it. Or a label.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameRow {
+    /// Lookup address, relative to the library; `None` where there is no library (the address is then in the name).
+    pub(crate) address: Option<u64>,
+    pub(crate) lib: Option<LibId>,
+    pub(crate) func: FuncId,
+    pub(crate) kind: Kind,
+    /// 0 is the real function, its inlined callees count up.
+    pub(crate) inline_depth: u16,
+    pub(crate) native_symbol: Option<u32>,
+    pub(crate) line: Option<u32>,
+    pub(crate) column: Option<u32>,
+}
+
+/// A function: frames with the same one are the same line in a call tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FuncRow {
+    pub(crate) name: StringId,
+    pub(crate) lib: Option<LibId>,
+    /// Path of its source file.
+    pub(crate) source: Option<StringId>,
+}
+
+/// A symbol of a library's symbol table that frames fall into.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SymbolRow {
+    pub(crate) lib: LibId,
+    pub(crate) address: u64,
+    pub(crate) name: StringId,
+    pub(crate) size: Option<u64>,
+}
+
+/// A library with at least one frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Lib {
+    pub(crate) module: Arc<Module>,
+    pub(crate) name: StringId,
+    /// What its frames are, as far as the library tells.
+    pub(crate) kind: Kind,
+}
+
+impl Lib {
+    fn new(module: Arc<Module>, strings: &mut Strings) -> Self {
+        let kind = match module.kind {
+            ModuleKind::Kernel => Kind::Kernel,
+            ModuleKind::Vdso => Kind::Vdso,
+            ModuleKind::File => Kind::of_file(Path::new(&module.path)),
+        };
+        let name = strings.intern(&module.name());
+        Lib { module, name, kind }
+    }
+}
+
+/// The tables that stacks point into.
+#[derive(Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) libs: Vec<Lib>,
+    pub(crate) frames: Vec<FrameRow>,
+    pub(crate) funcs: Vec<FuncRow>,
+    pub(crate) symbols: Vec<SymbolRow>,
+    pub(crate) lib_of_module: FxHashMap<Arc<Module>, LibId>,
+}
+
+impl Tables {
+    pub(crate) fn frame(&self, id: FrameId) -> &FrameRow {
+        &self.frames[id.0 as usize]
+    }
+
+    pub(crate) fn func(&self, id: FuncId) -> &FuncRow {
+        &self.funcs[id.0 as usize]
+    }
+
+    pub(crate) fn lib(&self, id: LibId) -> &Lib {
+        &self.libs[id.0 as usize]
+    }
+
+    /// The library of this module, entered if it is new.
+    pub(crate) fn lib_for(&mut self, module: &Arc<Module>, strings: &mut Strings) -> LibId {
+        if let Some(&id) = self.lib_of_module.get(module) {
+            return id;
+        }
+        let id = LibId(self.libs.len() as u32);
+        self.libs.push(Lib::new(module.clone(), strings));
+        self.lib_of_module.insert(module.clone(), id);
+        id
+    }
+
+    pub(crate) fn push_func(&mut self, func: FuncRow) -> FuncId {
+        let id = FuncId(self.funcs.len() as u32);
+        self.funcs.push(func);
+        id
+    }
+
+    pub(crate) fn push_frame(&mut self, frame: FrameRow) -> FrameId {
+        let id = FrameId(self.frames.len() as u32);
+        self.frames.push(frame);
+        id
+    }
+}

@@ -1,0 +1,103 @@
+//! Processes, threads and what happened to them.
+
+use super::samples::Samples;
+use super::strings::StringId;
+
+/// Index into [`Profile::processes`](super::Profile).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ProcessId(pub(crate) usize);
+
+/// One process, from its first sign to its end. A pid used twice is two processes.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// `1234`; the second process with this number is `1234.1`.
+    pub(crate) id: String,
+    /// The last name it had.
+    pub(crate) name: String,
+    pub(crate) parent: Option<ProcessId>,
+    /// ns from time zero.
+    pub(crate) start: i64,
+    pub(crate) end: Option<i64>,
+}
+
+/// One thread.
+#[derive(Clone)]
+pub(crate) struct Thread {
+    pub(crate) process: ProcessId,
+    /// `1234`; `1234.1` for the second thread with this number.
+    pub(crate) id: String,
+    pub(crate) is_main: bool,
+    pub(crate) name: String,
+    pub(crate) start: i64,
+    pub(crate) end: Option<i64>,
+    pub(crate) samples: Samples,
+    pub(crate) markers: Vec<Marker>,
+}
+
+/// Something that happened at one time, or from one time to another.
+#[derive(Clone, Debug)]
+pub(crate) struct Marker {
+    pub(crate) start: i64,
+    pub(crate) end: Option<i64>,
+    pub(crate) what: MarkerKind,
+}
+
+/// What a marker says.
+#[derive(Clone, Debug)]
+pub(crate) enum MarkerKind {
+    /// A child process, from fork to end.
+    Child {
+        pid: StringId,
+        name: StringId,
+    },
+    Exec {
+        from: StringId,
+        to: StringId,
+    },
+    Renamed {
+        from: StringId,
+        to: StringId,
+    },
+    Lost {
+        count: u64,
+        cause: &'static str,
+    },
+    Throttled,
+    Malformed {
+        what: &'static str,
+    },
+    /// Says why there are no samples.
+    NoSamples {
+        why: &'static str,
+    },
+}
+
+impl MarkerKind {
+    /// The names of all kinds; a marker's type has the same name.
+    pub(crate) const NAMES: [&'static str; 7] = [
+        "Child process",
+        "Exec",
+        "Renamed",
+        "Lost records",
+        "Throttled",
+        "Malformed record",
+        "No samples",
+    ];
+
+    /// Index into [`MarkerKind::NAMES`].
+    pub(crate) fn name_index(&self) -> usize {
+        match self {
+            MarkerKind::Child { .. } => 0,
+            MarkerKind::Exec { .. } => 1,
+            MarkerKind::Renamed { .. } => 2,
+            MarkerKind::Lost { .. } => 3,
+            MarkerKind::Throttled => 4,
+            MarkerKind::Malformed { .. } => 5,
+            MarkerKind::NoSamples { .. } => 6,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        Self::NAMES[self.name_index()]
+    }
+}

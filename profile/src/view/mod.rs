@@ -1,0 +1,5 @@
+//! Views of a profile as plain data.
+
+mod top;
+
+pub use top::{TopFunction, TopView, top};
