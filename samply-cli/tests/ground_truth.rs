@@ -1,0 +1,394 @@
+//! Recordings of programs whose stacks and CPU time are known.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use support::profile::is_mark;
+use support::skip::{kernel_samples, perf_events};
+use support::{Profile, program, record};
+
+/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`.
+fn assert_split(profile: &Profile, prefix: &str) {
+    let name = |function: &str| format!("{prefix}{function}");
+    let run_split = name("run_split");
+    for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
+        let function = name(function);
+        let share = profile.share(
+            |names| names.contains(&&*run_split),
+            |names| names.contains(&&*function),
+        );
+        assert!(share.of > 1000, "only {} samples\n{}", share.of, profile.summary());
+        assert!(
+            (share.percent() - expected).abs() <= 2.0,
+            "{function}: {:.1} %, not {expected} %\n{}",
+            share.percent(),
+            profile.summary()
+        );
+    }
+}
+
+/// Every sample with user code of ours in it reaches `root`; at most `allowed_percent` do not.
+fn assert_rooted(profile: &Profile, root: &str, at_least_percent: f64) {
+    let rooted = profile.rooted_in(root);
+    assert!(rooted.of > 200, "only {} samples\n{}", rooted.of, profile.summary());
+    assert!(
+        rooted.percent() >= at_least_percent,
+        "{:.2} % of {} samples are rooted in {root}\n{}",
+        rooted.percent(),
+        rooted.of,
+        profile.summary()
+    );
+}
+
+/// Every stack below `run_split` is rooted in `main`. Samples elsewhere are the loader's: before `main`, and after it.
+fn assert_split_rooted(profile: &Profile, root: &str) {
+    let ours = ["sixty", "thirty", "ten"];
+    let in_split = |names: &[&str]| {
+        names
+            .iter()
+            .any(|name| ours.contains(&name.rsplit("::").next().unwrap()))
+    };
+    let rooted = profile.share(in_split, |names| {
+        names.contains(&root) && !names.iter().any(|name| is_mark(name))
+    });
+    assert!(rooted.of > 1000, "only {} samples\n{}", rooted.of, profile.summary());
+    assert_eq!(
+        rooted.hits,
+        rooted.of,
+        "not every stack is rooted in {root}\n{}",
+        profile.summary()
+    );
+    // The loader's part of a program that runs for seconds: a few samples.
+    assert_rooted(profile, root, 99.0);
+}
+
+#[test]
+fn split_of_cpu_time_without_frame_pointers() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record()
+        .options(&["--rate", "2000"])
+        .profile(program("split").unwrap(), &["2000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_in_rust_on_two_named_threads() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record()
+        .options(&["--rate", "2000"])
+        .profile(program("split_rs").unwrap(), &["3000"]);
+    assert_split(&profile, "split::");
+    for name in ["left", "right"] {
+        let thread = profile
+            .threads_named(name)
+            .next()
+            .unwrap_or_else(|| panic!("no thread {name}"));
+        assert!(thread.samples.len() > 200, "{name}: {} samples", thread.samples.len());
+    }
+    // Rust's threads start in std's closure under `thread_start`; `run_split` is its only work.
+    let rooted = profile.share(
+        |names| names.contains(&"split::run_split"),
+        |names| names.iter().any(|name| name.contains("thread_start")) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+}
+
+#[test]
+fn split_of_cpu_time_on_four_threads() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record().profile(program("split").unwrap(), &["1000", "4"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "thread_main");
+    for i in 0..4 {
+        let name = format!("splitter-{i}");
+        let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
+        assert!(
+            (800..1300).contains(&samples),
+            "{name} used 1000 ms of CPU time and has {samples} samples at 1 kHz"
+        );
+    }
+}
+
+#[test]
+fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
+    if !perf_events() {
+        return;
+    }
+    let Some(path) = program("split_static") else { return };
+    let (_, profile) = record().options(&["--rate", "2000"]).profile(path, &["1000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_in_a_binary_linked_by_lld() {
+    if !perf_events() {
+        return;
+    }
+    let Some(path) = program("split_lld") else { return };
+    let (_, profile) = record().options(&["--rate", "2000"]).profile(path, &["1000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record()
+        .options(&["--rate", "2000"])
+        .profile(program("split_frame_pointer").unwrap(), &["1000"]);
+    assert_split(&profile, "");
+    // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
+    // their caller `one_round`, but not `main`.
+    assert_rooted(&profile, "main", 99.0);
+    assert!(profile.figure(&["frame pointer"]) > 0.0, "{:?}", profile.quality());
+}
+
+#[test]
+fn split_of_cpu_time_with_debug_frame_only() {
+    if !perf_events() {
+        return;
+    }
+    // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer.
+    let (_, profile) = record()
+        .options(&["--rate", "2000"])
+        .profile(program("split_debug_frame").unwrap(), &["1000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_shown_by_address() {
+    if !perf_events() {
+        return;
+    }
+    let (recording, profile) = record().profile(program("split_stripped").unwrap(), &["1000"]);
+    let rooted = profile.share(
+        |_| true,
+        |names| names.iter().any(|name| name.contains("libc_start")) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
+    assert!(
+        !profile
+            .samples()
+            .any(|s| s.stack.is_some_and(|s| profile.names(s).any(|name| name == "sixty")))
+    );
+    assert!(
+        recording.stderr.to_lowercase().contains("symbol"),
+        "not announced: {}",
+        recording.stderr
+    );
+}
+
+#[test]
+fn stacks_of_27_kb_are_rooted() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
+    assert_rooted(&profile, "main", 99.0);
+    // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
+    let deep = profile.share(
+        |_| true,
+        |names| names.iter().filter(|name| **name == "descend").count() > 80,
+    );
+    assert!(deep.percent() >= 98.0, "{deep:?}\n{}", profile.summary());
+}
+
+#[test]
+fn stacks_of_200_kb_are_rooted_or_marked() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "210", "1500"]);
+    let honest = profile.share(
+        |names| names.contains(&"deep_leaf"),
+        |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 1000, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+}
+
+#[test]
+fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
+    let honest = profile.share(
+        |names| names.contains(&"down_and_up"),
+        |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 1000, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+    // What is passed off as verified is right: `wander` calls `down_and_up`, once in every stack.
+    let verified = profile.share(
+        |names| names.contains(&"down_and_up") && !names.iter().any(|name| is_mark(name)),
+        |names| {
+            let rest: Vec<_> = names.iter().skip_while(|name| **name != "main").collect();
+            rest.first() == Some(&&"main") && rest.get(1) == Some(&&"wander") && rest.get(2) == Some(&&"down_and_up")
+        },
+    );
+    assert_eq!(verified.hits, verified.of, "{}", profile.summary());
+}
+
+/// Samples inside the handler show what was interrupted, down to `main`.
+fn assert_handler_is_rooted(stack: &str) {
+    let (_, profile) = record().profile(program("sighandler").unwrap(), &[stack, "2000"]);
+    let rooted = profile.share(
+        |names| names.contains(&"handler_spin"),
+        |names| {
+            let order = ["main", "outer", "interrupted_work", "on_timer", "handler_spin"];
+            let mut wanted = order.iter().peekable();
+            for name in names {
+                if wanted.peek() == Some(&name) {
+                    wanted.next();
+                }
+            }
+            wanted.peek().is_none() && !names.iter().any(|name| is_mark(name))
+        },
+    );
+    assert!(
+        rooted.of > 700,
+        "only {} samples inside the handler\n{}",
+        rooted.of,
+        profile.summary()
+    );
+    assert!(
+        rooted.percent() >= 98.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn samples_inside_a_signal_handler_reach_main() {
+    if perf_events() {
+        assert_handler_is_rooted("normal");
+    }
+}
+
+#[test]
+fn samples_inside_a_signal_handler_on_an_alternate_stack_reach_main() {
+    if perf_events() {
+        assert_handler_is_rooted("alternate");
+    }
+}
+
+#[test]
+fn a_callback_is_seen_through_libc() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record().profile(program("callback").unwrap(), &["1000"]);
+    let rooted = profile.share(
+        |names| names.contains(&"compare_leaf"),
+        |names| names.contains(&"compare") && names.contains(&"sort_all") && names.contains(&"main"),
+    );
+    assert!(rooted.of > 700, "{}", profile.summary());
+    assert!(
+        rooted.percent() >= 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+/// A library that was loaded later has names, and its stacks reach `main`.
+fn assert_library_is_seen(library: &str, leaf: &str) {
+    let library = program(library).unwrap();
+    let (_, profile) = record().profile(program("dlopen").unwrap(), &[library.to_str().unwrap(), "1000"]);
+    let rooted = profile.share(
+        |names| names.contains(&leaf),
+        |names| names.contains(&"through_library") && names.contains(&"main"),
+    );
+    assert!(rooted.of > 700, "{}", profile.summary());
+    assert!(
+        rooted.percent() >= 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn a_library_loaded_while_the_program_runs_is_seen() {
+    if perf_events() {
+        assert_library_is_seen("library.so", "library_leaf");
+    }
+}
+
+#[test]
+fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
+    if perf_events() {
+        assert_library_is_seen("library_frame_pointer.so", "library_leaf");
+    }
+}
+
+#[test]
+fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
+    if !perf_events() {
+        return;
+    }
+    let dir = support::temp_dir();
+    let copy = dir.path().join("split-that-goes");
+    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    let script = format!("{} 1000 & sleep 0.3; rm {}; wait", copy.display(), copy.display());
+    let (_, profile) = record().options(&["--rate", "2000"]).profile("sh", &["-c", &script]);
+    assert_split(&profile, "");
+}
+
+#[test]
+fn kernel_functions_appear_under_read() {
+    if !kernel_samples() {
+        return;
+    }
+    let (_, profile) = record().profile(program("reader").unwrap(), &["1500"]);
+    // The C library's `read`, and below it kernel functions: `vfs_read` and whatever the file system calls.
+    let kernel = profile.share(
+        |names| names.contains(&"read_zero"),
+        |names| {
+            let below = names
+                .iter()
+                .skip_while(|name| !["read", "__libc_read", "__read"].contains(name))
+                .skip(1);
+            below
+                .into_iter()
+                .any(|name| name.contains("vfs_read") || name.contains("sys_read"))
+        },
+    );
+    assert!(kernel.of > 700, "{}", profile.summary());
+    assert!(
+        kernel.percent() >= 90.0,
+        "{:.2} %\n{}",
+        kernel.percent(),
+        profile.summary()
+    );
+    let categories: Vec<_> = profile
+        .samples()
+        .filter_map(|sample| profile.stack_frames(sample.stack?).next_back())
+        .filter(|frame| frame.category.to_lowercase().contains("kernel"))
+        .collect();
+    assert!(
+        categories.len() > 500,
+        "kernel frames have a category of their own: {}",
+        categories.len()
+    );
+    // And down to `main`, through the C library.
+    assert_rooted(&profile, "main", 99.0);
+}

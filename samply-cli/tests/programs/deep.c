@@ -1,0 +1,61 @@
+// Stacks of a known size.
+// usage: deep spin STACK_KB CPU_MS      recursion of that size, then all the time in `deep_leaf`
+//        deep updown STACK_KB CPU_MS    recursion that keeps going down and up, working at every level
+#include "common.h"
+#include <string.h>
+#include <sys/resource.h>
+#include <pthread.h>
+
+// One frame of `descend` is this array and a few saved registers: about 256 bytes.
+#define FRAME_BYTES 200
+
+static volatile uint64_t sink;
+static uint64_t end_ns;
+
+NOINLINE void deep_leaf(void) {
+    while (thread_cpu_ns() < end_ns) sink += xorshift(1, 2000000);
+    KEEP_FRAME();
+}
+
+NOINLINE uint64_t descend(char *stack_top, uint64_t stack_bytes) {
+    volatile char frame[FRAME_BYTES];
+    frame[0] = 1;
+    frame[FRAME_BYTES - 1] = 2;
+    if ((uint64_t)(stack_top - (char *)__builtin_frame_address(0)) < stack_bytes)
+        descend(stack_top, stack_bytes);
+    else
+        deep_leaf();
+    return (uint64_t)frame[0] + (uint64_t)frame[FRAME_BYTES - 1];
+}
+
+NOINLINE uint64_t down_and_up(char *stack_top, uint64_t stack_bytes) {
+    volatile char frame[FRAME_BYTES];
+    frame[0] = 1;
+    sink += xorshift(2, 3000);
+    if ((uint64_t)(stack_top - (char *)__builtin_frame_address(0)) < stack_bytes)
+        down_and_up(stack_top, stack_bytes);
+    sink += xorshift(3, 3000);
+    return (uint64_t)frame[0];
+}
+
+NOINLINE void spin_deep(uint64_t stack_bytes) {
+    char here;
+    sink += descend(&here, stack_bytes);
+    KEEP_FRAME();
+}
+
+NOINLINE void wander(uint64_t stack_bytes) {
+    char here;
+    while (thread_cpu_ns() < end_ns) sink += down_and_up(&here, stack_bytes);
+    KEEP_FRAME();
+}
+
+int main(int argc, char **argv) {
+    if (argc < 4) return 2;
+    uint64_t stack_bytes = strtoull(argv[2], NULL, 10) * 1024;
+    end_ns = strtoull(argv[3], NULL, 10) * 1000000u;
+    if (strcmp(argv[1], "spin") == 0) spin_deep(stack_bytes);
+    else wander(stack_bytes);
+    print_cpu_time();
+    return 0;
+}

@@ -1,0 +1,54 @@
+// 60 % of the CPU time in `sixty`, 30 % in `thirty`, 10 % in `ten`: the same loop, 6 : 3 : 1 rounds.
+// usage: split CPU_MS [THREADS]
+#include "common.h"
+#include <pthread.h>
+#include <string.h>
+
+#define UNIT 20000u
+
+static volatile uint64_t sink;
+
+NOINLINE void sixty(void) { sink += xorshift(0x60, 6 * UNIT); }
+NOINLINE void thirty(void) { sink += xorshift(0x30, 3 * UNIT); }
+NOINLINE void ten(void) { sink += xorshift(0x10, 1 * UNIT); }
+
+NOINLINE void one_round(void) {
+    sixty();
+    thirty();
+    ten();
+    KEEP_FRAME();
+}
+
+NOINLINE void run_split(uint64_t cpu_ns) {
+    while (thread_cpu_ns() < cpu_ns) {
+        for (int i = 0; i < 50; i++) one_round();
+    }
+    KEEP_FRAME();
+}
+
+static uint64_t cpu_ns_each;
+
+static void *thread_main(void *name) {
+    pthread_setname_np(pthread_self(), name);
+    run_split(cpu_ns_each);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    cpu_ns_each = (argc > 1 ? strtoull(argv[1], NULL, 10) : 1000) * 1000000u;
+    int threads = argc > 2 ? atoi(argv[2]) : 0;
+    if (threads == 0) {
+        run_split(cpu_ns_each);
+    } else {
+        pthread_t handles[64];
+        static char names[64][16];
+        if (threads > 64) return 2;
+        for (int i = 0; i < threads; i++) {
+            snprintf(names[i], sizeof names[i], "splitter-%d", i);
+            pthread_create(&handles[i], NULL, thread_main, names[i]);
+        }
+        for (int i = 0; i < threads; i++) pthread_join(handles[i], NULL);
+    }
+    print_cpu_time();
+    return 0;
+}

@@ -1,0 +1,96 @@
+//! As many samples as were asked for, wherever the program may run.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use support::skip::{perf_events, two_cpus};
+use support::{Profile, program, record};
+
+fn assert_losses(profile: &Profile, at_most: f64) {
+    let (lost, samples) = (profile.figure(&["lost"]), profile.sample_count() as f64);
+    assert!(
+        lost <= at_most * samples,
+        "{lost} lost, {samples} recorded: {:?}",
+        profile.quality()
+    );
+}
+
+/// Samples a second of CPU time, by the program's own account of its CPU time.
+fn rate_hz(profile: &Profile, cpu_ns: f64) -> f64 {
+    profile.sample_count() as f64 / (cpu_ns / 1e9)
+}
+
+#[test]
+fn under_taskset_there_are_as_many_samples_as_without() {
+    if !perf_events() || !two_cpus() {
+        return;
+    }
+    let split = program("split").unwrap();
+    let (free, free_profile) = record().profile(&split, &["1000", "2"]);
+    // sprof and the program may run on CPU 1 only.
+    let (pinned, pinned_profile) = record().under(&["taskset", "-c", "1"]).profile(&split, &["1000", "2"]);
+    // sprof may run on CPU 1 only, and the program leaves for CPU 0: events for the CPUs of sprof's own mask miss it.
+    let script = format!("exec taskset -c 0 {} 1000 2", split.display());
+    let (elsewhere, elsewhere_profile) = record().under(&["taskset", "-c", "1"]).profile("sh", &["-c", &script]);
+    let rates = [
+        rate_hz(&free_profile, free.printed("cpu_ns")),
+        rate_hz(&pinned_profile, pinned.printed("cpu_ns")),
+        rate_hz(&elsewhere_profile, elsewhere.printed("cpu_ns")),
+    ];
+    for rate in rates {
+        assert!(
+            (rate / 1000.0 - 1.0).abs() <= 0.05,
+            "samples a second of CPU time: {rates:?}"
+        );
+    }
+}
+
+#[test]
+fn at_10_khz_the_rate_is_what_was_asked_and_next_to_nothing_is_lost() {
+    if !perf_events() || !two_cpus() {
+        return;
+    }
+    let (recording, profile) = record()
+        .options(&["--rate", "10000"])
+        .profile(program("threads").unwrap(), &["2", "2000"]);
+    let rate = rate_hz(&profile, recording.printed("cpu_ns"));
+    assert!(
+        (rate / 10_000.0 - 1.0).abs() <= 0.03,
+        "{rate} samples a second of CPU time, 10000 asked"
+    );
+    assert_losses(&profile, 0.005);
+}
+
+#[test]
+fn at_4_khz_four_busy_threads_lose_nothing_to_speak_of() {
+    if !perf_events() {
+        return;
+    }
+    let (_, profile) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("threads").unwrap(), &["4", "1000"]);
+    assert_losses(&profile, 0.005);
+}
+
+#[test]
+fn the_rate_that_was_achieved_is_in_the_profile_and_right() {
+    if !perf_events() {
+        return;
+    }
+    let (recording, profile) = record()
+        .options(&["--rate", "2000"])
+        .profile(program("split").unwrap(), &["1000"]);
+    let truth = rate_hz(&profile, recording.printed("cpu_ns"));
+    let claimed = profile.figure(&["achieved"]);
+    assert!(
+        (claimed / truth - 1.0).abs() <= 0.03,
+        "claimed {claimed} Hz, found {truth} Hz"
+    );
+    let asked = profile.figure(&["asked"]);
+    assert!((asked - 2000.0).abs() < 1.0, "asked {asked}");
+}

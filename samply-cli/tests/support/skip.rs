@@ -1,0 +1,99 @@
+//! Tests that can't run here say so, and fail where they have to run.
+
+use std::io::Write as _;
+
+/// What a test needs beyond a compiler. `SPROF_REQUIRE` holds a comma-separated list of the tags that must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Root,
+    KernelSamples,
+    PerfEvents,
+    TwoCpus,
+    ProfilerCli,
+    Cxx,
+    StaticLibc,
+    Lld,
+    Perf,
+    FullDisk,
+}
+
+impl Need {
+    fn tag(self) -> &'static str {
+        match self {
+            Need::Root => "root",
+            Need::KernelSamples => "kernel-samples",
+            Need::PerfEvents => "perf-events",
+            Need::TwoCpus => "two-cpus",
+            Need::ProfilerCli => "profiler-cli",
+            Need::Cxx => "cxx",
+            Need::StaticLibc => "static-libc",
+            Need::Lld => "lld",
+            Need::Perf => "perf",
+            Need::FullDisk => "full-disk",
+        }
+    }
+}
+
+/// True if the test may go on. Otherwise says why not, past the test runner's capture so that it can be counted.
+pub(crate) fn has(need: Need, available: bool, reason: &str) -> bool {
+    if available {
+        return true;
+    }
+    let required = std::env::var("SPROF_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|tag| tag == need.tag() || tag == "all"),
+        "`{}` is required here, but: {reason}",
+        need.tag()
+    );
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let _ = writeln!(std::io::stderr(), "skipped: {name}: {reason}");
+    false
+}
+
+/// True if this process is root.
+pub(crate) fn is_root() -> bool {
+    // Without a system call of our own: the owner of our own /proc entry is the effective user.
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// `kernel.perf_event_paranoid`, or `None` where there is no such file: no perf events in this kernel.
+pub(crate) fn paranoid() -> Option<i32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    text.trim().parse().ok()
+}
+
+/// Goes on where perf events can be opened at all.
+pub(crate) fn perf_events() -> bool {
+    let allowed = match paranoid() {
+        None => false,
+        Some(level) => level <= 2 || is_root(),
+    };
+    has(
+        Need::PerfEvents,
+        allowed,
+        "this kernel or its perf_event_paranoid refuses perf events",
+    )
+}
+
+/// Goes on where kernel functions may be sampled.
+pub(crate) fn kernel_samples() -> bool {
+    let allowed = is_root() || paranoid().is_some_and(|level| level <= 1);
+    perf_events()
+        && has(
+            Need::KernelSamples,
+            allowed,
+            "kernel samples need root or perf_event_paranoid 1",
+        )
+}
+
+/// Goes on as root.
+pub(crate) fn root() -> bool {
+    has(Need::Root, is_root(), "needs root")
+}
+
+/// Goes on on a machine with at least two CPUs.
+pub(crate) fn two_cpus() -> bool {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    has(Need::TwoCpus, cpus >= 2, "needs two CPUs")
+}

@@ -1,0 +1,169 @@
+//! As an ordinary user at perf_event_paranoid 2, the default of the kernel: user-only stacks, announced.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use support::skip::{Need, has, paranoid, perf_events, root};
+use support::{Profile, program, whole_machine};
+
+/// A user id that owns nothing.
+const NOBODY: &str = "65534";
+
+/// A directory that everyone may use, with copies of sprof and a program: the build directory may be closed to others.
+struct Playground {
+    dir: tempfile::TempDir,
+}
+
+impl Playground {
+    fn new(programs: &[&str]) -> Playground {
+        let dir = tempfile::Builder::new()
+            .prefix("sprof-test-")
+            .tempdir_in("/tmp")
+            .unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_sprof"), dir.path().join("sprof")).unwrap();
+        for name in programs {
+            std::fs::copy(program(name).unwrap(), dir.path().join(name)).unwrap();
+        }
+        Playground { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn record(&self, options: &[&str], name: &str, arguments: &[&str]) -> (Output, PathBuf) {
+        let _machine = whole_machine();
+        let output = self.path("profile.json.gz");
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid",
+            NOBODY,
+            "--regid",
+            NOBODY,
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--no-new-privs",
+        ]);
+        command
+            .arg(self.path("sprof"))
+            .args(["record", "--save-only", "-o"])
+            .arg(&output)
+            .args(options)
+            .arg("--");
+        command.arg(self.path(name)).args(arguments);
+        command
+            .env("HOME", self.dir.path())
+            .current_dir(Path::new("/"))
+            .stdin(Stdio::null());
+        (command.output().unwrap(), output)
+    }
+}
+
+/// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself.
+fn can_become_nobody() -> bool {
+    perf_events()
+        && root()
+        && has(
+            Need::PerfEvents,
+            paranoid().is_some_and(|level| level <= 2),
+            "perf_event_paranoid is above 2",
+        )
+}
+
+#[test]
+fn an_ordinary_user_records_user_stacks_and_is_told_so() {
+    if !can_become_nobody() {
+        return;
+    }
+    let playground = Playground::new(&["split"]);
+    let (output, path) = playground.record(&[], "split", &["1000", "2"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
+    assert!(sixty.of > 1500, "{}", profile.summary());
+    assert!(
+        (sixty.percent() - 60.0).abs() <= 3.0,
+        "{sixty:?}\n{}",
+        profile.summary()
+    );
+    let rooted = profile.rooted_in("thread_main");
+    assert!(rooted.percent() > 98.0, "{}", profile.summary());
+    if paranoid() == Some(2) {
+        let kernel = profile
+            .frames
+            .iter()
+            .filter(|frame| frame.category.to_lowercase().contains("kernel"))
+            .count();
+        assert_eq!(kernel, 0, "kernel frames at perf_event_paranoid 2");
+        assert!(stderr.contains("kernel"), "not announced: {stderr}");
+        assert!(
+            profile
+                .quality()
+                .values()
+                .any(|value| value.to_string().to_lowercase().contains("user"))
+                || profile
+                    .quality()
+                    .keys()
+                    .any(|label| label.to_lowercase().contains("kernel")),
+            "not in the profile: {:?}",
+            profile.quality()
+        );
+    }
+}
+
+#[test]
+fn an_ordinary_user_sees_deep_stacks_and_signal_handlers() {
+    if !can_become_nobody() {
+        return;
+    }
+    let playground = Playground::new(&["deep", "sighandler"]);
+    let (output, path) = playground.record(&[], "deep", &["spin", "27", "1000"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile = Profile::read(&path);
+    assert!(profile.rooted_in("main").percent() >= 98.0, "{}", profile.summary());
+
+    let (output, path) = playground.record(&[], "sighandler", &["alternate", "1000"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let profile = Profile::read(&path);
+    let handler = profile.share(|names| names.contains(&"handler_spin"), |names| names.contains(&"main"));
+    assert!(handler.percent() >= 98.0, "{}", profile.summary());
+}
+
+#[test]
+fn an_ordinary_user_with_little_locked_memory_still_records() {
+    if !can_become_nobody() {
+        return;
+    }
+    let playground = Playground::new(&["threads"]);
+    // 64 KiB: what older systems give. The rings shrink; whatever that loses is counted.
+    let script = format!("ulimit -l 64 && exec {} 4 300", playground.path("threads").display());
+    let _machine = whole_machine();
+    let output = playground.path("p.json.gz");
+    let mut command = Command::new("sh");
+    let sprof = format!(
+        "ulimit -l 64; exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all {} record -s -o {} -- sh -c '{script}'",
+        playground.path("sprof").display(),
+        output.display()
+    );
+    let result = command
+        .args(["-c", &sprof])
+        .env("HOME", "/tmp")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    let profile = Profile::read(&output);
+    assert!(profile.share_of("thread_work").hits > 900, "{}", profile.summary());
+}
