@@ -51,9 +51,7 @@ fn assert_error(output: &Output, codes: &[i32], what: &str) {
 
 #[test]
 fn a_program_that_uses_no_cpu_time_gives_a_valid_profile_that_says_so() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let recording = record()
         .options(&["--rate", "1"])
         .run(program("exits").unwrap(), &["idle", "100"]);
@@ -135,7 +133,8 @@ fn an_output_directory_that_is_not_writable_is_said_before_the_program_starts() 
 
 #[test]
 fn a_full_disk_is_said_and_the_earlier_profile_stays() {
-    if !perf_events() || !has(Need::FullDisk, is_root(), "mounting a small file system needs root") {
+    let Some(_machine) = perf_events() else { return };
+    if !has(Need::FullDisk, is_root(), "mounting a small file system needs root") {
         return;
     }
     let dir = temp_dir();
@@ -180,9 +179,7 @@ fn a_port_that_is_taken_is_said() {
 }
 
 fn record_small(dir: &Path) -> Option<std::path::PathBuf> {
-    if !perf_events() {
-        return None;
-    }
+    let _machine = perf_events()?;
     let path = dir.join("small.json.gz");
     let mut command = sprof();
     let output = output(
@@ -236,9 +233,7 @@ fn damaged_and_foreign_profile_files_are_refused() {
 
 #[test]
 fn a_pid_that_is_gone_is_said() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     // Above the largest pid_max.
     let output = output(sprof().args(["record", "--save-only", "-d", "1", "-p", "4999999"]));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -248,9 +243,7 @@ fn a_pid_that_is_gone_is_said() {
 
 #[test]
 fn a_target_that_is_killed_mid_way_leaves_a_valid_profile() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = record().start(program("exits").unwrap(), &["busy", "20000"]);
     std::thread::sleep(Duration::from_millis(600));
     for pid in running.targets() {
@@ -280,9 +273,7 @@ fn assert_damaged_binary_is_survived(name: &str, damage: impl Fn(Vec<u8>) -> Vec
 
 #[test]
 fn a_truncated_elf_file_is_survived() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     for keep in [0, 3, 16, 63, 200, 1000, 5000, 12000] {
         assert_damaged_binary_is_survived("cut", |bytes| bytes[..keep.min(bytes.len())].to_vec());
     }
@@ -290,9 +281,7 @@ fn a_truncated_elf_file_is_survived() {
 
 #[test]
 fn dwarf_that_lies_is_survived() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     // Everything behind the loadable parts is debug info and headers: overwrite it with what gives absurd lengths,
     // back references and line programs without end.
     for fill in [0x00u8, 0xff, 0x7f, 0x01] {

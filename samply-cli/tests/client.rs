@@ -63,9 +63,7 @@ impl Drop for Served {
 
 #[test]
 fn the_client_loads_every_kind_of_recording_and_shows_its_functions() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let cases: &[(&str, &[&str], &str)] = &[
         ("split", &["300"], "sixty"),
         ("split", &["200", "4"], "thirty"),
@@ -108,9 +106,7 @@ fn the_client_loads_every_kind_of_recording_and_shows_its_functions() {
 
 #[test]
 fn the_client_counts_the_shares_that_we_count() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, profile) = record().profile(program("split").unwrap(), &["1000"]);
     let Some(client) = Client::load(recording.output.to_str().unwrap()) else {
         return;
@@ -131,9 +127,7 @@ fn the_client_counts_the_shares_that_we_count() {
 
 #[test]
 fn the_client_symbolicates_an_unsymbolicated_profile_through_our_server() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let recorder = record().options(&["--no-symbolicate"]);
     let (recording, _) = recorder.profile(program("inline_dwarf5").unwrap(), &["500"]);
     let served = Served::start(&recording.output);
@@ -151,9 +145,7 @@ fn the_client_symbolicates_an_unsymbolicated_profile_through_our_server() {
 
 #[test]
 fn the_client_annotates_source_through_our_server() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, _) = record().profile(program("inline_dwarf5").unwrap(), &["500"]);
     let served = Served::start(&recording.output);
     let Some(client) = Client::load(&served.url) else {
@@ -169,9 +161,7 @@ fn the_client_annotates_source_through_our_server() {
 
 #[test]
 fn the_client_annotates_assembly_through_our_server() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, _) = record().profile(program("split").unwrap(), &["500"]);
     let served = Served::start(&recording.output);
     let Some(client) = Client::load(&served.url) else {

@@ -28,9 +28,7 @@ fn assert_complete(recording: &Recording) {
 
 #[test]
 fn the_status_is_that_of_the_program() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     for status in [0, 3] {
         let recording = record().run(program("exits").unwrap(), &["status", &status.to_string()]);
         assert_eq!(recording.code, Some(status), "{}", recording.stderr);
@@ -40,9 +38,7 @@ fn the_status_is_that_of_the_program() {
 
 #[test]
 fn a_rust_panic_is_status_101() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let recording = record().run::<&str>(program("panic_rs").unwrap(), &[]);
     assert_eq!(recording.code, Some(101), "{}", recording.stderr);
     // The program's own words on its standard error pass through.
@@ -56,9 +52,7 @@ fn a_rust_panic_is_status_101() {
 
 #[test]
 fn death_by_signal_n_is_status_128_plus_n() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     for (mode, status) in [("segv", 139), ("abort", 134)] {
         let recording = record().run(program("exits").unwrap(), &[mode]);
         assert_eq!(recording.code, Some(status), "{mode}: {}", recording.stderr);
@@ -109,9 +103,7 @@ fn wrong_usage_is_status_2() {
 
 #[test]
 fn ctrl_c_goes_to_the_program_and_the_profile_is_finished() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("catch-int", &[]);
     running.wait_for("ready");
     running.signal_group("INT");
@@ -123,9 +115,7 @@ fn ctrl_c_goes_to_the_program_and_the_profile_is_finished() {
 
 #[test]
 fn ctrl_c_that_kills_the_program_is_status_130() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("sleep", &[]);
     running.wait_for("ready");
     running.signal_group("INT");
@@ -136,9 +126,7 @@ fn ctrl_c_that_kills_the_program_is_status_130() {
 
 #[test]
 fn sigint_to_sprof_alone_reaches_the_program() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     // `kill -INT $(pgrep sprof)`, or a supervisor: there is no terminal that signals the group.
     let running = start("catch-int", &[]);
     running.wait_for("ready");
@@ -150,9 +138,7 @@ fn sigint_to_sprof_alone_reaches_the_program() {
 
 #[test]
 fn a_second_ctrl_c_stops_a_program_that_ignores_the_first() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("ignore-int", &[]);
     running.wait_for("ready");
     running.signal_group("INT");
@@ -165,9 +151,7 @@ fn a_second_ctrl_c_stops_a_program_that_ignores_the_first() {
 
 #[test]
 fn sigterm_goes_to_the_program_and_the_profile_is_written() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("sleep", &[]);
     running.wait_for("ready");
     running.signal_sprof("TERM");
@@ -178,9 +162,7 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 
 #[test]
 fn a_duration_ends_the_recording_and_the_program() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("sleep", &["--duration", "1"]);
     running.wait_for("ready");
     let recording = running.finish();
@@ -189,9 +171,7 @@ fn a_duration_ends_the_recording_and_the_program() {
 
 #[test]
 fn a_duration_ends_children_and_grandchildren_too() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("tree", &["--duration", "1"]);
     running.wait_for("ready");
     assert_eq!(running.targets().len(), 3, "the program, its child and its grandchild");
@@ -201,9 +181,7 @@ fn a_duration_ends_children_and_grandchildren_too() {
 
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_after_a_duration() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("ignore-term", &["--duration", "1"]);
     running.wait_for("ready");
     let recording = running.finish();
@@ -212,9 +190,7 @@ fn a_program_that_ignores_sigterm_is_killed_after_a_duration() {
 
 #[test]
 fn keep_running_leaves_the_program_alone() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let running = start("sleep", &["--duration", "1", "--keep-running"]);
     running.wait_for("ready");
     let recording = running.finish();
@@ -224,9 +200,7 @@ fn keep_running_leaves_the_program_alone() {
 
 #[test]
 fn the_program_owns_the_standard_streams() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let recording = record().stdin(b"one\ntwo\n").run(program("exits").unwrap(), &["stdin"]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert_eq!(recording.stdout, "one\ntwo\n", "sprof's own words go to standard error");
@@ -235,9 +209,7 @@ fn the_program_owns_the_standard_streams() {
 
 #[test]
 fn a_summary_with_the_quality_of_the_recording_is_printed() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let recording = record().run(program("split").unwrap(), &["500"]);
     for word in ["samples", "sixty", "lost"] {
         assert!(recording.stderr.contains(word), "no `{word}` in: {}", recording.stderr);

@@ -69,9 +69,7 @@ fn assert_split_rooted(profile: &Profile, root: &str) {
 
 #[test]
 fn split_of_cpu_time_without_frame_pointers() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--rate", "2000"])
         .profile(program("split").unwrap(), &["2000"]);
@@ -81,9 +79,7 @@ fn split_of_cpu_time_without_frame_pointers() {
 
 #[test]
 fn split_of_cpu_time_in_rust_on_two_named_threads() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--rate", "2000"])
         .profile(program("split_rs").unwrap(), &["3000"]);
@@ -105,9 +101,7 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
 
 #[test]
 fn split_of_cpu_time_on_four_threads() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("split").unwrap(), &["1000", "4"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "thread_main");
@@ -123,9 +117,7 @@ fn split_of_cpu_time_on_four_threads() {
 
 #[test]
 fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let Some(path) = program("split_static") else { return };
     let (_, profile) = record().options(&["--rate", "2000"]).profile(path, &["1000"]);
     assert_split(&profile, "");
@@ -134,9 +126,7 @@ fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
 
 #[test]
 fn split_of_cpu_time_in_a_binary_linked_by_lld() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let Some(path) = program("split_lld") else { return };
     let (_, profile) = record().options(&["--rate", "2000"]).profile(path, &["1000"]);
     assert_split(&profile, "");
@@ -145,9 +135,7 @@ fn split_of_cpu_time_in_a_binary_linked_by_lld() {
 
 #[test]
 fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--rate", "2000"])
         .profile(program("split_frame_pointer").unwrap(), &["1000"]);
@@ -160,9 +148,7 @@ fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
 
 #[test]
 fn split_of_cpu_time_with_debug_frame_only() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer.
     let (_, profile) = record()
         .options(&["--rate", "2000"])
@@ -173,9 +159,7 @@ fn split_of_cpu_time_with_debug_frame_only() {
 
 #[test]
 fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_shown_by_address() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, profile) = record().profile(program("split_stripped").unwrap(), &["1000"]);
     let rooted = profile.share(
         |_| true,
@@ -196,9 +180,7 @@ fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_shown_by_addre
 
 #[test]
 fn stacks_of_27_kb_are_rooted() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
     assert_rooted(&profile, "main", 99.0);
     // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
@@ -211,9 +193,7 @@ fn stacks_of_27_kb_are_rooted() {
 
 #[test]
 fn stacks_of_200_kb_are_rooted_or_marked() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "210", "1500"]);
     let honest = profile.share(
         |names| names.contains(&"deep_leaf"),
@@ -225,9 +205,7 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
 
 #[test]
 fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
     let honest = profile.share(
         |names| names.contains(&"down_and_up"),
@@ -278,23 +256,19 @@ fn assert_handler_is_rooted(stack: &str) {
 
 #[test]
 fn samples_inside_a_signal_handler_reach_main() {
-    if perf_events() {
-        assert_handler_is_rooted("normal");
-    }
+    let Some(_machine) = perf_events() else { return };
+    assert_handler_is_rooted("normal");
 }
 
 #[test]
 fn samples_inside_a_signal_handler_on_an_alternate_stack_reach_main() {
-    if perf_events() {
-        assert_handler_is_rooted("alternate");
-    }
+    let Some(_machine) = perf_events() else { return };
+    assert_handler_is_rooted("alternate");
 }
 
 #[test]
 fn a_callback_is_seen_through_libc() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("callback").unwrap(), &["1000"]);
     let rooted = profile.share(
         |names| names.contains(&"compare_leaf"),
@@ -328,23 +302,19 @@ fn assert_library_is_seen(library: &str, leaf: &str) {
 
 #[test]
 fn a_library_loaded_while_the_program_runs_is_seen() {
-    if perf_events() {
-        assert_library_is_seen("library.so", "library_leaf");
-    }
+    let Some(_machine) = perf_events() else { return };
+    assert_library_is_seen("library.so", "library_leaf");
 }
 
 #[test]
 fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
-    if perf_events() {
-        assert_library_is_seen("library_frame_pointer.so", "library_leaf");
-    }
+    let Some(_machine) = perf_events() else { return };
+    assert_library_is_seen("library_frame_pointer.so", "library_leaf");
 }
 
 #[test]
 fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = dir.path().join("split-that-goes");
     std::fs::copy(program("split").unwrap(), &copy).unwrap();
@@ -355,9 +325,7 @@ fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
 
 #[test]
 fn kernel_functions_appear_under_read() {
-    if !kernel_samples() {
-        return;
-    }
+    let Some(_machine) = kernel_samples() else { return };
     let (_, profile) = record().profile(program("reader").unwrap(), &["1500"]);
     // The C library's `read`, and below it kernel functions: `vfs_read` and whatever the file system calls.
     let kernel = profile.share(

@@ -15,9 +15,7 @@ use support::{program, record};
 
 #[test]
 fn a_fork_without_exec_is_a_process_of_its_own() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, profile) = record().profile(program("processes").unwrap(), &["fork", "500"]);
     let child = recording.printed("child").to_string();
     assert_eq!(profile.pids().len(), 2, "{:?}", profile.pids());
@@ -41,9 +39,7 @@ fn a_fork_without_exec_is_a_process_of_its_own() {
 
 #[test]
 fn a_program_that_was_started_through_exec_has_its_own_name() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, profile) = record().profile(program("processes").unwrap(), &["exec", "500"]);
     let child = recording.printed("child").to_string();
     let thread = profile
@@ -64,9 +60,7 @@ fn a_program_that_was_started_through_exec_has_its_own_name() {
 
 #[test]
 fn a_renamed_thread_has_its_last_name_and_markers_for_the_earlier_ones() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("processes").unwrap(), &["rename", "300"]);
     let thread = profile
         .threads
@@ -89,9 +83,7 @@ fn a_renamed_thread_has_its_last_name_and_markers_for_the_earlier_ones() {
 
 #[test]
 fn four_hundred_processes_of_one_millisecond_are_all_followed() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--rate", "4000"])
         .profile(program("processes").unwrap(), &["many", "400"]);
@@ -106,9 +98,7 @@ fn four_hundred_processes_of_one_millisecond_are_all_followed() {
 
 #[test]
 fn two_hundred_busy_threads_all_have_samples_and_next_to_none_are_lost() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("threads").unwrap(), &["200", "20"]);
     for i in 0..200 {
         let name = format!("worker-{i:03}");
@@ -126,9 +116,7 @@ fn two_hundred_busy_threads_all_have_samples_and_next_to_none_are_lost() {
 
 #[test]
 fn the_busiest_threads_are_shown_at_first() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("threads").unwrap(), &["30", "20"]);
     let visible = profile.json["meta"]["initialVisibleThreads"]
         .as_array()
@@ -144,9 +132,7 @@ fn the_busiest_threads_are_shown_at_first() {
 
 #[test]
 fn sample_times_are_in_order_and_within_the_life_of_their_thread() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--rate", "4000"])
         .profile(program("threads").unwrap(), &["20", "50"]);
@@ -170,9 +156,7 @@ fn sample_times_are_in_order_and_within_the_life_of_their_thread() {
 
 #[test]
 fn the_start_is_right_on_the_wall_clock() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (recording, profile) = record().profile(program("exits").unwrap(), &["busy", "1500"]);
     let start_ms = profile.json["meta"]["startTime"].as_f64().unwrap();
     let before_ms = recording.before.duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1000.0;
@@ -195,9 +179,7 @@ fn the_start_is_right_on_the_wall_clock() {
 
 #[test]
 fn the_sum_of_cpu_deltas_is_what_getrusage_says() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     for (name, arguments) in [
         ("split", &["2000"][..]),
         ("threads", &["8", "250"]),
@@ -221,9 +203,7 @@ fn the_sum_of_cpu_deltas_is_what_getrusage_says() {
 
 #[test]
 fn the_profile_says_what_was_recorded_and_where() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("split").unwrap(), &["200"]);
     let meta = &profile.json["meta"];
     assert_eq!(meta["interval"].as_f64(), Some(1.0), "ms at 1 kHz");

@@ -63,25 +63,21 @@ fn assert_inline_frames(profile: &Profile) {
 
 #[test]
 fn inline_frames_and_lines_with_dwarf_4() {
-    if perf_events() {
-        let (_, profile) = record().profile(program("inline_dwarf4").unwrap(), &["1000"]);
-        assert_inline_frames(&profile);
-    }
+    let Some(_machine) = perf_events() else { return };
+    let (_, profile) = record().profile(program("inline_dwarf4").unwrap(), &["1000"]);
+    assert_inline_frames(&profile);
 }
 
 #[test]
 fn inline_frames_and_lines_with_dwarf_5() {
-    if perf_events() {
-        let (_, profile) = record().profile(program("inline_dwarf5").unwrap(), &["1000"]);
-        assert_inline_frames(&profile);
-    }
+    let Some(_machine) = perf_events() else { return };
+    let (_, profile) = record().profile(program("inline_dwarf5").unwrap(), &["1000"]);
+    assert_inline_frames(&profile);
 }
 
 #[test]
 fn rust_names_are_demangled_in_both_manglings() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     for variant in ["inline_rs", "inline_rs_v0"] {
         let (_, profile) = record().profile(program(variant).unwrap(), &["30000"]);
         let has = |part: &str| {
@@ -121,9 +117,7 @@ fn rust_names_are_demangled_in_both_manglings() {
 
 #[test]
 fn cpp_names_are_demangled() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let Some(path) = program("names") else { return };
     let (_, profile) = record().profile(path, &["1000"]);
     for part in [
@@ -138,9 +132,7 @@ fn cpp_names_are_demangled() {
 
 #[test]
 fn plain_c_names_are_untouched() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     // `_start` and `__libc_start_main` keep their underscores.
     let (_, profile) = record().profile(program("split").unwrap(), &["500"]);
     let roots = profile.share(|_| true, |names| names.contains(&"_start"));
@@ -149,9 +141,7 @@ fn plain_c_names_are_untouched() {
 
 #[test]
 fn without_symbolication_the_profile_has_addresses_and_build_ids_for_later() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let (_, profile) = record()
         .options(&["--no-symbolicate"])
         .profile(program("split").unwrap(), &["500"]);
@@ -177,9 +167,7 @@ fn without_symbolication_the_profile_has_addresses_and_build_ids_for_later() {
 
 #[test]
 fn a_rebuilt_binary_gives_no_wrong_names() {
-    if !perf_events() {
-        return;
-    }
+    let Some(_machine) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = dir.path().join("app");
     std::fs::copy(program("split").unwrap(), &copy).unwrap();

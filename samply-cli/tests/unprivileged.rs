@@ -13,8 +13,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use support::skip::{Need, has, paranoid, perf_events, root};
-use support::{Profile, program, whole_machine};
+use support::skip::{Machine, Need, has, paranoid, perf_events, root};
+use support::{Profile, program};
 
 /// A user id that owns nothing.
 const NOBODY: &str = "65534";
@@ -43,7 +43,6 @@ impl Playground {
     }
 
     fn record(&self, options: &[&str], name: &str, arguments: &[&str]) -> (Output, PathBuf) {
-        let _machine = whole_machine();
         let output = self.path("profile.json.gz");
         let mut command = Command::new("setpriv");
         command.args([
@@ -71,21 +70,15 @@ impl Playground {
 }
 
 /// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself.
-fn can_become_nobody() -> bool {
-    perf_events()
-        && root()
-        && has(
-            Need::PerfEvents,
-            paranoid().is_some_and(|level| level <= 2),
-            "perf_event_paranoid is above 2",
-        )
+fn can_become_nobody() -> Option<Machine> {
+    let machine = perf_events()?;
+    let level_allows = paranoid().is_some_and(|level| level <= 2);
+    (root() && has(Need::PerfEvents, level_allows, "perf_event_paranoid is above 2")).then_some(machine)
 }
 
 #[test]
 fn an_ordinary_user_records_user_stacks_and_is_told_so() {
-    if !can_become_nobody() {
-        return;
-    }
+    let Some(_machine) = can_become_nobody() else { return };
     let playground = Playground::new(&["split"]);
     let (output, path) = playground.record(&[], "split", &["1000", "2"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -125,9 +118,7 @@ fn an_ordinary_user_records_user_stacks_and_is_told_so() {
 
 #[test]
 fn an_ordinary_user_sees_deep_stacks_and_signal_handlers() {
-    if !can_become_nobody() {
-        return;
-    }
+    let Some(_machine) = can_become_nobody() else { return };
     let playground = Playground::new(&["deep", "sighandler"]);
     let (output, path) = playground.record(&[], "deep", &["spin", "27", "1000"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -143,13 +134,10 @@ fn an_ordinary_user_sees_deep_stacks_and_signal_handlers() {
 
 #[test]
 fn an_ordinary_user_with_little_locked_memory_still_records() {
-    if !can_become_nobody() {
-        return;
-    }
+    let Some(_machine) = can_become_nobody() else { return };
     let playground = Playground::new(&["threads"]);
     // 64 KiB: what older systems give. The rings shrink; whatever that loses is counted.
     let script = format!("ulimit -l 64 && exec {} 4 300", playground.path("threads").display());
-    let _machine = whole_machine();
     let output = playground.path("p.json.gz");
     let mut command = Command::new("sh");
     let sprof = format!(

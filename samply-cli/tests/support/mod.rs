@@ -15,21 +15,11 @@ pub(crate) use profile::Profile;
 pub(crate) use programs::program;
 pub(crate) use run::{Recording, record, sprof};
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The folder of the test files.
 pub(crate) fn tests_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
-}
-
-/// Holds the machine for one recording. Shares and losses mean nothing while another test keeps the CPUs busy;
-/// a file lock also keeps apart test runners that use one process a test.
-pub(crate) fn whole_machine() -> File {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recording.lock");
-    let file = File::create(&path).unwrap();
-    file.lock().unwrap();
-    file
 }
 
 /// A fresh directory that is removed when the test ends.

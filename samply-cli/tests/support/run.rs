@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Profile, temp_dir, whole_machine};
+use super::{Profile, temp_dir};
 
 /// No test waits longer than this for sprof: a hang is a failure, not a stuck test run.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -89,10 +89,9 @@ impl Recorder {
         (recording, profile)
     }
 
-    /// Starts to record. The machine is held until the recording is finished.
+    /// Starts to record.
     pub(crate) fn start<A: AsRef<OsStr>>(self, program: impl AsRef<OsStr>, arguments: &[A]) -> Running {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let machine = whole_machine();
         let dir = temp_dir();
         let output = dir.path().join("profile.json.gz");
         let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -136,7 +135,6 @@ impl Recorder {
             output,
             mark,
             before,
-            _machine: machine,
         }
     }
 }
@@ -150,7 +148,6 @@ pub(crate) struct Running {
     output: PathBuf,
     mark: String,
     before: SystemTime,
-    _machine: std::fs::File,
 }
 
 /// The environment variable by which a recorded program and all that it starts are found again.

@@ -1,6 +1,8 @@
 //! Tests that can't run here say so, and fail where they have to run.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::path::Path;
 
 /// What a test needs beyond a compiler. `SPROF_REQUIRE` holds a comma-separated list of the tags that must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,28 +65,38 @@ pub(crate) fn paranoid() -> Option<i32> {
     text.trim().parse().ok()
 }
 
-/// Goes on where perf events can be opened at all.
-pub(crate) fn perf_events() -> bool {
+/// The machine, held by one test. Shares and losses mean nothing while another test keeps the CPUs busy; a file lock
+/// also keeps apart test runners that use one process a test.
+pub(crate) struct Machine(#[expect(dead_code, reason = "held, not used")] File);
+
+/// Goes on where perf events can be opened at all, alone on the machine.
+pub(crate) fn perf_events() -> Option<Machine> {
     let allowed = match paranoid() {
         None => false,
         Some(level) => level <= 2 || is_root(),
     };
-    has(
+    if !has(
         Need::PerfEvents,
         allowed,
         "this kernel or its perf_event_paranoid refuses perf events",
-    )
+    ) {
+        return None;
+    }
+    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock")).unwrap();
+    lock.lock().unwrap();
+    Some(Machine(lock))
 }
 
 /// Goes on where kernel functions may be sampled.
-pub(crate) fn kernel_samples() -> bool {
+pub(crate) fn kernel_samples() -> Option<Machine> {
+    let machine = perf_events()?;
     let allowed = is_root() || paranoid().is_some_and(|level| level <= 1);
-    perf_events()
-        && has(
-            Need::KernelSamples,
-            allowed,
-            "kernel samples need root or perf_event_paranoid 1",
-        )
+    has(
+        Need::KernelSamples,
+        allowed,
+        "kernel samples need root or perf_event_paranoid 1",
+    )
+    .then_some(machine)
 }
 
 /// Goes on as root.
