@@ -15,16 +15,22 @@
 //! then `source` and `asm` for those who want to see the code.
 
 pub mod api;
+mod asm;
 mod demangle;
 mod elf;
 mod error;
+mod kernel;
 mod locate;
+mod source;
 mod symbolicator;
 mod sys;
 mod vdso;
 
+pub use crate::asm::{AsmError, Assembly, Instruction};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
+pub use crate::kernel::{kernel_build_id, kernel_text_base};
+pub use crate::source::SourceError;
 pub use crate::symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
 
 pub use recording::module::Module;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
+use crate::kernel::KernelSymbols;
 
 /// How to look for symbols.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +53,7 @@ pub(crate) struct Entry {
 /// What answers for a module, by kind.
 pub(crate) enum Engine {
     Elf(Box<ElfModule>),
+    Kernel(KernelSymbols),
 }
 
 impl Engine {
@@ -62,13 +64,14 @@ impl Engine {
                 Ok(Engine::Elf(Box::new(elf)))
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
-            ModuleKind::Kernel => Err(SymbolError::unreadable(&module.path, "not supported yet")),
+            ModuleKind::Kernel => Ok(Engine::Kernel(KernelSymbols::open(module)?)),
         }
     }
 
     fn check_unchanged(&self) -> bool {
         match self {
             Engine::Elf(elf) => elf.check_unchanged(),
+            Engine::Kernel(_) => true,
         }
     }
 }
@@ -136,6 +139,7 @@ impl Symbolicator {
     pub(crate) fn lookup_entry(&self, entry: &Entry, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.with_engine(entry, |engine| match engine {
             Engine::Elf(elf) => Ok(elf.lookup(addresses)),
+            Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
         })
     }
 
@@ -144,7 +148,7 @@ impl Symbolicator {
     pub fn notes(&self, module: &Module) -> Vec<String> {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.notes(),
-            None => Vec::new(),
+            Some(Engine::Kernel(_)) | None => Vec::new(),
         }
     }
 

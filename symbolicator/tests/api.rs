@@ -135,3 +135,101 @@ fn requests_that_ask_too_much_are_refused() {
     let response = api::handle(&symbolicator, "/symbolicate/v5", &vec![b' '; 17 << 20]);
     assert_eq!(response.status, 400);
 }
+
+/// (relative address of `_outer`, its size, symbolicator that knows the program, breakpad id)
+fn inline_program(flags: &[&str]) -> (common::Built, (u64, u64), Symbolicator, String) {
+    let built = build("inline.c", flags);
+    let module = module(&built.path);
+    let outer = function(&built.path, "_outer");
+    let symbolicator = symbolicator(&[]);
+    symbolicator.add_module(&module);
+    (built, outer, symbolicator, module.breakpad_id())
+}
+
+#[test]
+fn source_is_given_where_the_address_names_it() {
+    let (_built, (start, _), symbolicator, id) = inline_program(&["-O2", "-g"]);
+    let file = common::source("inline.c");
+    let mut request =
+        json!({"debugName": "program", "debugId": id, "moduleOffset": format!("{start:#x}"), "file": file});
+    let (status, answer) = ask(&symbolicator, "/source/v1", &request);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["source"], std::fs::read_to_string(&file).unwrap());
+
+    for other in ["/etc/passwd", "tests/programs/inline.c", "/", "", "inline.c"] {
+        request["file"] = json!(other);
+        let (status, answer) = ask(&symbolicator, "/source/v1", &request);
+        assert_eq!(status, 404, "{other}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains("does not name"), "{answer}");
+    }
+    // The same file, but an address outside of any function.
+    request["file"] = json!(file);
+    request["moduleOffset"] = json!("0x0");
+    assert_eq!(ask(&symbolicator, "/source/v1", &request).0, 404);
+}
+
+#[test]
+fn a_source_file_that_is_gone_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gone.c");
+    std::fs::copy(common::source("inline.c"), &file).unwrap();
+    let program = dir.path().join("program");
+    common::run("cc", &[&"-O2", &"-g", &"-Wl,--build-id", &file, &"-o", &program]);
+    std::fs::remove_file(&file).unwrap();
+    let module = module(&program);
+    let symbolicator = symbolicator(&[]);
+    symbolicator.add_module(&module);
+    let start = function(&program, "_outer").0;
+    let request = json!({"debugName": "program", "debugId": module.breakpad_id(), "moduleOffset": format!("{start:#x}"), "file": file});
+    let (status, answer) = ask(&symbolicator, "/source/v1", &request);
+    assert_eq!(status, 404);
+    assert!(
+        answer["error"].as_str().unwrap().contains(file.to_str().unwrap()),
+        "{answer}"
+    );
+}
+
+#[test]
+fn assembly_names_the_functions_it_calls() {
+    let (built, _, symbolicator, id) = inline_program(&["-O1", "-g", "-fno-pie", "-no-pie"]);
+    let (start, size) = function(&built.path, "main");
+    let request = json!({"debugName": "program", "debugId": id, "name": "program", "codeId": null,
+        "startAddress": format!("{start:#x}"), "size": format!("{size:#x}"), "continueUntilFunctionEnd": false});
+    let (status, answer) = ask(&symbolicator, "/asm/v1", &request);
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["startAddress"], format!("{start:#x}"));
+    assert_eq!(answer["size"], format!("{size:#x}"));
+    let instructions = answer["instructions"].as_array().unwrap();
+    assert_eq!(instructions[0][0], 0);
+    let text: Vec<&str> = instructions
+        .iter()
+        .map(|instruction| instruction[1].as_str().unwrap())
+        .collect();
+    if answer["arch"] != "x86_64" {
+        println!("skipped: the instructions are known for x86_64 alone");
+        return;
+    }
+    // inline.c: main calls _outer and puts.
+    let outer = function(&built.path, "_outer").0;
+    assert!(text.contains(&format!("call {outer:#x} <_outer>").as_str()), "{text:?}");
+    assert!(text.iter().any(|text| text.ends_with("<puts@plt>")), "{text:?}");
+    assert_eq!(text.last(), Some(&"ret"), "{text:?}");
+}
+
+#[test]
+fn assembly_goes_on_to_the_end_of_the_function_if_asked() {
+    let (built, (start, size), symbolicator, id) = inline_program(&["-O2", "-g"]);
+    let mut request =
+        json!({"debugName": "program", "debugId": id, "startAddress": format!("{start:#x}"), "size": "0x1"});
+    let (_, answer) = ask(&symbolicator, "/asm/v1", &request);
+    assert_eq!(answer["instructions"].as_array().unwrap().len(), 1, "{answer}");
+    request["continueUntilFunctionEnd"] = json!(true);
+    let (_, answer) = ask(&symbolicator, "/asm/v1", &request);
+    assert_eq!(answer["size"], format!("{size:#x}"), "{answer}");
+    // Absurd sizes and places where no code is.
+    request["size"] = json!("0xffffffffffffffff");
+    assert_eq!(ask(&symbolicator, "/asm/v1", &request).0, 200);
+    request["startAddress"] = json!("0xfffffffffffffff0");
+    assert_eq!(ask(&symbolicator, "/asm/v1", &request).0, 404);
+    std::fs::remove_file(&built.path).unwrap();
+}

@@ -8,9 +8,12 @@
 //!
 //! Any body is answered with JSON; a request that can't be met gets `{"error": "..."}`, which the UI shows.
 
+mod asm;
+mod source;
 mod symbolicate;
 
-use serde::Serialize;
+use serde::de::{Deserializer, Error as _};
+use serde::{Deserialize, Serialize};
 
 use crate::Symbolicator;
 
@@ -76,6 +79,8 @@ pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Response 
 fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     match path {
         "/symbolicate/v5" => Ok(to_json(&symbolicate::answer(symbolicator, &parse(body)?)?)),
+        "/source/v1" => Ok(to_json(&source::answer(symbolicator, parse(body)?)?)),
+        "/asm/v1" => Ok(to_json(&asm::answer(symbolicator, parse(body)?)?)),
         _ => Err(Refusal::not_found(format_args!(
             "there is no {path}; ask /symbolicate/v5, /source/v1 or /asm/v1"
         ))),
@@ -90,4 +95,20 @@ fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
 fn to_json(value: &impl Serialize) -> Vec<u8> {
     // Our answers are structs with string keys: serialising them into memory can't fail.
     serde_json::to_vec(value).unwrap_or_else(|_| br#"{"error":"the answer could not be written as JSON"}"#.to_vec())
+}
+
+/// A number that the UI sends as hexadecimal text, `"0x1f"`.
+struct Address(u64);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Address, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0x").unwrap_or(&text);
+        // `from_str_radix` would accept a sign.
+        let plain = !digits.starts_with(['+', '-']);
+        let number = u64::from_str_radix(digits, 16).ok().filter(|_| plain);
+        number
+            .map(Address)
+            .ok_or_else(|| D::Error::custom(format_args!("{text:?} is not a hexadecimal number like \"0x1f\"")))
+    }
 }

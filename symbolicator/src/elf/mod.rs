@@ -20,6 +20,8 @@ use crate::locate::{self, Files, SplitDwarfPaths};
 
 /// The files of one module, and what has been read of them.
 pub(crate) struct ElfModule {
+    /// The file with the machine code.
+    binary: Option<Arc<ElfFile>>,
     /// In the order in which their names count.
     symbol_files: Vec<Arc<ElfFile>>,
     symbols: Option<SymbolTable>,
@@ -62,6 +64,7 @@ impl ElfModule {
         });
         ElfModule {
             symbol_files: debug.iter().chain(&binary).cloned().collect(),
+            binary,
             symbols: None,
             dwarf: Stage::Unread(unread),
             notes: Vec::new(),
@@ -101,11 +104,24 @@ impl ElfModule {
         AddressInfo { function, frames }
     }
 
+    /// The file with the machine code, if it was found.
+    pub(crate) fn binary(&self) -> Option<Arc<ElfFile>> {
+        self.binary.clone()
+    }
+
     /// The function at a relative address by symbol table.
-    fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
-        let files: Vec<&ElfFile> = self.symbol_files.iter().map(|file| &**file).collect();
-        let table = self.symbols.get_or_insert_with(|| SymbolTable::read(&files));
-        table.find(address).map(|symbol| symbol.to_function(&files))
+    pub(crate) fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
+        self.symbols().find(address)
+    }
+
+    /// Where the function that holds a relative address ends: by its size, else where the next one or the section does.
+    pub(crate) fn function_end(&mut self, address: u64) -> Option<u64> {
+        self.symbols().end(address)
+    }
+
+    fn symbols(&mut self) -> &SymbolTable {
+        self.symbols
+            .get_or_insert_with(|| SymbolTable::read(&self.symbol_files))
     }
 
     fn dwarf(&mut self) -> Option<&mut Dwarf> {

@@ -1,5 +1,7 @@
 //! Function names and ranges from `.symtab`, `.dynsym` and the procedure linkage table.
 
+use std::sync::Arc;
+
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use recording::symbol::FunctionSymbol;
 
@@ -28,6 +30,7 @@ pub(super) struct Symbol {
 
 /// All functions of a module, by address.
 pub(crate) struct SymbolTable {
+    files: Vec<Arc<ElfFile>>,
     symbols: Vec<Symbol>,
     /// Sections with code: (start, end), by address. A symbol without a size ends with its section at the latest.
     code: Vec<(u64, u64)>,
@@ -39,7 +42,7 @@ type Rank = (bool, bool, u8, usize, usize);
 
 impl SymbolTable {
     /// Reads the tables of all files of a module; an earlier file's names win.
-    pub(crate) fn read(files: &[&ElfFile]) -> SymbolTable {
+    pub(crate) fn read(files: &[Arc<ElfFile>]) -> SymbolTable {
         let mut found: Vec<(Symbol, Rank)> = Vec::new();
         let mut code = Vec::new();
         for (index, file) in files.iter().enumerate().take(usize::from(u8::MAX)) {
@@ -73,70 +76,68 @@ impl SymbolTable {
         found.sort_unstable_by_key(|(symbol, rank)| (symbol.start, *rank, symbol.file));
         found.dedup_by_key(|(symbol, _)| symbol.start);
         SymbolTable {
+            files: files.to_vec(),
             symbols: found.into_iter().map(|(symbol, _)| symbol).collect(),
             code,
         }
     }
 
-    /// The function at a relative address, innermost if they nest. `files` as given to [`SymbolTable::read`].
-    pub(crate) fn find(&self, address: u64) -> Option<SymbolRef<'_>> {
-        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
-        for (steps, symbol) in self.symbols[..after].iter().rev().take(MAX_NESTED).enumerate() {
-            let holds = if symbol.size > 0 {
-                address - symbol.start < symbol.size
-            } else {
-                // No size: all up to the next symbol, but not into another section.
-                steps == 0 && self.same_section(symbol.start, address)
-            };
-            if holds {
-                return Some(SymbolRef { symbol });
-            }
-        }
-        None
-    }
-
-    fn same_section(&self, a: u64, b: u64) -> bool {
-        let after = self.code.partition_point(|section| section.0 <= a);
-        after
-            .checked_sub(1)
-            .and_then(|at| self.code.get(at))
-            .is_some_and(|section| a < section.1 && b < section.1 && b >= section.0)
-    }
-}
-
-/// A symbol that was found.
-pub(crate) struct SymbolRef<'a> {
-    symbol: &'a Symbol,
-}
-
-impl SymbolRef<'_> {
-    /// Its name, not demangled.
-    pub(crate) fn raw_name<'f>(&self, files: &[&'f ElfFile]) -> &'f str {
-        name_at(
-            files.get(usize::from(self.symbol.file)).copied(),
-            self.symbol.name_offset,
-        )
-    }
-
-    /// The function as plain data.
-    pub(crate) fn to_function(&self, files: &[&ElfFile]) -> FunctionSymbol {
-        let mut name = demangle(self.raw_name(files));
-        if self.symbol.plt {
+    /// The function at a relative address, innermost if they nest.
+    pub(crate) fn find(&self, address: u64) -> Option<FunctionSymbol> {
+        let symbol = &self.symbols[self.index(address)?];
+        let file = self.files.get(usize::from(symbol.file))?;
+        let mut name = demangle(name_at(file, symbol.name_offset));
+        if symbol.plt {
             name.push_str("@plt");
         }
-        FunctionSymbol {
+        Some(FunctionSymbol {
             name,
-            start: self.symbol.start,
-            size: (self.symbol.size > 0).then_some(self.symbol.size),
+            start: symbol.start,
+            size: (symbol.size > 0).then_some(symbol.size),
+        })
+    }
+
+    /// Where the function that holds a relative address ends: by its size, else where the next one or its section does.
+    pub(crate) fn end(&self, address: u64) -> Option<u64> {
+        let at = self.index(address)?;
+        let symbol = &self.symbols[at];
+        if symbol.size > 0 {
+            return symbol.start.checked_add(symbol.size);
         }
+        let section_end = self.section(address)?.1;
+        let next = self.symbols.get(at + 1).map_or(u64::MAX, |next| next.start);
+        Some(section_end.min(next))
+    }
+
+    fn index(&self, address: u64) -> Option<usize> {
+        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
+        let before = self.symbols[..after].iter().enumerate().rev().take(MAX_NESTED);
+        for (at, symbol) in before {
+            if address - symbol.start < symbol.size {
+                return Some(at);
+            }
+        }
+        // A symbol without a size: all up to the next one, but not into another section. A label without a size
+        // inside a function with one has lost to it above.
+        let nearest = after.checked_sub(1)?;
+        let symbol = &self.symbols[nearest];
+        let reaches = symbol.size == 0 && self.section(symbol.start)? == self.section(address)?;
+        reaches.then_some(nearest)
+    }
+
+    /// The section with code that holds a relative address, as (start, end).
+    fn section(&self, address: u64) -> Option<(u64, u64)> {
+        let after = self.code.partition_point(|section| section.0 <= address);
+        let section = *self.code.get(after.checked_sub(1)?)?;
+        (address < section.1).then_some(section)
     }
 }
 
 /// Longest name that is read; beyond it the table is damaged.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
-fn name_at(file: Option<&ElfFile>, offset: u64) -> &str {
-    let Some(bytes) = file.and_then(|file| file.get(usize::try_from(offset).ok()?..)) else {
+fn name_at(file: &ElfFile, offset: u64) -> &str {
+    let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
         return "";
     };
     let bytes = &bytes[..bytes.len().min(MAX_NAME_BYTES)];

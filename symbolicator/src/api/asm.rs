@@ -1,0 +1,54 @@
+//! `/asm/v1`: the instructions of an address range.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Address, Refusal};
+use crate::{ModuleKey, Symbolicator};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request {
+    debug_name: String,
+    debug_id: String,
+    start_address: Address,
+    size: Address,
+    /// The UI sets it where it does not know the function's size and guessed one from the samples.
+    #[serde(default)]
+    continue_until_function_end: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    start_address: String,
+    size: String,
+    arch: &'static str,
+    syntax: &'static str,
+    /// (bytes from the start, text)
+    instructions: Vec<(u64, String)>,
+}
+
+pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<Answer, Refusal> {
+    let key = ModuleKey {
+        debug_name: request.debug_name,
+        debug_id: request.debug_id,
+    };
+    let assembly = symbolicator
+        .assembly(
+            &key,
+            request.start_address.0,
+            request.size.0,
+            request.continue_until_function_end,
+        )
+        .map_err(Refusal::not_found)?;
+    let instructions = assembly.instructions.into_iter();
+    Ok(Answer {
+        start_address: format!("{:#x}", assembly.start),
+        size: format!("{:#x}", assembly.size),
+        arch: assembly.arch,
+        syntax: assembly.syntax,
+        instructions: instructions
+            .map(|instruction| (instruction.offset, instruction.text))
+            .collect(),
+    })
+}

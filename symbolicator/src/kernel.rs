@@ -1,0 +1,227 @@
+//! The running kernel's functions, from /proc/kallsyms.
+//!
+//! Relative address 0 of the kernel is its symbol `_text`: absolute kernel addresses exceed 2^53, and a profile's
+//! numbers are JSON. Modules lie above it, at places that hold for this boot alone.
+
+use recording::module::{BuildId, Module};
+use recording::symbol::{AddressInfo, FunctionSymbol};
+
+use crate::error::SymbolError;
+
+const KALLSYMS: &str = "/proc/kallsyms";
+
+/// ELF notes of the running kernel, its build id among them (Documentation/ABI/testing/sysfs-kernel-notes).
+const NOTES: &str = "/sys/kernel/notes";
+
+/// Largest table that is read. A distribution kernel with all its modules loaded has about 12 MB.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// A function is taken to reach up to the next symbol, but no further than this: kallsyms knows no sizes.
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
+
+/// The address of `_text`, which is relative address 0 of the kernel module of a recording.
+///
+/// `None` if the kernel hides its addresses from this user (kptr_restrict) or has no /proc/kallsyms.
+pub fn kernel_text_base() -> Option<u64> {
+    use std::io::BufRead;
+    // `_text` is among the first symbols: no need to read on.
+    let file = std::fs::File::open(KALLSYMS).ok()?;
+    let lines = std::io::BufReader::new(file)
+        .lines()
+        .take(100_000)
+        .map_while(Result::ok);
+    let base = lines.into_iter().find_map(|line| {
+        let symbol = parse(&line)?;
+        (symbol.name == "_text").then_some(symbol.address)
+    });
+    base.filter(|base| *base != 0)
+}
+
+/// The build id of the running kernel.
+pub fn kernel_build_id() -> Option<BuildId> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let notes = std::fs::read(NOTES).ok()?;
+    let mut rest = notes.as_slice();
+    // Elf_Nhdr: three words (sizes of name and descriptor, type), then both, each padded to 4 bytes.
+    while let Some((header, after)) = rest.split_first_chunk::<12>() {
+        let word = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (name_bytes, desc_bytes) = (word(0) as usize, word(4) as usize);
+        let desc_at = name_bytes.checked_next_multiple_of(4)?;
+        let name = after.get(..name_bytes)?;
+        let desc = after.get(desc_at..desc_at.checked_add(desc_bytes)?)?;
+        if word(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
+            return Some(BuildId(desc.to_vec()));
+        }
+        rest = after.get(desc_at.checked_add(desc_bytes.checked_next_multiple_of(4)?)?..)?;
+    }
+    None
+}
+
+/// One line of kallsyms: `address type name [module]`.
+struct Line<'a> {
+    address: u64,
+    kind: u8,
+    name: &'a str,
+    module: Option<&'a str>,
+}
+
+fn parse(line: &str) -> Option<Line<'_>> {
+    let mut fields = line.split_ascii_whitespace();
+    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let kind = *fields.next()?.as_bytes().first()?;
+    let name = fields.next()?;
+    let module = fields.next();
+    Some(Line {
+        address,
+        kind,
+        name,
+        module,
+    })
+}
+
+struct Symbol {
+    address: u64,
+    /// (start, length) of the name in `names`, with ` [module]`.
+    name: (u32, u32),
+}
+
+/// The functions of the kernel and its modules.
+pub(crate) struct KernelSymbols {
+    /// By address, relative to `_text`.
+    symbols: Vec<Symbol>,
+    names: String,
+}
+
+impl KernelSymbols {
+    /// Reads them, if the running kernel is the recorded one.
+    pub(crate) fn open(module: &Module) -> Result<KernelSymbols, SymbolError> {
+        if let (Some(recorded), Some(found)) = (&module.build_id, kernel_build_id())
+            && *recorded != found
+        {
+            return Err(SymbolError::Replaced {
+                path: NOTES.into(),
+                recorded: recorded.to_hex(),
+                found: found.to_hex(),
+            });
+        }
+        let mut text = String::new();
+        std::fs::File::open(KALLSYMS)
+            .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_BYTES), &mut text))
+            .map_err(|error| SymbolError::unreadable(KALLSYMS, error))?;
+        KernelSymbols::from_text(&text)
+    }
+
+    fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
+        let lines = || text.lines().filter_map(parse);
+        let base = lines()
+            .find(|line| line.name == "_text")
+            .map(|line| line.address)
+            .filter(|address| *address != 0)
+            .ok_or(SymbolError::KernelAddressesHidden)?;
+        let mut functions: Vec<Line<'_>> = lines()
+            .filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address >= base)
+            .collect();
+        // Of several names for an address: a global function before local and weak ones, few leading underscores
+        // (`_text` and `_stext` mark sections), then the shorter.
+        functions.sort_unstable_by_key(|line| {
+            let underscores = line.name.bytes().take_while(|byte| *byte == b'_').count();
+            (line.address, line.kind != b'T', underscores, line.name.len(), line.name)
+        });
+        functions.dedup_by_key(|line| line.address);
+        let mut names = String::new();
+        let mut symbols = Vec::with_capacity(functions.len());
+        for line in functions {
+            let start = names.len();
+            names.push_str(line.name);
+            if let Some(module) = line.module {
+                names.push(' ');
+                names.push_str(module);
+            }
+            symbols.push(Symbol {
+                address: line.address - base,
+                // MAX_BYTES fits in 32 bits.
+                name: (start as u32, (names.len() - start) as u32),
+            });
+        }
+        Ok(KernelSymbols { symbols, names })
+    }
+
+    /// What is known of each relative address.
+    pub(crate) fn lookup(&self, addresses: &[u64]) -> Vec<AddressInfo> {
+        addresses
+            .iter()
+            .map(|address| AddressInfo {
+                function: self.find(*address),
+                frames: Vec::new(),
+            })
+            .collect()
+    }
+
+    fn find(&self, address: u64) -> Option<FunctionSymbol> {
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let symbol = self.symbols.get(after.checked_sub(1)?)?;
+        if address - symbol.address >= MAX_FUNCTION_BYTES {
+            return None;
+        }
+        let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
+        Some(FunctionSymbol {
+            name: self.names.get(start..start + len)?.to_owned(),
+            start: symbol.address,
+            size: None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KernelSymbols;
+
+    const TEXT: &str = "\
+ffffffff81000000 T _text
+ffffffff81000000 T _stext
+ffffffff81000000 T startup_64
+ffffffff81000100 t helper
+ffffffff81000200 D data
+ffffffffc0201000 t nf_hook\t[nf_tables]
+";
+
+    fn name(symbols: &KernelSymbols, address: u64) -> Option<String> {
+        symbols
+            .lookup(&[address])
+            .remove(0)
+            .function
+            .map(|function| function.name)
+    }
+
+    #[test]
+    fn functions_are_relative_to_text_and_modules_are_named() {
+        let symbols = KernelSymbols::from_text(TEXT).unwrap();
+        assert_eq!(name(&symbols, 0).as_deref(), Some("startup_64"));
+        assert_eq!(name(&symbols, 0x210).as_deref(), Some("helper"));
+        assert_eq!(name(&symbols, 0x3f20_1004).as_deref(), Some("nf_hook [nf_tables]"));
+        // Far from any symbol: no guess.
+        assert_eq!(name(&symbols, 0x2000_0000), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_an_error_that_names_the_setting() {
+        let hidden = TEXT
+            .replace("ffffffff81000", "0000000000000")
+            .replace("ffffffffc0201", "0000000000000");
+        let error = KernelSymbols::from_text(&hidden).err().unwrap().to_string();
+        assert!(error.contains("kptr_restrict"), "{error}");
+    }
+
+    #[test]
+    fn the_running_kernel_has_a_system_call_entry() {
+        let Some(base) = super::kernel_text_base() else {
+            println!("skipped: the kernel hides its addresses from this user");
+            return;
+        };
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap();
+        let line = text.lines().find(|line| line.ends_with(" do_sys_openat2")).unwrap();
+        let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+        let symbols = KernelSymbols::from_text(&text).unwrap();
+        assert_eq!(name(&symbols, address - base + 1).as_deref(), Some("do_sys_openat2"));
+    }
+}
