@@ -22,9 +22,9 @@ use crate::translate::Translator;
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.
 const SETTLE_NS: u64 = 500_000;
-/// Rounds are this share of the time that a busy CPU needs to fill its ring: at 4 kHz 5 ms. Each costs the recorder about
+/// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz. Each costs the recorder about
 /// 25 us, most of it for waking up.
-const FILL_SHARE: f64 = 1.0 / 6.0;
+const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(16);
 /// The longest round after one with stacks larger than their dumps: these are completed from the target's memory, which
@@ -73,18 +73,15 @@ pub(crate) fn until_end(
         if signalled && let Some(stop) = take_signals(signals, program, &mut interrupts) {
             break stop;
         }
-        let taken = drain(
-            opened,
-            translator,
-            &mut queue,
-            monotonic_ns().saturating_sub(SETTLE_NS),
-            sink,
-        );
+        let woken = monotonic_ns();
+        let taken = drain(opened, translator, &mut queue, woken.saturating_sub(SETTLE_NS), sink);
         round = match (taken, translator.take_deep_stacks()) {
             (0, _) => (round * 2).min(longest_round),
             (_, 0) => usual_round,
             _ => usual_round.min(LONGEST_ROUND_FOR_DEEP_STACKS),
         };
+        // Never more than half of a CPU: what does not fit is lost and counted, the program goes on.
+        round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
             break StopReason::Duration;
         }

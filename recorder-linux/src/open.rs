@@ -19,11 +19,12 @@ const PMU_TYPE_SHIFT: u32 = 32;
 const SAMPLE_HEADER_BYTES: usize = 256;
 const SMALLEST_RING_BYTES: usize = 64 << 10;
 const USUAL_RING_BYTES: usize = 2 << 20;
-const LARGEST_RING_BYTES: usize = 16 << 20;
-/// How long a ring should be able to hold a busy CPU's samples. The recorder competes with the program for CPU time:
-/// with 4 busy threads on 2 CPUs it was seen to wait up to 12 ms for its turn. To measure again: `cargo bench`, losses at
-/// 10 kHz.
-const RING_SECONDS: f64 = 0.03;
+const LARGEST_RING_BYTES: usize = 8 << 20;
+/// On machines with many CPUs rings stay at their usual size.
+const ALL_RINGS_BYTES: usize = 64 << 20;
+/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
+/// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
+const RING_SECONDS: f64 = 0.24;
 
 /// All events of a recording, one a CPU, with their rings.
 #[derive(Debug)]
@@ -143,7 +144,11 @@ pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32) -> Result<Opened, S
             Err(error) => return Err(open_failed(choice, *cpu, &error)),
         }
     }
-    let (rings, ring_bytes) = map_rings(&events, wanted_ring_bytes(rate_hz, stack_bytes), &mut announcements)?;
+    let (rings, ring_bytes) = map_rings(
+        &events,
+        wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
+        &mut announcements,
+    )?;
     Ok(Opened {
         events,
         rings,
@@ -240,11 +245,16 @@ fn open_failed(choice: Choice, cpu: u32, error: &io::Error) -> String {
     }
 }
 
-fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32) -> usize {
+fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
     let bytes_a_second = rate_hz * (stack_bytes as usize + SAMPLE_HEADER_BYTES) as f64;
-    ((bytes_a_second * RING_SECONDS) as usize)
-        .next_power_of_two()
-        .clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES)
+    let affordable = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES);
+    let bytes = ((bytes_a_second * RING_SECONDS) as usize).clamp(USUAL_RING_BYTES, affordable);
+    if bytes.is_power_of_two() {
+        bytes
+    } else {
+        bytes.next_power_of_two() / 2
+    }
+    .max(USUAL_RING_BYTES)
 }
 
 /// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
@@ -259,7 +269,7 @@ fn map_rings(
         let rings: io::Result<Vec<Ring>> = events.iter().map(|event| Ring::map(event, bytes)).collect();
         match rings {
             Ok(rings) => {
-                if bytes < USUAL_RING_BYTES {
+                if bytes < USUAL_RING_BYTES.min(wanted_bytes) {
                     announcements.push(format!(
                         "rings of {} KiB a CPU instead of {}: samples may be lost at high rates; `ulimit -l unlimited` allows more",
                         bytes >> 10,

@@ -15,6 +15,7 @@ use crate::launch;
 use crate::open::{self, Opened};
 use crate::stop::Target;
 use crate::sys::perf_event::Counts;
+use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
 use crate::translate::Translator;
@@ -162,6 +163,7 @@ impl Recording {
                     .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
             )
         });
+        let quick_turns = QuickTurns::ask();
         let ended = drain::until_end(
             &mut self.opened,
             &mut translator,
@@ -171,6 +173,7 @@ impl Recording {
             self.options.rate_hz,
             sink,
         );
+        drop(quick_turns);
         // The program's memory and files are still needed by the last samples; only now may it be told to end.
         let (stop, end) = match ended {
             Ok(ended) => ended,

@@ -2,6 +2,7 @@
 
 pub(crate) mod memory;
 pub(crate) mod perf_event;
+pub(crate) mod priority;
 pub(crate) mod process;
 pub(crate) mod ring;
 pub(crate) mod signals;
