@@ -15,6 +15,7 @@
 
 pub mod build;
 mod category;
+pub mod enrich;
 pub mod export;
 mod model;
 pub mod view;

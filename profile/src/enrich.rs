@@ -1,0 +1,225 @@
+//! Symbols go in: addresses become functions, inlined functions, files and lines.
+
+use recording::module::Module;
+use recording::symbol::{AddressInfo, SourceFrame};
+use rustc_hash::FxHashMap;
+
+use crate::category::Kind;
+use crate::model::Profile;
+use crate::model::stacks::{StackId, Stacks};
+use crate::model::strings::Strings;
+use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
+use crate::model::thread::MarkerKind;
+
+/// The format keeps the inline depth in a byte; debug info that nests deeper than this is lying.
+const MAX_INLINE_DEPTH: usize = 255;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Enriched {
+    /// Addresses asked for.
+    pub addresses: u64,
+    /// Of these, without any name; they keep their hex address.
+    pub addresses_without_name: u64,
+    /// Modules asked for.
+    pub modules: u64,
+    /// Of these, for which `resolve` gave nothing at all.
+    pub modules_without_symbols: u64,
+    /// Samples whose leaf is code without a name.
+    pub samples_without_name: u64,
+}
+
+/// Asks `resolve` once for each module, with lookup addresses relative to its image base, ascending, each once. It answers
+/// with one [`AddressInfo`] for each address in the same order, or `None` if it has no symbols; an answer of another
+/// length counts as none.
+///
+/// Afterwards the profile says that it is symbolicated, so that the front end does not ask again. A profile that says so
+/// already is left as it is.
+pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) -> Option<Vec<AddressInfo>>) -> Enriched {
+    let mut result = Enriched::default();
+    if profile.symbolicated {
+        return result;
+    }
+    let mut new = Rebuilt::new(profile);
+    for (index, lib) in profile.libs().into_iter().enumerate() {
+        let infos = resolve(&lib.module, &lib.addresses).filter(|infos| infos.len() == lib.addresses.len());
+        result.modules += 1;
+        result.modules_without_symbols += u64::from(infos.is_none());
+        result.addresses += lib.addresses.len() as u64;
+        let unknown = AddressInfo::default();
+        for frame in new.frames_of(LibId(index as u32)) {
+            let address = profile.tables.frame(frame).address.unwrap_or_default();
+            let known = lib.addresses.binary_search(&address).ok();
+            let info = known.and_then(|at| infos.as_ref()?.get(at)).unwrap_or(&unknown);
+            let named = new.expand(profile, frame, info);
+            result.addresses_without_name += u64::from(!named);
+        }
+    }
+    new.keep_frames_without_lib(profile);
+    new.replace(profile);
+    result.samples_without_name = samples_without_name(profile);
+    result
+}
+
+/// The new tables while they are made.
+struct Rebuilt {
+    tables: Tables,
+    strings: Strings,
+    funcs: FxHashMap<FuncRow, FuncId>,
+    symbols: FxHashMap<(LibId, u64), u32>,
+    /// For each old frame its new ones: (first, count), the outermost first.
+    expansions: Vec<(u32, u32)>,
+    /// The old frames of each library, and last of none.
+    by_lib: Vec<Vec<FrameId>>,
+}
+
+impl Rebuilt {
+    fn new(profile: &Profile) -> Self {
+        let mut strings = Strings::default();
+        let mut tables = Tables {
+            libs: profile.tables.libs.clone(),
+            ..Tables::default()
+        };
+        for lib in &mut tables.libs {
+            lib.name = strings.intern(profile.strings.get(lib.name));
+        }
+        let mut by_lib = vec![Vec::new(); profile.tables.libs.len() + 1];
+        for (id, frame) in profile.tables.frames.iter().enumerate() {
+            let lib = frame.lib.map_or(profile.tables.libs.len(), |lib| lib.0 as usize);
+            by_lib[lib].push(FrameId(id as u32));
+        }
+        Rebuilt {
+            tables,
+            strings,
+            funcs: FxHashMap::default(),
+            symbols: FxHashMap::default(),
+            expansions: vec![(0, 0); profile.tables.frames.len()],
+            by_lib,
+        }
+    }
+
+    fn frames_of(&mut self, lib: LibId) -> Vec<FrameId> {
+        std::mem::take(&mut self.by_lib[lib.0 as usize])
+    }
+
+    /// Replaces one frame by those of all functions at its address. Returns whether any has a name.
+    fn expand(&mut self, profile: &Profile, old: FrameId, info: &AddressInfo) -> bool {
+        let row = *profile.tables.frame(old);
+        let hex = profile.strings.get(profile.tables.func(row.func).name);
+        let native_symbol = row.lib.and_then(|lib| self.symbol(lib, info));
+        let first = self.tables.frames.len() as u32;
+        let symbol_name = info.function.as_ref().map(|function| function.name.as_str());
+
+        let nameless = [SourceFrame {
+            function: None,
+            file: None,
+            line: None,
+            column: None,
+        }];
+        let frames = if info.frames.is_empty() {
+            &nameless[..]
+        } else {
+            &info.frames
+        };
+        let mut named = false;
+        for (depth, source) in frames.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
+            let known = source.function.as_deref().or(symbol_name.filter(|_| depth == 0));
+            named |= known.is_some();
+            let func = self.func(known.unwrap_or(hex), row.lib, source.file.as_deref());
+            let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
+            self.tables.push_frame(FrameRow {
+                func,
+                kind: if is_rust_std { Kind::RustStd } else { row.kind },
+                inline_depth: depth as u16,
+                native_symbol,
+                line: source.line.filter(|&line| line > 0),
+                column: source.column.filter(|&column| column > 0),
+                ..row
+            });
+        }
+        self.expansions[old.0 as usize] = (first, self.tables.frames.len() as u32 - first);
+        named
+    }
+
+    fn keep_frames_without_lib(&mut self, profile: &Profile) {
+        for old in self.by_lib.pop().unwrap_or_default() {
+            self.expand(profile, old, &AddressInfo::default());
+        }
+    }
+
+    fn func(&mut self, name: &str, lib: Option<LibId>, source: Option<&str>) -> FuncId {
+        let row = FuncRow {
+            name: self.strings.intern(name),
+            lib,
+            source: source.map(|path| self.strings.intern(path)),
+        };
+        let tables = &mut self.tables;
+        *self.funcs.entry(row).or_insert_with(|| tables.push_func(row))
+    }
+
+    fn symbol(&mut self, lib: LibId, info: &AddressInfo) -> Option<u32> {
+        let function = info.function.as_ref()?;
+        let (tables, strings) = (&mut self.tables, &mut self.strings);
+        Some(*self.symbols.entry((lib, function.start)).or_insert_with(|| {
+            tables.symbols.push(SymbolRow {
+                lib,
+                address: function.start,
+                name: strings.intern(&function.name),
+                size: function.size,
+            });
+            tables.symbols.len() as u32 - 1
+        }))
+    }
+
+    /// Puts the new tables in place of the old ones.
+    fn replace(mut self, profile: &mut Profile) {
+        // A stack of old frames is a path of their expansions. Two different stacks stay different, as each new frame has
+        // but one old one: nothing to look up.
+        let mut stacks = Stacks::default();
+        let mut new_stacks: Vec<StackId> = Vec::with_capacity(profile.stacks.len());
+        for (_, prefix, frame) in profile.stacks.iter() {
+            let (first, count) = self.expansions[frame.0 as usize];
+            let prefix = prefix.map(|prefix| new_stacks[prefix.0 as usize]);
+            let mut stack = stacks.append(prefix, FrameId(first));
+            for inlined in first + 1..first + count {
+                stack = stacks.append(Some(stack), FrameId(inlined));
+            }
+            new_stacks.push(stack);
+        }
+        stacks.freeze();
+        profile.stacks = stacks;
+        for thread in &mut profile.threads {
+            thread.samples = thread.samples.map_stacks(|stack| new_stacks[stack.0 as usize]);
+            for marker in &mut thread.markers {
+                match &mut marker.what {
+                    MarkerKind::Child { pid: a, name: b }
+                    | MarkerKind::Exec { from: a, to: b }
+                    | MarkerKind::Renamed { from: a, to: b } => {
+                        *a = self.strings.intern(profile.strings.get(*a));
+                        *b = self.strings.intern(profile.strings.get(*b));
+                    }
+                    MarkerKind::Lost { .. }
+                    | MarkerKind::Throttled
+                    | MarkerKind::Malformed { .. }
+                    | MarkerKind::NoSamples { .. } => {}
+                }
+            }
+        }
+        profile.marker_names = MarkerKind::NAMES.map(|name| self.strings.intern(name));
+        profile.strings = self.strings;
+        profile.tables = self.tables;
+        profile.symbolicated = true;
+    }
+}
+
+fn samples_without_name(profile: &Profile) -> u64 {
+    let nameless = |stack: StackId| {
+        let frame = profile.tables.frame(profile.stacks.frame(stack));
+        let name = profile.strings.get(profile.tables.func(frame.func).name);
+        name.starts_with("0x") || name.starts_with("[kernel] 0x")
+    };
+    (profile.threads.iter())
+        .flat_map(|thread| thread.samples.iter())
+        .filter(|sample| sample.stack.is_some_and(nameless))
+        .count() as u64
+}
