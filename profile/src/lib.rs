@@ -18,6 +18,7 @@ mod category;
 pub mod enrich;
 pub mod export;
 mod model;
+pub mod read;
 pub mod view;
 
 pub use model::{Counts, LibAddresses, Profile};

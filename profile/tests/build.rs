@@ -1,5 +1,7 @@
 //! Events in, the written profile out.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use common::*;

@@ -1,5 +1,7 @@
 //! Symbols go into a profile.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::cell::RefCell;

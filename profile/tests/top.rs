@@ -1,5 +1,7 @@
 //! The hottest functions.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use common::*;

@@ -1,0 +1,118 @@
+//! Why a saved profile can't be used: which file, what was expected, where, and the next step.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why [`open`](super::open) failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system would not open or read it.
+    #[error("cannot read {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its first bytes tell that it is something else.
+    #[error("{} is {found}; expected a Firefox profile: JSON, or JSON in gzip", path.display())]
+    NotAProfile {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        found: &'static str,
+    },
+    /// It ends early: an interrupted copy, download or recording.
+    #[error("{} is cut off: it ends at {at}, in the middle of the profile; copy or record it again", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its end.
+        at: Position,
+    },
+    /// It is not valid gzip or JSON at this place, or a field is not what it must be.
+    #[error("{} is damaged or no profile: {what} at {at}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what was expected.
+        what: String,
+        /// Where.
+        at: Position,
+    },
+    /// Valid JSON that is not a profile.
+    #[error("{} is JSON, but not a Firefox profile: expected {expected}", path.display())]
+    Incomplete {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        expected: &'static str,
+    },
+    /// Reading it would cost more than the caller allows.
+    #[error("{} is too large: {what} exceeds the limit of {limit_bytes}; record a shorter time or at a lower rate", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What of it.
+        what: &'static str,
+        /// The limit: bytes, but for nesting.
+        limit_bytes: u64,
+    },
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// In the JSON (inflated, if the file is compressed). Both count from 1; column counts bytes.
+    Json {
+        /// Line.
+        line: usize,
+        /// Byte in the line.
+        column: usize,
+    },
+    /// In the compressed file, at about this byte: reading is buffered.
+    Compressed {
+        /// Bytes from the start.
+        byte: u64,
+    },
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
+            Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
+        }
+    }
+}
+
+pub(super) fn damaged(path: &Path, error: &serde_json::Error, json_bytes: u64) -> ReadError {
+    let at = Position::Json {
+        line: error.line(),
+        column: error.column(),
+    };
+    let path = path.to_owned();
+    if error.is_eof() || json_bytes == 0 {
+        return ReadError::Truncated { path, at };
+    }
+    // serde_json ends its messages with the place, in its own words.
+    let what = error.to_string();
+    let what = what.split(" at line ").next().unwrap_or(&what).to_owned();
+    ReadError::Damaged { path, what, at }
+}
+
+pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error) -> ReadError {
+    let path = path.to_owned();
+    let at = Position::Compressed { byte };
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof if is_gzip => ReadError::Truncated { path, at },
+        // What flate2 answers to bytes that are no deflate stream, and to a wrong checksum.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_gzip => ReadError::Damaged {
+            path,
+            what: format!("broken gzip stream ({source})"),
+            at,
+        },
+        _ => ReadError::Open { path, source },
+    }
+}

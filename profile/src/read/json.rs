@@ -1,0 +1,232 @@
+//! The few fields of a profile that loading needs; everything else is checked to be JSON and passed over.
+
+use std::fmt;
+use std::io::Read;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{Form, ReadLimits, SavedLib};
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) meta: Meta,
+    pub(super) libs: Vec<SavedLib>,
+    pub(super) threads: u64,
+    has_meta: bool,
+    has_threads: bool,
+    lib_bytes: u64,
+    max_lib_bytes: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Meta {
+    pub(super) product: Option<String>,
+    pub(super) imported_from: Option<String>,
+    pub(super) symbolicated: Option<bool>,
+    preprocessed_profile_version: Option<u32>,
+    version: Option<u32>,
+}
+
+impl Found {
+    /// The form of the profile, or what is missing for it to be one.
+    pub(super) fn form(&self) -> Result<Form, &'static str> {
+        if !self.has_meta {
+            return Err("an object `meta`");
+        }
+        if !self.has_threads {
+            return Err("a list `threads`");
+        }
+        match (self.meta.preprocessed_profile_version, self.meta.version) {
+            (Some(version), _) => Ok(Form::Processed { version }),
+            (None, Some(version)) => Ok(Form::Gecko { version }),
+            (None, None) => Err("a number `meta.preprocessedProfileVersion` or `meta.version`"),
+        }
+    }
+
+    fn add_lib(&mut self, lib: SavedLib) -> bool {
+        let texts = [
+            &lib.name,
+            &lib.path,
+            &lib.debug_name,
+            &lib.debug_path,
+            &lib.breakpad_id,
+            &lib.code_id,
+            &lib.arch,
+        ];
+        self.lib_bytes += texts
+            .iter()
+            .map(|text| text.as_ref().map_or(0, |text| text.len() as u64))
+            .sum::<u64>();
+        self.lib_bytes += size_of::<SavedLib>() as u64;
+        self.libs.push(lib);
+        self.lib_bytes <= self.max_lib_bytes
+    }
+}
+
+pub(super) fn read(input: impl Read, limits: ReadLimits) -> serde_json::Result<Found> {
+    let mut found = Found {
+        // A vector doubles while it grows.
+        max_lib_bytes: limits.memory_bytes / 4,
+        ..Found::default()
+    };
+    let mut json = serde_json::Deserializer::from_reader(input);
+    Process {
+        found: &mut found,
+        is_top: true,
+    }
+    .deserialize(&mut json)?;
+    json.end()?;
+    Ok(found)
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Key {
+    Meta,
+    Libs,
+    Threads,
+    Processes,
+    #[serde(other)]
+    Other,
+}
+
+/// A profile, or (in Firefox's own form) the profile of a subprocess inside it.
+struct Process<'a> {
+    found: &'a mut Found,
+    is_top: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Process<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Process<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a profile (an object with `meta` and `threads`)")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Process { found, is_top } = self;
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::Meta if is_top => {
+                    found.meta = map.next_value()?;
+                    found.has_meta = true;
+                }
+                Key::Libs => map.next_value_seed(Libs(found))?,
+                Key::Threads => {
+                    found.has_threads |= is_top;
+                    map.next_value_seed(Each(found, Element::Thread))?;
+                }
+                Key::Processes => map.next_value_seed(Each(found, Element::Process))?,
+                Key::Meta | Key::Other => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Element {
+    Thread,
+    Process,
+}
+
+/// A list of threads or processes.
+struct Each<'a>(&'a mut Found, Element);
+
+impl<'de> DeserializeSeed<'de> for Each<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Each<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.1 {
+            Element::Thread => "a list of threads",
+            Element::Process => "a list of processes",
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let Each(found, element) = self;
+        loop {
+            let more = match element {
+                Element::Thread => seq.next_element_seed(Thread(found))?,
+                Element::Process => seq.next_element_seed(Process { found, is_top: false })?,
+            };
+            if more.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A thread; before processed version 41 it had the libraries.
+struct Thread<'a>(&'a mut Found);
+
+impl<'de> DeserializeSeed<'de> for Thread<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Thread<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a thread (an object)")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.threads += 1;
+        while let Some(key) = map.next_key()? {
+            match key {
+                Key::Libs => map.next_value_seed(Libs(self.0))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Libs<'a>(&'a mut Found);
+
+impl<'de> DeserializeSeed<'de> for Libs<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Libs<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of libraries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(lib) = seq.next_element()? {
+            if !self.0.add_lib(lib) {
+                return Err(A::Error::custom(format_args!(
+                    "the list of libraries takes more than {} bytes",
+                    self.0.max_lib_bytes
+                )));
+            }
+        }
+        Ok(())
+    }
+}

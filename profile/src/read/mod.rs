@@ -1,0 +1,229 @@
+//! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
+//!
+//! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
+//! large the file or however far it inflates.
+
+mod error;
+mod guard;
+mod json;
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
+
+pub use error::{Position, ReadError};
+use error::{damaged, io_error};
+use guard::Guard;
+
+/// What reading may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimits {
+    /// Bytes of memory, roughly. Default 128 MiB.
+    pub memory_bytes: u64,
+    /// Bytes of JSON after inflating. Default 4 GiB; browsers give up well below.
+    pub json_bytes: u64,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        ReadLimits {
+            memory_bytes: 128 << 20,
+            json_bytes: 4 << 30,
+        }
+    }
+}
+
+/// Which of the two forms of the Firefox Profiler a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The front end's own, with `meta.preprocessedProfileVersion`: sprof, samply, saved from the front end.
+    Processed {
+        /// That version. A front end refuses one newer than its own.
+        version: u32,
+    },
+    /// As Firefox itself hands it out; the front end converts it.
+    Gecko {
+        /// `meta.version`.
+        version: u32,
+    },
+}
+
+/// A saved profile that is sound as far as a file goes: JSON to its end, with the parts that the front end looks for.
+#[derive(Debug)]
+pub struct SavedProfile {
+    /// Which form.
+    pub form: Form,
+    /// `meta.product`: the program.
+    pub product: Option<String>,
+    /// `meta.importedFrom`: who wrote it, where it says so.
+    pub imported_from: Option<String>,
+    /// `meta.symbolicated`: whether it has function names already.
+    pub symbolicated: Option<bool>,
+    /// Libraries, those of subprocesses and threads included, each once.
+    pub libs: Vec<SavedLib>,
+    /// Threads, those of subprocesses included.
+    pub threads: u64,
+    /// True if the file is compressed with gzip.
+    pub is_gzip: bool,
+    /// File size in bytes.
+    pub file_bytes: u64,
+    /// JSON size in bytes.
+    pub json_bytes: u64,
+    file: File,
+}
+
+/// A library as a profile names it. Fields that the file does not have are `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SavedLib {
+    /// File name.
+    pub name: Option<String>,
+    /// Path on the machine that recorded.
+    pub path: Option<String>,
+    /// File name of the debug file: one half of what symbols are asked by.
+    pub debug_name: Option<String>,
+    /// Its path.
+    pub debug_path: Option<String>,
+    /// Breakpad id: the other half.
+    pub breakpad_id: Option<String>,
+    /// Build id in hex (Linux), or what the platform has instead.
+    pub code_id: Option<String>,
+    /// `x86_64`, `arm64`...
+    pub arch: Option<String>,
+}
+
+impl SavedProfile {
+    /// The file that was read, at its first byte: to serve it untouched. Still the same one if its path now names another.
+    pub fn into_file(self) -> Result<File, std::io::Error> {
+        let mut file = self.file;
+        file.seek(SeekFrom::Start(0))?;
+        Ok(file)
+    }
+}
+
+/// Reads and checks the profile in `path`.
+///
+/// Errors name the file, what was expected, where, and what to do.
+pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
+    let path_buf = || PathBuf::from(path);
+    let unreadable = |source| ReadError::Open {
+        path: path_buf(),
+        source,
+    };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(ReadError::NotAProfile {
+            path: path_buf(),
+            found: "not a regular file",
+        });
+    }
+    let mut start = [0u8; 16];
+    let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
+    let start = &start[..len];
+    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    // RFC 1952, section 2.3.1.
+    let is_gzip = start.starts_with(&[0x1f, 0x8b]);
+    if let (false, Some(found)) = (is_gzip, foreign(start)) {
+        return Err(ReadError::NotAProfile {
+            path: path_buf(),
+            found,
+        });
+    }
+
+    let mut raw = Counted {
+        inner: &mut file,
+        bytes: 0,
+    };
+    let mut guard = if is_gzip {
+        let inflate: Box<dyn Read + '_> = Box::new(MultiGzDecoder::new(BufReader::new(&mut raw)));
+        Guard::new(inflate, limits)
+    } else {
+        Guard::new(Box::new(&mut raw) as Box<dyn Read + '_>, limits)
+    };
+    let parsed = json::read(BufReader::with_capacity(128 << 10, &mut guard), limits);
+    let (json_bytes, tripped) = (guard.passed(), guard.tripped());
+    drop(guard);
+    let file_offset = raw.bytes;
+
+    let found = match (parsed, tripped) {
+        (_, Some(limit)) => {
+            return Err(ReadError::TooLarge {
+                path: path_buf(),
+                what: limit.what,
+                limit_bytes: limit.bytes,
+            });
+        }
+        (Ok(found), None) => found,
+        (Err(error), None) if error.is_io() => return Err(io_error(path, is_gzip, file_offset, error.into())),
+        (Err(error), None) => return Err(damaged(path, &error, json_bytes)),
+    };
+    let form = found.form().map_err(|expected| ReadError::Incomplete {
+        path: path_buf(),
+        expected,
+    })?;
+    let mut libs = found.libs;
+    libs.sort();
+    libs.dedup();
+    Ok(SavedProfile {
+        form,
+        product: found.meta.product,
+        imported_from: found.meta.imported_from,
+        symbolicated: found.meta.symbolicated,
+        libs,
+        threads: found.threads,
+        is_gzip,
+        file_bytes: metadata.len(),
+        json_bytes,
+        file,
+    })
+}
+
+/// What the file is instead, if its first bytes say so.
+fn foreign(start: &[u8]) -> Option<&'static str> {
+    // From tools/perf/util/header.c and the front end's importers.
+    const MAGICS: &[(&[u8], &str)] = &[
+        (b"PERFILE2", "a perf.data file"),
+        (b"JSLB", "a binary profile (JSLB), which this version does not read"),
+        (b"PK\x03\x04", "a zip archive: unpack it first"),
+        (b"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first"),
+        (b"\x7fELF", "a program, not a recording of it"),
+    ];
+    if start.is_empty() {
+        return Some("empty");
+    }
+    if let Some((_, what)) = MAGICS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Some(what);
+    }
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    (first != Some(&b'{')).then_some("neither gzip nor a JSON object")
+}
+
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match file.read(&mut buffer[len..])? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    Ok(len)
+}
+
+/// Counts what has been read of a file: where it was when it turned out to be damaged.
+struct Counted<'a> {
+    inner: &'a mut File,
+    bytes: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
