@@ -41,7 +41,10 @@ fn main() -> std::io::Result<()> {
     others.into_iter().for_each(join);
     let top = join(merger);
     let mut out = std::io::stdout().lock();
-    std::io::Write::write_all(&mut out, format!("{rounds} rounds; most frequent words: {}\n", top.join(" ")).as_bytes())
+    std::io::Write::write_all(
+        &mut out,
+        format!("{rounds} rounds; most frequent words: {}\n", top.join(" ")).as_bytes(),
+    )
 }
 
 fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> std::io::Result<JoinHandle<T>> {
@@ -68,7 +71,9 @@ fn read_until(end: Instant, folder: &Path, texts: &SyncSender<String>) -> u32 {
 fn send_folder(end: Instant, folder: &Path, texts: &SyncSender<String>) -> u64 {
     let mut sent = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let (Ok(kind), path) = (entry.file_type(), entry.path()) else { continue };
+        let (Ok(kind), path) = (entry.file_type(), entry.path()) else {
+            continue;
+        };
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         if hidden || Instant::now() >= end {
             continue;

@@ -40,7 +40,7 @@ static inline void print_cpu_time(void) {
     getrusage(RUSAGE_SELF, &usage);
     uint64_t us = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000u +
                   (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-    printf("cpu_ns=%llu\n", (unsigned long long)us * 1000u);
+    printf("cpu_ns=%llu end_ns=%llu\n", (unsigned long long)us * 1000u, (unsigned long long)clock_ns(CLOCK_REALTIME));
     fflush(stdout);
 }
 

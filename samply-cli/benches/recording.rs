@@ -1,0 +1,295 @@
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof [-- --quick]`.
+//!
+//! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
+//! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
+//! of samples that never arrived, by the program's own account of its CPU time.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a measurement ends where its premise fails"
+)]
+
+#[cfg(target_os = "linux")]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    measure::all(std::env::args().any(|argument| argument == "--quick"));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("skipped: there is no recorder for this system yet");
+}
+
+#[cfg(target_os = "linux")]
+mod measure {
+    use std::path::{Path, PathBuf};
+    use std::process::{Command, Output};
+    use std::time::{Duration, Instant, UNIX_EPOCH};
+
+    use crate::support::{self, Profile, program};
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Tool {
+        /// The program alone.
+        None,
+        /// `perf record` without stacks: what any sampling costs.
+        PerfMinimal,
+        PerfFramePointer,
+        PerfDwarf8K,
+        Sprof,
+    }
+
+    use Tool::{None as Alone, PerfDwarf8K, PerfFramePointer, PerfMinimal, Sprof};
+
+    impl Tool {
+        fn name(self) -> &'static str {
+            match self {
+                Alone => "alone",
+                PerfMinimal => "perf, no stacks",
+                PerfFramePointer => "perf --call-graph fp",
+                PerfDwarf8K => "perf --call-graph dwarf,8192",
+                Sprof => "sprof",
+            }
+        }
+
+        /// The words before the program's own.
+        fn words(self, rate_hz: u32, output: &Path) -> Vec<String> {
+            let rate = rate_hz.to_string();
+            let output = output.to_str().unwrap();
+            let perf = ["perf", "record", "-q", "-e", "cpu-clock", "-F", &rate, "-o", output];
+            let sprof = [
+                env!("CARGO_BIN_EXE_sprof"),
+                "record",
+                "-s",
+                "--no-symbolicate",
+                "-r",
+                &rate,
+                "-o",
+                output,
+                "--",
+            ];
+            let words: Vec<&str> = match self {
+                Alone => Vec::new(),
+                PerfMinimal => [&perf[..], &["--"]].concat(),
+                PerfFramePointer => [&perf[..], &["--call-graph", "fp", "--"]].concat(),
+                PerfDwarf8K => [&perf[..], &["--call-graph", "dwarf,8192", "--"]].concat(),
+                Sprof => sprof.to_vec(),
+            };
+            words.into_iter().map(str::to_owned).collect()
+        }
+    }
+
+    /// One run of a program under a tool.
+    struct Run {
+        wall: Duration,
+        /// CPU time of the tool and the program together.
+        cpu: Duration,
+        stdout: String,
+        end_ns: u128,
+        file: PathBuf,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Run {
+        fn new(tool: Tool, rate_hz: u32, program: &Path, arguments: &[&str]) -> Run {
+            let dir = support::temp_dir();
+            let file = dir
+                .path()
+                .join(if tool == Sprof { "profile.json.gz" } else { "perf.data" });
+            // The shell's own account of all that ran below it, in ms: no system call of ours.
+            let mut command = Command::new("bash");
+            command.args(["-c", r#"TIMEFORMAT="cpu_time %3U %3S"; time "$@""#, "bash"]);
+            command.args(tool.words(rate_hz, &file)).arg(program).args(arguments);
+            command.env_remove("CI").stdin(std::process::Stdio::null());
+            let start = Instant::now();
+            let Output { status, stdout, stderr } = command.output().unwrap();
+            let wall = start.elapsed();
+            let end_ns = UNIX_EPOCH.elapsed().unwrap().as_nanos();
+            let stderr = String::from_utf8_lossy(&stderr);
+            assert!(status.success(), "{}: {stderr}", tool.name());
+            let times = stderr
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("cpu_time "))
+                .unwrap();
+            let cpu: f64 = times.split(' ').map(|seconds| seconds.parse::<f64>().unwrap()).sum();
+            let stdout = String::from_utf8(stdout).unwrap();
+            Run {
+                wall,
+                cpu: Duration::from_secs_f64(cpu),
+                stdout,
+                end_ns,
+                file,
+                _dir: dir,
+            }
+        }
+
+        /// What the program printed as `name=number`.
+        fn printed(&self, name: &str) -> f64 {
+            let word = self
+                .stdout
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            word.unwrap().parse().unwrap()
+        }
+
+        /// CPU seconds of the recorder alone.
+        fn recorder_cpu_s(&self) -> f64 {
+            self.cpu.as_secs_f64() - self.printed("cpu_ns") / 1e9
+        }
+
+        fn samples(&self, tool: Tool) -> u64 {
+            if tool == Sprof {
+                return Profile::read(&self.file).sample_count();
+            }
+            let report = Command::new("perf")
+                .args(["report", "--stats", "-i"])
+                .arg(&self.file)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&report.stdout).into_owned();
+            let line = text
+                .lines()
+                .find(|line| line.trim().starts_with("SAMPLE events:"))
+                .unwrap_or("0");
+            line.split_whitespace().find_map(|word| word.parse().ok()).unwrap_or(0)
+        }
+    }
+
+    pub(crate) fn all(quick: bool) {
+        let mut tools = vec![Alone, Sprof];
+        if Command::new("perf")
+            .arg("--version")
+            .output()
+            .is_ok_and(|output| output.status.success())
+        {
+            tools = vec![Alone, PerfMinimal, PerfFramePointer, PerfDwarf8K, Sprof];
+        } else {
+            println!("skipped: perf is not installed, so there is nothing to compare with");
+        }
+        let repeats = if quick { 3 } else { 7 };
+        gap(&tools, repeats);
+        recorder_cpu(&tools, if quick { 3 } else { 5 });
+        losses(&tools);
+        start_and_stop(&tools, if quick { 11 } else { 31 });
+        million(if quick { 100_000 } else { 1_000_000 });
+    }
+
+    /// Interleaved medians: one figure per tool.
+    fn medians(tools: &[Tool], repeats: usize, mut figure: impl FnMut(Tool) -> f64) -> Vec<f64> {
+        let mut all = vec![Vec::new(); tools.len()];
+        for _ in 0..repeats {
+            for (tool, figures) in tools.iter().zip(&mut all) {
+                figures.push(figure(*tool));
+            }
+        }
+        all.into_iter().map(median).collect()
+    }
+
+    fn median(mut figures: Vec<f64>) -> f64 {
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    }
+
+    fn verdict(good: bool) -> &'static str {
+        if good { "ok" } else { "MISSED" }
+    }
+
+    /// A spinner on the last CPU sees gaps between two looks at the clock; at 4 kHz most of them are samples.
+    fn gap(tools: &[Tool], repeats: usize) {
+        println!("\ntarget gap at 4 kHz, one pinned spinner, median of {repeats} medians");
+        let gaps = program("gaps").unwrap();
+        let cpu = std::thread::available_parallelism()
+            .map_or(0, |cpus| usize::from(cpus) - 1)
+            .to_string();
+        let figures = medians(tools, repeats, |tool| {
+            Run::new(tool, 4000, &gaps, &[&cpu, "1500", "600"]).printed("median_gap_ns")
+        });
+        let floor = tools.iter().position(|&tool| tool == PerfMinimal).map(|at| figures[at]);
+        for (tool, gap_ns) in tools.iter().zip(&figures) {
+            let ratio = floor.map_or(String::new(), |floor| {
+                format!("{:6.2} x the minimal record's", gap_ns / floor)
+            });
+            let note = match (floor, tool) {
+                (Some(floor), Sprof) => verdict(gap_ns / floor <= 1.7),
+                _ => "",
+            };
+            println!("  {:30} {gap_ns:8.0} ns {ratio} {note}", tool.name());
+        }
+    }
+
+    /// From two lengths of recording, so that start, stop and writing the file cancel out.
+    fn recorder_cpu(tools: &[Tool], repeats: usize) {
+        let (short_s, long_s) = (1.0, 5.0);
+        let split = program("split").unwrap();
+        for (rate_hz, limit) in [(1000, 0.4), (4000, 1.3)] {
+            println!("\nrecorder CPU at {rate_hz} Hz, one busy thread, share of a core, median of {repeats}");
+            let run = |tool, seconds: f64| {
+                let ms = format!("{:.0}", seconds * 1000.0);
+                Run::new(tool, rate_hz, &split, &[&ms]).recorder_cpu_s()
+            };
+            let tools: Vec<Tool> = tools.iter().copied().filter(|&tool| tool != Alone).collect();
+            let figures = medians(&tools, repeats, |tool| {
+                100.0 * (run(tool, long_s) - run(tool, short_s)) / (long_s - short_s)
+            });
+            for (tool, percent) in tools.iter().zip(figures) {
+                let note = if *tool == Sprof { verdict(percent <= limit) } else { "" };
+                println!("  {:30} {percent:8.2} % {note}", tool.name());
+            }
+        }
+    }
+
+    fn losses(tools: &[Tool]) {
+        println!("\nlost at 10 kHz, four busy threads");
+        let threads = program("threads").unwrap();
+        for &tool in tools.iter().filter(|&&tool| tool != Alone) {
+            let run = Run::new(tool, 10_000, &threads, &["4", "1000"]);
+            let expected = run.printed("cpu_ns") / 1e9 * 10_000.0;
+            let lost = 100.0 * (1.0 - run.samples(tool) as f64 / expected);
+            let counted = if tool == Sprof {
+                let counted = Profile::read(&run.file).figure(&["lost"]);
+                format!("({counted} counted as lost) {}", verdict(counted == 0.0))
+            } else {
+                String::new()
+            };
+            println!("  {:30} {lost:8.2} % {counted}", tool.name());
+        }
+    }
+
+    fn start_and_stop(tools: &[Tool], repeats: usize) {
+        println!("\nstart and stop: wall time added to a program that ends at once, median of {repeats}");
+        let figures = medians(tools, repeats, |tool| {
+            Run::new(tool, 1000, Path::new("true"), &[]).wall.as_secs_f64() * 1000.0
+        });
+        let alone = figures[0];
+        for (tool, ms) in tools.iter().zip(figures).skip(1) {
+            let note = if *tool == Sprof {
+                verdict(ms - alone <= 15.0)
+            } else {
+                ""
+            };
+            println!("  {:30} {:8.1} ms {note}", tool.name(), ms - alone);
+        }
+    }
+
+    /// File size, and time from the end of the program to the complete file, symbols aside.
+    fn million(samples: u64) {
+        println!("\n{samples} samples of two threads at 20 kHz");
+        let ms_each = (samples / 40).to_string();
+        let run = Run::new(Sprof, 20_000, &program("threads").unwrap(), &["2", &ms_each]);
+        let count = run.samples(Sprof) as f64;
+        let million = count / 1e6;
+        let megabytes = run.file.metadata().unwrap().len() as f64 / 1e6;
+        let after_s = (run.end_ns as f64 - run.printed("end_ns")) / 1e9;
+        println!("  recorded {count}, file {megabytes:.1} MB, complete {after_s:.2} s after the program's last word");
+        println!(
+            "  file size {}, time {}",
+            verdict(megabytes <= 60.0 * million),
+            verdict(after_s <= 0.6 * million.max(0.5))
+        );
+    }
+}
