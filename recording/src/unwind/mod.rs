@@ -1,1 +1,244 @@
 //! Turns snapshots into frames.
+//!
+//! Gets: all events of a recorder. Gives: the same events, an [`Event::Image`] after each mapping of a module, and every
+//! sample's stack as [`Stack::Frames`], leaf first: kernel frames, user frames, and a [`Frame::Mark`] where something
+//! is missing or not verified.
+//!
+//! [`Event::Image`]: crate::event::Event::Image
+//!
+//! In reading order:
+//!
+//! 1. `space`: what is mapped where, per process.
+//! 2. `elf`, `modules`: which file that is, shared by all processes.
+//! 3. `tables`, `cfi`: the unwind rules of one file.
+//! 4. `stack_memory`: the bytes of the sample, then those of the live target.
+//! 5. `walk`: from leaf to root.
+//! 6. `arch`, `x86_64`, `aarch64`, `signal`: one step of it.
+//! 7. `seam`: what of a stack read after the sample can be believed.
+
+mod aarch64;
+mod arch;
+mod cfi;
+mod elf;
+mod modules;
+mod seam;
+mod signal;
+mod space;
+mod stack_memory;
+mod tables;
+mod walk;
+mod x86_64;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::event::{Event, Pid, Sample, Tid};
+use crate::quality::Quality;
+use crate::sink::{EventSink, ModuleFiles, TargetMemory};
+use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+
+use modules::Modules;
+use seam::{ThreadStacks, Verdict};
+use space::AddressSpace;
+use stack_memory::{LivePages, StackMemory};
+use walk::{End, Outcome, Point, SignalReturns, Walk};
+
+/// How to unwind.
+#[derive(Clone, Debug)]
+pub struct UnwindOptions {
+    /// User frames of one stack that are followed; a deeper stack ends with [`StackMark::TruncatedDepth`]. Default 65536.
+    pub max_frames: usize,
+}
+
+impl Default for UnwindOptions {
+    fn default() -> Self {
+        UnwindOptions { max_frames: 1 << 16 }
+    }
+}
+
+/// The unwinding stage: an [`EventSink`] that owns the next one.
+pub struct Unwinder<N, M, F> {
+    next: N,
+    memory: M,
+    options: UnwindOptions,
+    modules: Modules<F>,
+    /// Processes that forked share their parent's until one of them maps something.
+    spaces: FxHashMap<Pid, Arc<AddressSpace>>,
+    threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
+    signal_returns: SignalReturns,
+    quality: Quality,
+    // Reused from sample to sample.
+    frames: Vec<Frame>,
+    points: Vec<Point>,
+    pages: LivePages,
+}
+
+impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
+    /// A stage that sends to `next`, completes stacks from `memory` and reads modules from `files`.
+    pub fn new(next: N, memory: M, files: F, options: UnwindOptions) -> Self {
+        Unwinder {
+            next,
+            memory,
+            options,
+            modules: Modules::new(files),
+            spaces: FxHashMap::default(),
+            threads: FxHashMap::default(),
+            signal_returns: SignalReturns::default(),
+            quality: Quality::default(),
+            frames: Vec::new(),
+            points: Vec::new(),
+            pages: LivePages::default(),
+        }
+    }
+
+    /// What was lost, cut, guessed or not verified so far: of the unwinding, and of the events that passed.
+    pub fn quality(&self) -> &Quality {
+        &self.quality
+    }
+
+    /// The next stage. For figures while recording; events go through [`on_event`](EventSink::on_event).
+    pub fn next_mut(&mut self) -> &mut N {
+        &mut self.next
+    }
+
+    /// Ends the stage.
+    pub fn finish(self) -> (N, Quality) {
+        (self.next, self.quality)
+    }
+
+    fn on_sample(&mut self, sample: &Sample<'_>) {
+        self.quality.samples += 1;
+        self.frames.clear();
+        match sample.stack {
+            Stack::Frames(_) => return self.next.on_event(&Event::Sample(*sample)),
+            Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
+            Stack::Snapshot(snapshot) => self.on_snapshot(sample, &snapshot),
+        }
+        self.next.on_event(&Event::Sample(Sample {
+            stack: Stack::Frames(&self.frames),
+            ..*sample
+        }));
+    }
+
+    fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
+        *self.quality.missing.entry(reason).or_default() += 1;
+        self.frames.extend_from_slice(kernel);
+        self.frames.push(Frame::Mark(StackMark::Missing(reason)));
+    }
+
+    fn on_snapshot(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>) {
+        self.frames.extend_from_slice(snapshot.kernel);
+        self.points.clear();
+        self.pages.clear();
+        let sp = match snapshot.registers {
+            Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
+        };
+        let space = self.spaces.entry(sample.pid).or_default();
+        let mut walk = Walk {
+            space,
+            modules: &mut self.modules,
+            signal_returns: &mut self.signal_returns,
+            quality: &mut self.quality,
+            stack: StackMemory {
+                pid: sample.pid,
+                dump: snapshot.stack_bytes,
+                dump_start: sp,
+                memory: &mut self.memory,
+                pages: &mut self.pages,
+                floor: sp,
+                used_live: false,
+            },
+            frames: &mut self.frames,
+            points: &mut self.points,
+            max_frames: self.options.max_frames,
+        };
+        let outcome = match snapshot.registers {
+            Registers::X86_64 { .. } => walk.run::<x86_64::X86_64>(&snapshot.registers),
+            Registers::Aarch64 { .. } => walk.run::<aarch64::Aarch64>(&snapshot.registers),
+        };
+        if let Some(outcome) = outcome {
+            self.conclude(sample, snapshot.kernel.len(), outcome);
+        }
+    }
+
+    /// Judges, marks and counts a walk.
+    fn conclude(&mut self, sample: &Sample<'_>, kernel_frames: usize, outcome: Outcome) {
+        let (_, stacks) = self
+            .threads
+            .entry(sample.tid)
+            .or_insert_with(|| (sample.pid, ThreadStacks::default()));
+        let verdict = stacks.judge(&mut self.points, outcome.seam);
+        let quality = &mut self.quality;
+        quality.by_frame_pointer += u64::from(outcome.guessed);
+        match (outcome.end, verdict) {
+            (End::Root, Verdict::FromSample) => quality.rooted += 1,
+            (End::Root, Verdict::Agrees) => {
+                quality.rooted += 1;
+                quality.completed_live += 1;
+            }
+            _ => {}
+        }
+        if let (Verdict::Unverified, Some(seam)) = (verdict, outcome.seam) {
+            quality.unverified += 1;
+            let at = (kernel_frames + seam + 1).min(self.frames.len());
+            self.frames.insert(at, Frame::Mark(StackMark::Unverified));
+        }
+        let (mark, count) = match outcome.end {
+            End::Root => return,
+            End::NoMemory => (StackMark::TruncatedNoMemory, &mut quality.truncated_no_memory),
+            End::NoRule => (StackMark::TruncatedNoRule, &mut quality.truncated_no_rule),
+            End::Depth => (StackMark::TruncatedDepth, &mut quality.truncated_depth),
+        };
+        *count += 1;
+        self.frames.push(Frame::Mark(mark));
+    }
+
+    fn forget_threads(&mut self, pid: Pid) {
+        self.threads.retain(|_, (owner, _)| *owner != pid);
+    }
+}
+
+impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
+    fn on_event(&mut self, event: &Event<'_>) {
+        if let Event::Sample(sample) = event {
+            return self.on_sample(sample);
+        }
+        self.next.on_event(event);
+        match event {
+            Event::ProcessStart { pid, parent, .. } => {
+                let space = parent
+                    .and_then(|parent| self.spaces.get(&parent))
+                    .cloned()
+                    .unwrap_or_default();
+                self.spaces.insert(*pid, space);
+            }
+            Event::ProcessEnd { pid, .. } => {
+                self.spaces.remove(pid);
+                self.forget_threads(*pid);
+            }
+            Event::Exec { pid, .. } => {
+                self.spaces.insert(*pid, Arc::default());
+                self.forget_threads(*pid);
+            }
+            Event::ThreadEnd { tid, .. } => {
+                self.threads.remove(tid);
+            }
+            Event::Map(mapping) => {
+                let region = self.modules.region(mapping, &mut self.quality);
+                Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);
+                if let Some(image) = self.modules.image(&region) {
+                    self.next.on_event(&Event::Image {
+                        time: mapping.time,
+                        pid: mapping.pid,
+                        image,
+                    });
+                }
+            }
+            Event::Lost { count, cause, .. } => *self.quality.lost.entry(*cause).or_default() += count,
+            Event::Throttled { .. } => self.quality.throttled += 1,
+            Event::Malformed { .. } => self.quality.malformed += 1,
+            Event::ThreadStart { .. } | Event::ThreadName { .. } | Event::Image { .. } | Event::Sample(_) => {}
+        }
+    }
+}

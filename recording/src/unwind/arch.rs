@@ -1,0 +1,80 @@
+//! What the walk needs to know of a machine. `x86_64` and `aarch64` answer, side by side.
+
+use framehop::FrameAddress;
+
+use super::cfi::{Columns, Place, Row};
+use super::tables::{Rules, Tables};
+use crate::stack::Registers;
+
+/// Stack bytes that could not be had, at this address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unreadable(pub(super) u64);
+
+/// Reads 8 bytes of the stack.
+pub(super) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
+
+/// How one step towards the root ended. Where it found the caller, the registers are the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The address that the caller goes on at.
+    Caller(u64),
+    /// Like `Caller`, but by frame pointer or by guess.
+    Guess(u64),
+    /// There is no caller.
+    Root,
+    /// Going by frame pointer, which is 0. The root if the place is plausible.
+    FramePointerIsZero,
+    /// A needed byte can't be had.
+    NoMemory,
+    /// No rule, and no usable frame pointer.
+    NoRule,
+}
+
+/// One kind of processor.
+pub(super) trait Arch {
+    /// framehop's registers, and its other types.
+    type Regs: Copy;
+    type Unwinder: framehop::Unwinder<
+            UnwindRegs = Self::Regs,
+            Module = framehop::Module<std::sync::Arc<[u8]>>,
+            Cache = Self::Cache,
+        > + Default;
+    type Cache: Default;
+
+    /// DWARF numbers.
+    const COLUMNS: Columns;
+    /// The code of functions that end signal handlers, in all known C libraries.
+    const SIGNAL_RETURNS: &'static [&'static [u8]];
+
+    /// The first address and the registers of a sample; `None` if it is of another machine. `highest_code` is the end of
+    /// the highest mapping: all bits above it in a return address are not part of it.
+    fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
+    fn sp(regs: &Self::Regs) -> u64;
+    /// The rules of a module, if they are for this machine.
+    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>>
+    where
+        Self: Sized;
+    /// Who follows this row.
+    fn place(row: &Row) -> Place;
+    /// Follows an unusual row.
+    fn step_by_row(
+        rules: &Rules<Self>,
+        row: &Row,
+        address: FrameAddress,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Step
+    where
+        Self: Sized;
+    /// Goes by frame pointer, or by the habits of code without rules. `in_tables`: the module has rules for its other
+    /// functions, so this is likely assembly. `is_code` tells if an address is in an executable mapping.
+    fn step_by_guess(
+        address: FrameAddress,
+        in_tables: bool,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+        is_code: &dyn Fn(u64) -> bool,
+    ) -> Step;
+    /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
+    fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
+}

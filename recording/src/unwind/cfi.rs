@@ -1,0 +1,436 @@
+//! Call frame information of one module: which rule holds at an address, and rules that framehop does not follow.
+//!
+//! framehop answers every question: where a table has no entry or an unusual one, it silently goes by frame pointer,
+//! and it caches that choice. So each address is looked up here first, once, and only what framehop follows exactly
+//! is left to it ([`Place::Rule`]).
+
+use std::sync::Arc;
+
+use gimli::{
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, Evaluation, EvaluationResult, LittleEndian,
+    Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
+};
+
+use super::elf::{u32_at, u64_at};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Real expressions have fewer than 20 operations; one that loops must end.
+const MAX_OPERATIONS: u32 = 1000;
+
+/// What the tables say of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A rule that framehop follows exactly.
+    Rule = 1,
+    /// A rule that [`Cfi::step`] follows: expressions, unusual registers.
+    Unusual,
+    /// The return address is undefined: nothing called this code (`_start`, `clone`).
+    Root,
+    /// No entry: assembly without annotations, padding, or a table that can't be read.
+    Uncovered,
+}
+
+/// The rules of one row, for the three registers that matter.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) cfa: CfaRule<usize>,
+    pub(super) fp: Option<RegisterRule<usize>>,
+    pub(super) ra: Option<RegisterRule<usize>>,
+    encoding: Encoding,
+}
+
+/// The registers of a machine in DWARF numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    pub(super) vendor: Vendor,
+    pub(super) fp: Register,
+    pub(super) ra: Register,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    EhFrame,
+    DebugFrame,
+}
+
+/// The tables of one module.
+pub(super) struct Cfi {
+    kind: Kind,
+    section: Arc<[u8]>,
+    /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
+    index: Arc<[u8]>,
+    index_svma: u64,
+    bases: BaseAddresses,
+    columns: Columns,
+    context: Box<UnwindContext<usize>>,
+}
+
+/// Sections and their addresses, as read from the file.
+pub(super) struct Sections {
+    pub(super) eh_frame: Option<(u64, Arc<[u8]>)>,
+    pub(super) eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
+    pub(super) debug_frame: Option<Arc<[u8]>>,
+    pub(super) text_svma: u64,
+    pub(super) got_svma: u64,
+}
+
+impl Cfi {
+    /// `None` if the file has no table that can be used.
+    pub(super) fn new(sections: Sections, columns: Columns) -> Option<Cfi> {
+        let (kind, section_svma, section) = match (sections.eh_frame, sections.debug_frame) {
+            (Some((svma, bytes)), _) => (Kind::EhFrame, svma, bytes),
+            (None, Some(bytes)) => (Kind::DebugFrame, 0, bytes),
+            (None, None) => return None,
+        };
+        let mut bases = BaseAddresses::default()
+            .set_eh_frame(section_svma)
+            .set_text(sections.text_svma)
+            .set_got(sections.got_svma);
+        let own = sections
+            .eh_frame_hdr
+            .filter(|(svma, bytes)| kind == Kind::EhFrame && index_is_usual(bytes, *svma, section_svma, section.len()));
+        let (index_svma, index) = match own {
+            Some(own) => own,
+            None => (
+                section_svma,
+                make_index(kind, &section, section_svma, &bases, columns.vendor)?,
+            ),
+        };
+        bases = bases.set_eh_frame_hdr(index_svma);
+        Some(Cfi {
+            kind,
+            section,
+            index,
+            index_svma,
+            bases,
+            columns,
+            context: Box::new(UnwindContext::new()),
+        })
+    }
+
+    /// For framehop: the section that has the rules, as it wants it.
+    pub(super) fn module_sections(&self, base_svma: u64) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
+        let range = |svma: Option<u64>| svma.map(|svma| svma..svma);
+        let mut info = framehop::ExplicitModuleSectionInfo {
+            base_svma,
+            text_svma: range(self.bases.eh_frame.text),
+            got_svma: range(self.bases.eh_frame.data),
+            ..Default::default()
+        };
+        match self.kind {
+            Kind::EhFrame => {
+                info.eh_frame_svma = range(self.bases.eh_frame.section);
+                info.eh_frame = Some(self.section.clone());
+                info.eh_frame_hdr_svma = Some(self.index_svma..self.index_svma);
+                info.eh_frame_hdr = Some(self.index.clone());
+            }
+            Kind::DebugFrame => info.debug_frame = Some(self.section.clone()),
+        }
+        info
+    }
+
+    /// How many functions have rules.
+    pub(super) fn function_count(&self) -> usize {
+        self.index.len().saturating_sub(INDEX_HEADER) / 8
+    }
+
+    /// The row that holds at an address.
+    pub(super) fn row(&mut self, svma: u64) -> Option<Row> {
+        self.row_as(svma, self.columns.vendor)
+    }
+
+    /// True if framehop reads this row, too: it does not know the machine's own instructions
+    /// (aarch64: `DW_CFA_AARCH64_negate_ra_state` in code built with pointer authentication).
+    pub(super) fn row_is_portable(&mut self, svma: u64) -> bool {
+        self.columns.vendor == Vendor::Default || self.row_as(svma, Vendor::Default).is_some()
+    }
+
+    fn row_as(&mut self, svma: u64, vendor: Vendor) -> Option<Row> {
+        let offset = self.fde_offset(svma)?;
+        let columns = self.columns;
+        match self.kind {
+            Kind::EhFrame => {
+                let mut section = EhFrame::new(&self.section, LittleEndian);
+                section.set_address_size(8);
+                section.set_vendor(vendor);
+                row_in(&section, &self.bases, &mut self.context, offset, svma, columns)
+            }
+            Kind::DebugFrame => {
+                let mut section = DebugFrame::new(&self.section, LittleEndian);
+                section.set_address_size(8);
+                section.set_vendor(vendor);
+                row_in(&section, &self.bases, &mut self.context, offset, svma, columns)
+            }
+        }
+    }
+
+    /// True if both addresses are in one function.
+    pub(super) fn same_function(&mut self, a: u64, b: u64) -> bool {
+        self.fde_offset(a).is_some_and(|fde| self.fde_offset(b) == Some(fde))
+            && self.row(a).is_some()
+            && self.row(b).is_some()
+    }
+
+    /// Binary search in the index: the last function that starts at or below the address.
+    fn fde_offset(&self, svma: u64) -> Option<usize> {
+        let table = self.index.get(INDEX_HEADER..)?;
+        let wanted = svma.wrapping_sub(self.index_svma) as i64;
+        let start = |at: usize| u32_at(table, at * 8).map_or(i64::MAX, |start| i64::from(start as i32));
+        let (mut low, mut high) = (0, table.len() / 8);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if start(middle) <= wanted {
+                low = middle + 1
+            } else {
+                high = middle
+            }
+        }
+        let fde = u32_at(table, low.checked_sub(1)? * 8 + 4)? as i32;
+        let section_svma = self.bases.eh_frame.section.unwrap_or_default();
+        let offset = self
+            .index_svma
+            .wrapping_add_signed(i64::from(fde))
+            .checked_sub(section_svma)?;
+        usize::try_from(offset)
+            .ok()
+            .filter(|offset| *offset < self.section.len())
+    }
+
+    /// The address ranges of functions that their author declared to be signal frames (augmentation `S`).
+    pub(super) fn signal_frames(&self) -> Vec<std::ops::Range<u64>> {
+        let mut ranges = Vec::new();
+        if self.kind == Kind::EhFrame {
+            let mut section = EhFrame::new(&self.section, LittleEndian);
+            section.set_address_size(8);
+            for offset in signal_frame_entries(&self.section) {
+                let fde = section.fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset);
+                if let Ok(fde) = fde
+                    && ranges.len() < 64
+                {
+                    ranges.push(fde.initial_address()..fde.initial_address().saturating_add(fde.len()));
+                }
+            }
+        }
+        ranges
+    }
+
+    /// Follows an unusual row: (cfa, fp, ra) of the caller. `register` knows the machine's registers by DWARF number.
+    pub(super) fn step<E>(
+        &self,
+        row: &Row,
+        register: impl Fn(Register) -> Option<u64>,
+        mut read: impl FnMut(u64) -> Result<u64, E>,
+    ) -> Result<Option<(u64, u64, u64)>, E> {
+        let cfa = match &row.cfa {
+            CfaRule::RegisterAndOffset { register: base, offset } => {
+                register(*base).map(|base| base.wrapping_add_signed(*offset))
+            }
+            CfaRule::Expression(expression) => self.evaluate(row, expression, None, &register, &mut read)?,
+        };
+        let Some(cfa) = cfa else { return Ok(None) };
+        let mut restore = |rule: &Option<RegisterRule<usize>>, column: Register| {
+            Ok(match rule {
+                None | Some(RegisterRule::SameValue) => register(column),
+                Some(RegisterRule::Offset(offset)) => Some(read(cfa.wrapping_add_signed(*offset))?),
+                Some(RegisterRule::ValOffset(offset)) => Some(cfa.wrapping_add_signed(*offset)),
+                Some(RegisterRule::Register(other)) => register(*other),
+                Some(RegisterRule::Expression(expression)) => {
+                    match self.evaluate(row, expression, Some(cfa), &register, &mut read)? {
+                        Some(address) => Some(read(address)?),
+                        None => None,
+                    }
+                }
+                Some(RegisterRule::ValExpression(expression)) => {
+                    self.evaluate(row, expression, Some(cfa), &register, &mut read)?
+                }
+                _ => None,
+            })
+        };
+        // A frame pointer that is lost stays what it was: no rule may need it any more.
+        let fp = restore(&row.fp, self.columns.fp)?.or_else(|| register(self.columns.fp));
+        let ra = restore(&row.ra, self.columns.ra)?;
+        Ok(fp.zip(ra).map(|(fp, ra)| (cfa, fp, ra)))
+    }
+
+    fn evaluate<E>(
+        &self,
+        row: &Row,
+        expression: &UnwindExpression<usize>,
+        initial: Option<u64>,
+        register: impl Fn(Register) -> Option<u64>,
+        mut read: impl FnMut(u64) -> Result<u64, E>,
+    ) -> Result<Option<u64>, E> {
+        let end = expression.offset.saturating_add(expression.length);
+        let Some(bytes) = self.section.get(expression.offset..end) else {
+            return Ok(None);
+        };
+        let mut evaluation = Evaluation::new(Reader::new(bytes, LittleEndian), row.encoding);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
+        if let Some(initial) = initial {
+            evaluation.set_initial_value(initial);
+        }
+        let mut state = evaluation.evaluate();
+        loop {
+            state = match state {
+                Ok(EvaluationResult::Complete) => break,
+                Ok(EvaluationResult::RequiresRegister { register: wanted, .. }) => match register(wanted) {
+                    Some(value) => evaluation.resume_with_register(Value::Generic(value)),
+                    None => return Ok(None),
+                },
+                Ok(EvaluationResult::RequiresMemory { address, size: 8, .. }) => {
+                    evaluation.resume_with_memory(Value::Generic(read(address)?))
+                }
+                _ => return Ok(None),
+            };
+        }
+        Ok(match evaluation.as_result().last().map(|piece| &piece.location) {
+            Some(Location::Address { address }) => Some(*address),
+            _ => None,
+        })
+    }
+}
+
+fn row_in<'a, S>(
+    section: &S,
+    bases: &BaseAddresses,
+    context: &mut UnwindContext<usize>,
+    offset: usize,
+    svma: u64,
+    columns: Columns,
+) -> Option<Row>
+where
+    S: UnwindSection<Reader<'a>>,
+    S::Offset: From<usize>,
+{
+    let fde = section
+        .fde_from_offset(bases, S::Offset::from(offset), S::cie_from_offset)
+        .ok()?;
+    let encoding = fde.cie().encoding();
+    let row = fde.unwind_info_for_address(section, bases, context, svma).ok()?;
+    Some(Row {
+        cfa: row.cfa().clone(),
+        fp: row.register(columns.fp),
+        ra: row.register(columns.ra),
+        encoding,
+    })
+}
+
+/// version, encodings, pointer to `.eh_frame`, count: then the table. See the LSB, "The .eh_frame_hdr section".
+const INDEX_HEADER: usize = 12;
+/// Version 1; `.eh_frame` pointer pc-relative sdata4; count udata4; table relative to the section, sdata4.
+/// Every linker writes this; gimli's lookup overflows on tables that point below `.eh_frame`, so they are checked.
+const INDEX_ENCODINGS: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+
+fn index_is_usual(index: &[u8], index_svma: u64, section_svma: u64, section_len: usize) -> bool {
+    let points_into_section = |entry: &[u8]| {
+        let fde = u32_at(entry, 4).unwrap_or_default() as i32;
+        let offset = index_svma
+            .wrapping_add_signed(i64::from(fde))
+            .wrapping_sub(section_svma);
+        offset < section_len as u64
+    };
+    let pointer = u32_at(index, 4).map(|pointer| {
+        index_svma
+            .wrapping_add(4)
+            .wrapping_add_signed(i64::from(pointer as i32))
+    });
+    let Some(table) = index.get(INDEX_HEADER..) else {
+        return false;
+    };
+    index.starts_with(&INDEX_ENCODINGS)
+        && pointer == Some(section_svma)
+        && u32_at(index, 8).is_some_and(|count| count > 0 && count as usize == table.len() / 8)
+        && table.chunks_exact(8).all(points_into_section)
+        && table
+            .chunks_exact(8)
+            .is_sorted_by_key(|entry| u32_at(entry, 0).unwrap_or_default() as i32)
+}
+
+/// Makes an `.eh_frame_hdr` at the address of the section by walking all entries, as far as they can be read.
+fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vendor: Vendor) -> Option<Arc<[u8]>> {
+    let mut functions = match kind {
+        Kind::EhFrame => {
+            let mut section = EhFrame::new(section, LittleEndian);
+            section.set_address_size(8);
+            section.set_vendor(vendor);
+            functions(&section, bases)
+        }
+        Kind::DebugFrame => {
+            let mut section = DebugFrame::new(section, LittleEndian);
+            section.set_address_size(8);
+            section.set_vendor(vendor);
+            functions(&section, bases)
+        }
+    };
+    functions.sort_unstable();
+    let mut index = INDEX_ENCODINGS.to_vec();
+    index.extend(0i32.wrapping_sub(4).to_le_bytes());
+    index.extend([0; 4]);
+    for (start, offset) in functions {
+        let start = i32::try_from(start.wrapping_sub(svma) as i64).ok();
+        if let (Some(start), Ok(offset)) = (start, i32::try_from(offset)) {
+            index.extend(start.to_le_bytes());
+            index.extend(offset.to_le_bytes());
+        }
+    }
+    let count = u32::try_from((index.len() - INDEX_HEADER) / 8)
+        .ok()
+        .filter(|count| *count > 0)?;
+    index[8..12].copy_from_slice(&count.to_le_bytes());
+    Some(index.into())
+}
+
+/// (first address, offset of the entry) of every function.
+fn functions<'a, S: UnwindSection<Reader<'a>>>(section: &S, bases: &BaseAddresses) -> Vec<(u64, usize)> {
+    let mut found = Vec::new();
+    let mut entries = section.entries(bases);
+    while let Ok(Some(entry)) = entries.next() {
+        if let gimli::CieOrFde::Fde(partial) = entry
+            && let Ok(fde) = partial.parse(S::cie_from_offset)
+        {
+            found.push((fde.initial_address(), fde.offset()));
+        }
+    }
+    found
+}
+
+/// Offsets of the FDEs whose CIE has `S` in its augmentation string. A plain walk over lengths, because parsing
+/// hundreds of thousands of entries to find one is too slow. See the LSB, "The .eh_frame section".
+fn signal_frame_entries(section: &[u8]) -> Vec<usize> {
+    let mut signal_cies = Vec::new();
+    let mut found = Vec::new();
+    let mut at = 0usize;
+    while let Some(length) = u32_at(section, at) {
+        let (header, length) = match length {
+            0 => break,
+            u32::MAX => (12, u64_at(section, at + 4).unwrap_or(u64::MAX)),
+            length => (4, u64::from(length)),
+        };
+        let id_at = at + header;
+        let Some(id) = u32_at(section, id_at) else { break };
+        if id == 0 {
+            // 4 bytes id, 1 byte version, then the string.
+            let string = section.get(id_at + 5..).unwrap_or_default();
+            if string
+                .iter()
+                .take(8)
+                .take_while(|byte| **byte != 0)
+                .any(|byte| *byte == b'S')
+                && signal_cies.len() < 64
+            {
+                signal_cies.push(at);
+            }
+        } else if signal_cies.contains(&id_at.wrapping_sub(id as usize)) {
+            found.push(at);
+        }
+        match usize::try_from(length)
+            .ok()
+            .and_then(|length| id_at.checked_add(length))
+        {
+            Some(next) => at = next,
+            None => break,
+        }
+    }
+    found
+}

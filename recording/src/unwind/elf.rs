@@ -1,0 +1,244 @@
+//! The few facts of an ELF file that unwinding needs, read by offset and never mapped.
+//!
+//! Field offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr` and `Elf64_Nhdr` in `<elf.h>`. Only 64-bit
+//! little-endian files are read. Every size in the file is a claim: it is checked against the file's length and a
+//! limit before anything is allocated.
+
+use crate::module::BuildId;
+use crate::sink::ReadAt;
+
+/// More program or section headers than any linker writes; `Elf64_Ehdr` could claim 65535.
+const MAX_HEADERS: u64 = 4096;
+/// Section names and notes are a few KiB in real files.
+const MAX_NAMES: u64 = 1 << 20;
+const MAX_NOTES: u64 = 64 << 10;
+/// Unwind sections: the largest seen (a debug build of a browser) is 130 MB.
+const MAX_SECTION: u64 = 1 << 30;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+const PF_X: u32 = 1;
+const SHT_NOBITS: u32 = 8;
+const SHF_COMPRESSED: u64 = 0x800;
+const NT_GNU_BUILD_ID: u32 = 3;
+
+/// `e_machine` of x86_64.
+pub(super) const EM_X86_64: u16 = 62;
+/// `e_machine` of aarch64.
+pub(super) const EM_AARCH64: u16 = 183;
+
+/// A piece of the file and the address that the file states for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) svma: u64,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+}
+
+impl Piece {
+    /// The file offset of an address in this piece, and how many bytes follow it.
+    fn offset_of(&self, svma: u64) -> Option<(u64, u64)> {
+        let into = svma.checked_sub(self.svma)?;
+        let rest = self.size.checked_sub(into).filter(|rest| *rest > 0)?;
+        Some((self.offset.checked_add(into)?, rest))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    piece: Piece,
+    executable: bool,
+}
+
+/// What an ELF file says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Elf {
+    pub(super) machine: u16,
+    pub(super) build_id: Option<BuildId>,
+    /// Address of the lowest `PT_LOAD`: relative address 0.
+    pub(super) base_svma: u64,
+    segments: Vec<Segment>,
+    eh_frame_hdr: Option<Piece>,
+    sections_offset: u64,
+    section_count: u64,
+    names_index: u64,
+}
+
+impl Elf {
+    /// Reads the headers and the build id. `None`: not a 64-bit little-endian ELF file, or damaged.
+    pub(super) fn read(file: &dyn ReadAt) -> Option<Elf> {
+        let header = read_range(file, 0, 64, 64)?;
+        // e_ident: magic, ELFCLASS64, ELFDATA2LSB.
+        if header.get(..6)? != b"\x7fELF\x02\x01" || u16_at(&header, 54)? != 56 {
+            return None;
+        }
+        let count = u64::from(u16_at(&header, 56)?);
+        if count > MAX_HEADERS {
+            return None;
+        }
+        let table = read_range(file, u64_at(&header, 32)?, count * 56, MAX_HEADERS * 56)?;
+        let mut elf = Elf {
+            machine: u16_at(&header, 18)?,
+            build_id: None,
+            base_svma: u64::MAX,
+            segments: Vec::new(),
+            eh_frame_hdr: None,
+            sections_offset: u64_at(&header, 40)?,
+            section_count: if u16_at(&header, 58)? == 64 {
+                u64::from(u16_at(&header, 60)?)
+            } else {
+                0
+            },
+            names_index: u64::from(u16_at(&header, 62)?),
+        };
+        for entry in table.chunks_exact(56) {
+            let piece = Piece {
+                svma: u64_at(entry, 16)?,
+                offset: u64_at(entry, 8)?,
+                size: u64_at(entry, 32)?,
+            };
+            match u32_at(entry, 0)? {
+                PT_LOAD => {
+                    elf.base_svma = elf.base_svma.min(piece.svma);
+                    elf.segments.push(Segment {
+                        piece,
+                        executable: u32_at(entry, 4)? & PF_X != 0,
+                    });
+                }
+                PT_GNU_EH_FRAME => elf.eh_frame_hdr = Some(piece),
+                PT_NOTE if elf.build_id.is_none() => {
+                    elf.build_id = read_range(file, piece.offset, piece.size, MAX_NOTES)
+                        .and_then(|notes| build_id(&notes, u64_at(entry, 48).unwrap_or(4)));
+                }
+                _ => {}
+            }
+        }
+        (elf.base_svma != u64::MAX).then_some(elf)
+    }
+
+    /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`.
+    ///
+    /// A segment is mapped from the start of the page that holds its first byte. With lld, segments share pages, so
+    /// one file offset can belong to two segments with different biases; the mapping is executable, so that segment is.
+    pub(super) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
+        for executable in [true, false] {
+            // 4 KiB first: rounded to 64 KiB, the neighbours of the right segment match, too.
+            for page in [0x1000u64, 0x4000, 0x1_0000] {
+                let found = self.segments.iter().find(|segment| {
+                    let first = segment.piece.offset & !(page - 1);
+                    segment.executable == executable
+                        && file_offset >= first
+                        && file_offset < segment.piece.offset.saturating_add(segment.piece.size)
+                });
+                if let Some(Segment { piece, .. }) = found {
+                    return Some(
+                        start
+                            .wrapping_sub(file_offset)
+                            .wrapping_add(piece.offset)
+                            .wrapping_sub(piece.svma),
+                    );
+                }
+            }
+        }
+        None
+    }
+
+    /// `.eh_frame_hdr` by its program header: there also in files without section headers.
+    pub(super) fn eh_frame_hdr(&self) -> Option<Piece> {
+        self.eh_frame_hdr
+    }
+
+    /// From an address to the end of its segment's file bytes.
+    pub(super) fn rest_from(&self, svma: u64) -> Option<Piece> {
+        self.segments.iter().find_map(|segment| {
+            let (offset, size) = segment.piece.offset_of(svma)?;
+            Some(Piece { svma, offset, size })
+        })
+    }
+
+    /// Finds sections by name, in one pass over the section headers. Sections without plain bytes in the file don't count.
+    pub(super) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Piece>; N] {
+        self.try_sections(file, names).unwrap_or([None; N])
+    }
+
+    fn try_sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> Option<[Option<Piece>; N]> {
+        // A count of 0 can also mean "more than 65279, look in section 0": not seen in files that have unwind tables.
+        let count = self.section_count;
+        if count == 0 || count > MAX_HEADERS * 16 {
+            return None;
+        }
+        let table = read_range(file, self.sections_offset, count * 64, MAX_HEADERS * 16 * 64)?;
+        let header = |index: u64| table.chunks_exact(64).nth(usize::try_from(index).ok()?);
+        let names_header = header(self.names_index)?;
+        let strings = read_range(file, u64_at(names_header, 24)?, u64_at(names_header, 32)?, MAX_NAMES)?;
+        let mut found = [None; N];
+        for entry in table.chunks_exact(64) {
+            let Some(name) = usize::try_from(u32_at(entry, 0)?).ok().and_then(|at| strings.get(at..)) else {
+                continue;
+            };
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            let Some(slot) = names.iter().position(|wanted| *wanted == name) else {
+                continue;
+            };
+            if u32_at(entry, 4)? != SHT_NOBITS && u64_at(entry, 8)? & SHF_COMPRESSED == 0 {
+                found[slot] = Some(Piece {
+                    svma: u64_at(entry, 16)?,
+                    offset: u64_at(entry, 24)?,
+                    size: u64_at(entry, 32)?,
+                });
+            }
+        }
+        Some(found)
+    }
+}
+
+/// Reads a piece of the file as far as it is there.
+pub(super) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
+    read_range(file, piece.offset, piece.size, MAX_SECTION)
+}
+
+fn read_range(file: &dyn ReadAt, offset: u64, size: u64, limit: u64) -> Option<Vec<u8>> {
+    if size > limit || offset.checked_add(size)? > file.len() {
+        return None;
+    }
+    let mut bytes = vec![0; usize::try_from(size).ok()?];
+    file.read_exact_at(&mut bytes, offset).ok()?;
+    Some(bytes)
+}
+
+fn build_id(mut notes: &[u8], align: u64) -> Option<BuildId> {
+    // Notes are padded to 4 bytes, or to 8 in segments that say so (.note.gnu.property).
+    let padded = |size: usize| {
+        if align == 8 {
+            size.checked_next_multiple_of(8)
+        } else {
+            size.checked_next_multiple_of(4)
+        }
+    };
+    loop {
+        let name_size = usize::try_from(u32_at(notes, 0)?).ok()?;
+        let size = usize::try_from(u32_at(notes, 4)?).ok()?;
+        let kind = u32_at(notes, 8)?;
+        let name = notes.get(12..12usize.checked_add(name_size)?)?;
+        let content = padded(12usize.checked_add(name_size)?)?;
+        let end = content.checked_add(size)?;
+        let bytes = notes.get(content..end)?;
+        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && (1..=64).contains(&size) {
+            return Some(BuildId(bytes.to_vec()));
+        }
+        notes = notes.get(padded(end)?..)?;
+    }
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}

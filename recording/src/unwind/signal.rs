@@ -1,0 +1,48 @@
+//! Signal return functions: what a signal handler returns to, and where the interrupted registers lie.
+//!
+//! The kernel pushes a frame with all registers, often onto another stack, and lets the handler return into a function
+//! that only calls `rt_sigreturn`. To unwind through it, restore the registers from that frame.
+
+use std::ops::Range;
+
+use super::cfi::Cfi;
+use super::elf::{self, Elf};
+use crate::sink::ReadAt;
+
+/// The longest code pattern.
+pub(super) const MAX_CODE: usize = 16;
+
+/// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is known.
+/// The declaration alone is not enough: it does not say where the registers are.
+pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<Range<u64>> {
+    let mut found = Vec::new();
+    for range in cfi.signal_frames() {
+        let size = range.end.saturating_sub(range.start).min(64);
+        let Some(piece) = elf.rest_from(range.start) else {
+            continue;
+        };
+        let Some(code) = elf::read_piece(
+            file,
+            elf::Piece {
+                size: size.min(piece.size),
+                ..piece
+            },
+        ) else {
+            continue;
+        };
+        // The declared range of glibc's starts one byte early, for unwinders that look up the byte before.
+        for at in 0..code.len().min(16) {
+            if let Some(pattern) = patterns.iter().find(|pattern| code[at..].starts_with(pattern)) {
+                let start = range.start.wrapping_add(at as u64).wrapping_sub(elf.base_svma);
+                found.push(start..start.saturating_add(pattern.len() as u64));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// True if these bytes are a signal return function's.
+pub(super) fn is_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
+    patterns.iter().any(|pattern| code.starts_with(pattern))
+}

@@ -1,0 +1,207 @@
+//! The unwind tables of one file, shared by all processes that map it.
+//!
+//! framehop keeps its cache valid across module changes with a generation number that is 16 bits wide and global, and
+//! one cache has 509 slots. 400 short processes or frequent dlopen would keep emptying it, and 65536 changes would make
+//! old rules valid again. So each file has a framehop unwinder of its own, in which it lies at address 0, and caches of
+//! its own: modules never change, the generation never matters, and what one process taught serves the next.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use framehop::{FrameAddress, Unwinder};
+
+use super::aarch64::Aarch64;
+use super::arch::{Arch, ReadStack, Step};
+use super::cfi::{Cfi, Place, Sections};
+use super::elf::{self, Elf};
+use super::signal;
+use super::x86_64::X86_64;
+use crate::sink::ReadAt;
+
+/// One cache per this many functions of the file, at most [`MAX_CACHES`].
+const FUNCTIONS_PER_CACHE: usize = 256;
+/// 32 caches are 16,000 rules and 0.4 MB for the largest files.
+const MAX_CACHES: usize = 32;
+
+/// The tables of one file, for its machine.
+pub(super) enum Tables {
+    X86_64(Box<Rules<X86_64>>),
+    Aarch64(Box<Rules<Aarch64>>),
+}
+
+impl Tables {
+    /// Reads the unwind sections. `None`: there are none, or none that can be read.
+    pub(super) fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
+        match elf.machine {
+            elf::EM_X86_64 => Some(Tables::X86_64(Box::new(Rules::read(elf, file)?))),
+            elf::EM_AARCH64 => Some(Tables::Aarch64(Box::new(Rules::read(elf, file)?))),
+            _ => None,
+        }
+    }
+}
+
+/// The rules of one file.
+pub(super) struct Rules<A: Arch> {
+    base_svma: u64,
+    pub(super) cfi: Cfi,
+    places: Places,
+    /// Relative addresses of signal return functions.
+    signal_returns: Vec<Range<u64>>,
+    unwinder: A::Unwinder,
+    caches: Box<[Option<Box<A::Cache>>]>,
+}
+
+impl<A: Arch> Rules<A> {
+    fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Self> {
+        let cfi = Cfi::new(read_sections(elf, file), A::COLUMNS)?;
+        let signal_returns = signal::returns_in(elf, file, &cfi, A::SIGNAL_RETURNS);
+        let mut unwinder = A::Unwinder::default();
+        let sections = cfi.module_sections(elf.base_svma);
+        unwinder.add_module(framehop::Module::new(
+            String::new(),
+            0..u64::from(u32::MAX),
+            0,
+            sections,
+        ));
+        let count = (cfi.function_count() / FUNCTIONS_PER_CACHE)
+            .clamp(1, MAX_CACHES)
+            .next_power_of_two();
+        Some(Rules {
+            base_svma: elf.base_svma,
+            places: Places::new(cfi.function_count()),
+            cfi,
+            signal_returns,
+            unwinder,
+            caches: (0..count).map(|_| None).collect(),
+        })
+    }
+
+    /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
+    pub(super) fn is_signal_return(&self, relative: u64) -> bool {
+        self.signal_returns.iter().any(|range| range.contains(&relative))
+    }
+
+    /// True if the byte before the address belongs to the same function, one that has rules and callers.
+    pub(super) fn is_inside_function(&mut self, relative: u64) -> bool {
+        let svma = self.base_svma.wrapping_add(relative);
+        self.cfi.same_function(svma.wrapping_sub(1), svma) && self.place(svma) != Place::Root
+    }
+
+    /// One step from an address of this file, relative to its base.
+    pub(super) fn step(
+        &mut self,
+        relative: FrameAddress,
+        regs: &mut A::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        let lookup = relative.address_for_lookup();
+        let svma = self.base_svma.wrapping_add(lookup);
+        let key = u32::try_from(lookup).ok()?;
+        let place = match self.places.get(key) {
+            Some(place) => place,
+            None => {
+                let place = self.place(svma);
+                self.places.set(key, place);
+                place
+            }
+        };
+        match place {
+            Place::Rule => {}
+            Place::Root => return Some(Step::Root),
+            Place::Uncovered => return None,
+            Place::Unusual => {
+                let row = self.cfi.row(svma)?;
+                return Some(A::step_by_row(self, &row, relative, regs, read));
+            }
+        }
+        let slot = spread(key, self.caches.len());
+        let cache = self.caches.get_mut(slot)?.get_or_insert_default();
+        let mut read_or_err = |address| read(address).map_err(|_| ());
+        match self.unwinder.unwind_frame(relative, regs, cache, &mut read_or_err) {
+            Ok(Some(caller)) => Some(Step::Caller(caller)),
+            Err(framehop::Error::CouldNotReadStack(_)) => Some(Step::NoMemory),
+            // framehop says "end of stack" for a return address of 0, and also for a frame pointer of 0, whatever
+            // the caller's rule; and it rejects callers that use the frame pointer for something else.
+            Ok(None) | Err(_) => {
+                let row = self.cfi.row(svma)?;
+                Some(A::step_by_row(self, &row, relative, regs, read))
+            }
+        }
+    }
+
+    fn place(&mut self, svma: u64) -> Place {
+        match self.cfi.row(svma) {
+            None => Place::Uncovered,
+            Some(row) => match A::place(&row) {
+                Place::Rule if !self.cfi.row_is_portable(svma) => Place::Unusual,
+                place => place,
+            },
+        }
+    }
+}
+
+fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
+    let [eh_frame, eh_frame_hdr, debug_frame, text, got] = elf.sections(
+        file,
+        [b".eh_frame", b".eh_frame_hdr", b".debug_frame", b".text", b".got"],
+    );
+    let read = |piece| elf::read_piece(file, piece).map(Arc::<[u8]>::from);
+    let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr);
+    let eh_frame_hdr = eh_frame_hdr.and_then(|piece| Some((piece.svma, read(piece)?)));
+    // Without section headers: from where .eh_frame_hdr points to, to the end of the segment.
+    let pointed_to = || {
+        let (svma, index) = eh_frame_hdr.as_ref()?;
+        let pointer = elf::u32_at(index, 4).filter(|_| index.get(1) == Some(&0x1b))? as i32;
+        elf.rest_from(svma.wrapping_add(4).wrapping_add_signed(i64::from(pointer)))
+    };
+    let eh_frame = eh_frame
+        .or_else(pointed_to)
+        .and_then(|piece| Some((piece.svma, read(piece)?)));
+    Sections {
+        debug_frame: if eh_frame.is_none() {
+            debug_frame.and_then(read)
+        } else {
+            None
+        },
+        eh_frame,
+        eh_frame_hdr,
+        text_svma: text.map_or(0, |piece| piece.svma),
+        got_svma: got.map_or(0, |piece| piece.svma),
+    }
+}
+
+/// Remembers the [`Place`] of addresses: a table of fixed size in which a later address displaces an earlier one.
+struct Places {
+    entries: Box<[u64]>,
+}
+
+impl Places {
+    fn new(functions: usize) -> Self {
+        let count = functions.saturating_mul(4).clamp(1 << 8, 1 << 16).next_power_of_two();
+        Places {
+            entries: vec![0; count].into(),
+        }
+    }
+
+    fn get(&self, key: u32) -> Option<Place> {
+        let entry = *self.entries.get(spread(key, self.entries.len()))?;
+        if entry >> 8 != u64::from(key) {
+            return None;
+        }
+        [Place::Rule, Place::Unusual, Place::Root, Place::Uncovered]
+            .into_iter()
+            .find(|place| *place as u64 == entry & 0xff)
+    }
+
+    fn set(&mut self, key: u32, place: Place) {
+        if let Some(entry) = self.entries.get_mut(spread(key, self.entries.len())) {
+            *entry = u64::from(key) << 8 | place as u64;
+        }
+    }
+}
+
+/// Spreads neighbouring addresses over `count` slots, a power of two.
+fn spread(key: u32, count: usize) -> usize {
+    // Fibonacci hashing: the upper bits of the product are the well mixed ones.
+    (u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & (count - 1)
+}

@@ -1,0 +1,234 @@
+//! From the leaf to the root of one stack.
+
+use framehop::FrameAddress;
+use rustc_hash::FxHashMap;
+
+use super::arch::{Arch, Step};
+use super::modules::Modules;
+use super::signal;
+use super::space::{ANONYMOUS, AddressSpace, Region};
+use super::stack_memory::StackMemory;
+use crate::address::Avma;
+use crate::quality::Quality;
+use crate::sink::{ModuleFiles, TargetMemory};
+use crate::stack::{Frame, Registers};
+
+/// A frame larger than this is taken for a frame pointer that holds something else.
+pub(super) const PLAUSIBLE_FRAME: u64 = 16 << 20;
+/// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
+const MAX_SIGNALS: usize = 64;
+/// How far above a frame without caller to look for signs that there is one.
+const ROOT_SCAN: u64 = 2048;
+
+/// What identifies a frame between two samples of a thread: same code, same place on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) address: u64,
+    pub(super) sp: u64,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Root,
+    NoMemory,
+    NoRule,
+    Depth,
+}
+
+/// A finished walk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) end: End,
+    /// The first frame whose caller was found with bytes read after the sample: index into the points.
+    pub(super) seam: Option<usize>,
+    /// True if at least one caller was found without rules.
+    pub(super) guessed: bool,
+}
+
+/// Where signal return functions without unwind rules are, by (module, process if anonymous, relative address).
+pub(super) type SignalReturns = FxHashMap<(u32, i32, u64), bool>;
+
+/// One walk, with what it needs.
+pub(super) struct Walk<'a, M, F> {
+    pub(super) space: &'a AddressSpace,
+    pub(super) modules: &'a mut Modules<F>,
+    pub(super) signal_returns: &'a mut SignalReturns,
+    pub(super) quality: &'a mut Quality,
+    pub(super) stack: StackMemory<'a, M>,
+    /// User frames, leaf first, are appended; a point for each goes to `points`.
+    pub(super) frames: &'a mut Vec<Frame>,
+    pub(super) points: &'a mut Vec<Point>,
+    pub(super) max_frames: usize,
+}
+
+impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
+    /// `None` if the registers are not this machine's.
+    pub(super) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
+        let (ip, mut regs) = A::start(registers, self.space.end())?;
+        let mut address = FrameAddress::InstructionPointer(ip);
+        let mut outcome = Outcome {
+            end: End::Root,
+            seam: None,
+            guessed: false,
+        };
+        let mut signals = 0;
+        loop {
+            self.frames.push(frame(address));
+            self.points.push(Point {
+                address: address.address(),
+                sp: A::sp(&regs),
+            });
+            if self.points.len() >= self.max_frames {
+                outcome.end = End::Depth;
+                return Some(outcome);
+            }
+            self.stack.floor = A::sp(&regs);
+            let region = self.space.find(address.address_for_lookup()).copied();
+            let from_signal = region.is_some_and(|region| self.is_signal_return::<A>(&region, address));
+            let step = if from_signal {
+                A::step_out_of_signal(&mut regs, &mut |address| self.stack.read(address))
+            } else {
+                self.step::<A>(region, address, &mut regs)
+            };
+            if self.stack.used_live && outcome.seam.is_none() {
+                outcome.seam = Some(self.points.len() - 1);
+            }
+            let caller = match step {
+                Step::Caller(caller) => caller,
+                Step::Guess(caller) => {
+                    outcome.guessed = true;
+                    caller
+                }
+                Step::Root => return Some(outcome),
+                Step::FramePointerIsZero if address.is_return_address() && self.is_last::<A>(&regs) => {
+                    return Some(outcome);
+                }
+                Step::NoMemory => {
+                    outcome.end = End::NoMemory;
+                    return Some(outcome);
+                }
+                Step::NoRule | Step::FramePointerIsZero => {
+                    outcome.end = End::NoRule;
+                    return Some(outcome);
+                }
+            };
+            if from_signal {
+                // The kernel may interrupt anything, also a jump to nowhere: this address is true.
+                address = FrameAddress::InstructionPointer(caller);
+                signals += 1;
+                if signals > MAX_SIGNALS {
+                    outcome.end = End::NoRule;
+                    return Some(outcome);
+                }
+                continue;
+            }
+            // A caller outside of all code is not one: the rule was wrong or the bytes were not this stack's.
+            match FrameAddress::from_return_address(caller).filter(|_| self.is_code(caller)) {
+                Some(caller) => address = caller,
+                None => {
+                    outcome.end = End::NoRule;
+                    return Some(outcome);
+                }
+            }
+        }
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.space.find(address.wrapping_sub(1)).is_some()
+    }
+
+    fn step<A: Arch>(&mut self, region: Option<Region>, address: FrameAddress, regs: &mut A::Regs) -> Step {
+        // A call to an address that is not code: its caller is where a leaf's is.
+        let mut is_assembly = region.is_none();
+        if let Some(region) = region
+            && let Some(tables) = self.modules.tables(region.module, self.quality)
+            && let Some(rules) = A::rules(tables)
+        {
+            let stack = &mut self.stack;
+            if let Some(relative) = relative(address, region.base)
+                && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
+            {
+                return step;
+            }
+            is_assembly = true;
+        }
+        let (stack, space) = (&mut self.stack, self.space);
+        A::step_by_guess(
+            address,
+            is_assembly,
+            regs,
+            &mut |address| stack.read(address),
+            &|address| space.find(address.wrapping_sub(1)).is_some(),
+        )
+    }
+
+    fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+        let relative = address.address().wrapping_sub(region.base);
+        if let Some(tables) = self.modules.tables(region.module, self.quality)
+            && let Some(rules) = A::rules(tables)
+        {
+            return rules.is_signal_return(relative);
+        }
+        // No declaration to go by: compare the code. Once per address, it is read from the target.
+        let process = if region.module == ANONYMOUS {
+            self.stack.pid.0
+        } else {
+            0
+        };
+        let key = (region.module, process, relative);
+        if let Some(known) = self.signal_returns.get(&key) {
+            return *known;
+        }
+        let mut code = [0; signal::MAX_CODE];
+        let is_return = self.stack.copy_live(address.address(), &mut code).is_some()
+            && signal::is_return_code(&code, A::SIGNAL_RETURNS);
+        if self.signal_returns.len() >= 1 << 14 {
+            self.signal_returns.clear();
+        }
+        self.signal_returns.insert(key, is_return);
+        is_return
+    }
+
+    /// Decides whether a frame in code without rules, with a frame pointer of 0, is the last one. Start code sets the
+    /// frame pointer to 0 to say so, but code that uses it for something else may have a 0 there, too: then a return
+    /// address into code with rules lies above.
+    fn is_last<A: Arch>(&mut self, regs: &A::Regs) -> bool {
+        let sp = A::sp(regs);
+        let from = sp.saturating_sub(self.stack.dump_start);
+        let words = usize::try_from(from)
+            .ok()
+            .and_then(|from| self.stack.dump.get(from..))
+            .unwrap_or_default();
+        let space = self.space;
+        for word in words.chunks_exact(8).take((ROOT_SCAN / 8) as usize) {
+            let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            let Some(region) = space.find(word.wrapping_sub(1)) else {
+                continue;
+            };
+            if let Some(tables) = self.modules.tables(region.module, self.quality)
+                && let Some(rules) = A::rules(tables)
+                && rules.is_inside_function(word.wrapping_sub(region.base))
+            {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn frame(address: FrameAddress) -> Frame {
+    match address {
+        FrameAddress::InstructionPointer(address) => Frame::InstructionPointer(Avma(address)),
+        FrameAddress::ReturnAddress(address) => Frame::ReturnAddress(Avma(address.get())),
+    }
+}
+
+fn relative(address: FrameAddress, base: u64) -> Option<FrameAddress> {
+    let relative = address.address().checked_sub(base)?;
+    if address.is_return_address() {
+        FrameAddress::from_return_address(relative)
+    } else {
+        Some(FrameAddress::InstructionPointer(relative))
+    }
+}

@@ -1,0 +1,163 @@
+//! x86_64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
+
+use framehop::FrameAddress;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use gimli::{CfaRule, RegisterRule, Vendor, X86_64 as Dwarf};
+
+use super::arch::{Arch, ReadStack, Step};
+use super::cfi::{Columns, Place, Row};
+use super::tables::{Rules, Tables};
+use crate::stack::Registers;
+
+/// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
+/// flags 8, link 8, stack 24, then r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip, 8 bytes each.
+const UCONTEXT_BP: u64 = 40 + 10 * 8;
+const UCONTEXT_SP: u64 = 40 + 15 * 8;
+const UCONTEXT_IP: u64 = 40 + 16 * 8;
+
+/// The machine.
+pub(super) enum X86_64 {}
+
+impl Arch for X86_64 {
+    type Regs = UnwindRegsX86_64;
+    type Unwinder = UnwinderX86_64<std::sync::Arc<[u8]>>;
+    type Cache = CacheX86_64;
+
+    const COLUMNS: Columns = Columns {
+        vendor: Vendor::Default,
+        fp: Dwarf::RBP,
+        ra: Dwarf::RA,
+    };
+    const SIGNAL_RETURNS: &'static [&'static [u8]] = &[
+        // mov $15, %rax; syscall (glibc, musl)
+        &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
+        // mov $15, %eax; syscall (bionic)
+        &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
+    ];
+
+    fn start(registers: &Registers, _highest_code: u64) -> Option<(u64, Self::Regs)> {
+        match *registers {
+            Registers::X86_64 { ip, sp, bp } => Some((ip, UnwindRegsX86_64::new(ip, sp, bp))),
+            Registers::Aarch64 { .. } => None,
+        }
+    }
+
+    fn sp(regs: &Self::Regs) -> u64 {
+        regs.sp()
+    }
+
+    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>> {
+        match tables {
+            Tables::X86_64(rules) => Some(rules),
+            Tables::Aarch64(_) => None,
+        }
+    }
+
+    fn place(row: &Row) -> Place {
+        let usual = match (&row.cfa, &row.fp, &row.ra) {
+            (_, _, None | Some(RegisterRule::Undefined)) => return Place::Root,
+            (CfaRule::RegisterAndOffset { register, offset }, fp, Some(RegisterRule::Offset(-8))) => {
+                let fp = match fp {
+                    None | Some(RegisterRule::SameValue) => Ok(None),
+                    Some(RegisterRule::Offset(fp)) => Ok(Some(*fp)),
+                    _ => Err(()),
+                };
+                match (*register, fp) {
+                    // framehop stores multiples of 8 in 16 bits, and would round or fall back on anything else.
+                    (Dwarf::RSP, Ok(fp)) => {
+                        let fits = |offset: i64| offset % 8 == 0 && offset.unsigned_abs() < 1 << 18;
+                        (8..1 << 19).contains(offset)
+                            && offset % 8 == 0
+                            && fp.is_none_or(|fp| fits(fp) && fits(offset + fp))
+                    }
+                    (Dwarf::RBP, Ok(Some(-16))) => *offset == 16,
+                    _ => false,
+                }
+            }
+            _ => false,
+        };
+        if usual { Place::Rule } else { Place::Unusual }
+    }
+
+    fn step_by_row(
+        rules: &Rules<Self>,
+        row: &Row,
+        address: FrameAddress,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Step {
+        let register = |register| match register {
+            Dwarf::RA => Some(address.address()),
+            Dwarf::RSP => Some(regs.sp()),
+            Dwarf::RBP => Some(regs.bp()),
+            _ => None,
+        };
+        match rules.cfi.step(row, register, read) {
+            Ok(Some((_, _, 0))) => Step::Root,
+            Ok(Some((cfa, fp, ra))) if cfa > regs.sp() => {
+                *regs = UnwindRegsX86_64::new(ra, cfa, fp);
+                Step::Caller(ra)
+            }
+            Ok(_) => Step::NoRule,
+            Err(_) => Step::NoMemory,
+        }
+    }
+
+    fn step_by_guess(
+        address: FrameAddress,
+        in_tables: bool,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+        is_code: &dyn Fn(u64) -> bool,
+    ) -> Step {
+        let (sp, bp) = (regs.sp(), regs.bp());
+        // A leaf in assembly seldom makes a frame: (ip, sp) = (*sp, sp + 8).
+        let just_return = |read: &mut ReadStack<'_>| {
+            read(sp)
+                .ok()
+                .filter(|ra| is_code(*ra))
+                .map(|ra| UnwindRegsX86_64::new(ra, sp.wrapping_add(8), bp))
+        };
+        let is_leaf = !address.is_return_address();
+        if is_leaf
+            && in_tables
+            && let Some(caller) = just_return(read)
+        {
+            *regs = caller;
+            return Step::Guess(caller.ip());
+        }
+        if bp == 0 {
+            return Step::FramePointerIsZero;
+        }
+        // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
+        if bp >= sp && bp % 8 == 0 && bp < u64::MAX - 16 {
+            match (read(bp), read(bp + 8)) {
+                (Ok(_), Ok(0)) => return Step::Root,
+                (Ok(new_bp), Ok(ra)) if is_code(ra) => {
+                    *regs = UnwindRegsX86_64::new(ra, bp + 16, new_bp);
+                    return Step::Guess(ra);
+                }
+                (Ok(_), Ok(_)) => {}
+                _ if bp - sp < super::walk::PLAUSIBLE_FRAME => return Step::NoMemory,
+                _ => {}
+            }
+        }
+        if is_leaf && let Some(caller) = just_return(read) {
+            *regs = caller;
+            return Step::Guess(caller.ip());
+        }
+        Step::NoRule
+    }
+
+    fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
+        let ucontext = regs.sp();
+        let mut field = |offset| read(ucontext.wrapping_add(offset));
+        match (field(UCONTEXT_IP), field(UCONTEXT_SP), field(UCONTEXT_BP)) {
+            (Ok(ip), Ok(sp), Ok(bp)) => {
+                *regs = UnwindRegsX86_64::new(ip, sp, bp);
+                Step::Caller(ip)
+            }
+            _ => Step::NoMemory,
+        }
+    }
+}

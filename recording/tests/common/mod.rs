@@ -1,0 +1,246 @@
+//! This process as a target: its mappings, its memory, its stacks.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::expect_used,
+    reason = "shared by test programs, each uses a part"
+)]
+
+#[allow(unsafe_code, reason = "reads registers")]
+pub mod sys;
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::event::{Event, Mapping, Pid, Sample, Tid};
+use recording::module::Image;
+use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
+use recording::stack::{Frame, Registers, Snapshot, Stack};
+use recording::unwind::{UnwindOptions, Unwinder};
+
+pub const PID: Pid = Pid(1);
+pub const TID: Tid = Tid(1);
+
+/// A file, or the bytes of one.
+pub struct Bytes(pub Vec<u8>);
+
+impl ReadAt for Bytes {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|at| self.0.get(at..)?.get(..buffer.len()));
+        buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+pub struct OnDisk(pub File);
+
+impl ReadAt for OnDisk {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+/// Opens the mapping's path; the vdso comes from memory.
+#[derive(Default)]
+pub struct OwnFiles {
+    pub vdso: Vec<u8>,
+}
+
+impl ModuleFiles for OwnFiles {
+    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+        if mapping.path == b"[vdso]" {
+            return Ok(ModuleFile {
+                readable_path: None,
+                bytes: Arc::new(Bytes(self.vdso.clone())),
+            });
+        }
+        let file = File::open(String::from_utf8_lossy(mapping.path).as_ref()).map_err(|_| ModuleMiss::NotFound)?;
+        Ok(ModuleFile {
+            readable_path: None,
+            bytes: Arc::new(OnDisk(file)),
+        })
+    }
+}
+
+/// The memory of this process.
+pub struct OwnMemory(pub File);
+
+impl OwnMemory {
+    pub fn open() -> Self {
+        OwnMemory(File::open("/proc/self/mem").expect("open /proc/self/mem"))
+    }
+}
+
+impl TargetMemory for OwnMemory {
+    fn read(&mut self, _pid: Pid, address: u64, buffer: &mut [u8]) -> usize {
+        self.0.read_at(buffer, address).unwrap_or(0)
+    }
+}
+
+/// Keeps what it is sent.
+#[derive(Default)]
+pub struct Collector {
+    pub stacks: Vec<Vec<Frame>>,
+    pub images: Vec<Image>,
+}
+
+impl EventSink for Collector {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample(Sample {
+                stack: Stack::Frames(frames),
+                ..
+            }) => self.stacks.push(frames.to_vec()),
+            Event::Image { image, .. } => self.images.push(image.clone()),
+            _ => {}
+        }
+    }
+}
+
+/// Registers and stack bytes, as a recorder would deliver them.
+#[derive(Clone)]
+pub struct Captured {
+    pub registers: Registers,
+    pub bytes: Vec<u8>,
+    pub cut_off: bool,
+}
+
+/// Captures the caller's stack, at most `limit` bytes. Inlined, so that the registers are the caller's.
+#[inline(always)]
+pub fn capture(limit: usize) -> Captured {
+    let registers = sys::registers();
+    copy_stack(registers, limit)
+}
+
+#[inline(never)]
+pub fn copy_stack(registers: Registers, limit: usize) -> Captured {
+    let mut bytes = vec![0; limit];
+    let len = OwnMemory::open().read(PID, sp(&registers), &mut bytes);
+    bytes.truncate(len);
+    Captured {
+        registers,
+        cut_off: len == limit,
+        bytes,
+    }
+}
+
+pub fn sp(registers: &Registers) -> u64 {
+    match *registers {
+        Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
+    }
+}
+
+pub fn sample(captured: &Captured) -> Event<'_> {
+    Event::Sample(Sample {
+        time: Timestamp(0),
+        pid: PID,
+        tid: TID,
+        cpu: 0,
+        period: 1,
+        stack: Stack::Snapshot(Snapshot {
+            kernel: &[],
+            registers: captured.registers,
+            stack_bytes: &captured.bytes,
+            cut_off: captured.cut_off,
+        }),
+    })
+}
+
+/// An unwinder that has been told of this process's executable mappings.
+pub fn unwinder<M: TargetMemory>(memory: M) -> Unwinder<Collector, M, OwnFiles> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("read /proc/self/maps");
+    let maps: Vec<_> = maps.lines().filter_map(parse_map).collect();
+    let mut files = OwnFiles::default();
+    if let Some((start, len, ..)) = maps.iter().find(|map| map.3 == "[vdso]") {
+        files.vdso.resize(*len as usize, 0);
+        OwnMemory::open().read(PID, *start, &mut files.vdso);
+    }
+    let mut unwinder = Unwinder::new(Collector::default(), memory, files, UnwindOptions::default());
+    unwinder.on_event(&Event::ProcessStart {
+        time: Timestamp(0),
+        pid: PID,
+        parent: None,
+    });
+    for (start, len, file_offset, path) in &maps {
+        unwinder.on_event(&Event::Map(map(PID, *start, *len, *file_offset, path.as_bytes())));
+    }
+    unwinder
+}
+
+pub fn map(pid: Pid, start: u64, len: u64, file_offset: u64, path: &[u8]) -> Mapping<'_> {
+    Mapping {
+        time: Timestamp(0),
+        pid,
+        start,
+        len,
+        file_offset,
+        path,
+        build_id: None,
+        inode: None,
+    }
+}
+
+/// `start-end r-xp offset dev inode path`, of executable mappings.
+fn parse_map(line: &str) -> Option<(u64, u64, u64, String)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+    if !words.next()?.contains('x') {
+        return None;
+    }
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+    let path = words.nth(2).unwrap_or("//anon").to_owned();
+    Some((start, end - start, offset, path))
+}
+
+/// Names of the frames' functions by this program's own symbol table; `?` where there is none.
+pub fn names(images: &[Image], frames: &[Frame]) -> Vec<String> {
+    let own = std::env::current_exe().expect("own path");
+    let table = symbols(&own);
+    let name = |address: Avma| {
+        let image = images
+            .iter()
+            .find(|image| image.start <= address && address < image.end)?;
+        if image.module.path != own {
+            return Some(format!("<{}>", image.module.name()));
+        }
+        let relative = image.relative(address).0;
+        let at = table.partition_point(|(start, _)| *start <= relative).checked_sub(1)?;
+        let name = format!("{:#}", rustc_demangle::demangle(&table[at].1));
+        Some(name.rsplit("::").next().unwrap_or_default().to_owned())
+    };
+    let label = |frame: &Frame| match frame {
+        Frame::Mark(mark) => mark.label().to_owned(),
+        frame => frame.lookup_address().and_then(name).unwrap_or_else(|| "?".to_owned()),
+    };
+    frames.iter().map(label).collect()
+}
+
+/// Function symbols of a file, by address relative to its lowest `PT_LOAD`.
+fn symbols(path: &std::path::Path) -> Vec<(u64, String)> {
+    use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+    let bytes = std::fs::read(path).expect("read own file");
+    let file = object::File::parse(&*bytes).expect("parse own file");
+    let base = file.segments().map(|segment| segment.address()).min().unwrap_or(0);
+    let functions = file
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition());
+    let mut table: Vec<_> = functions
+        .filter_map(|symbol| Some((symbol.address() - base, symbol.name().ok()?.to_owned())))
+        .collect();
+    table.sort();
+    table
+}
