@@ -1,1 +1,162 @@
-//! recorder-macos
+//! Records a program on macOS. Not there yet: launching answers with an error that says so.
+//!
+//! The shapes are those of the Linux recorder, so that everything after the recorder is type-checked for macOS already.
+
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime};
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Mapping, Pid};
+use recording::info::RecordingInfo;
+use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
+
+/// What to record, and how.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Program and arguments. Looked up in PATH if the first holds no slash.
+    pub command: Vec<OsString>,
+    /// Variables added to the program's environment (`VAR=x` before the command).
+    pub env: Vec<(OsString, OsString)>,
+    /// Samples a second of CPU time.
+    pub rate_hz: f64,
+    /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
+    pub stack_bytes: u32,
+    /// Ends the recording after this time.
+    pub duration: Option<Duration>,
+    /// When the recording ends before the program does: leave the program running.
+    pub keep_running: bool,
+    /// Put the arguments into [`RecordingInfo::args`].
+    pub include_args: bool,
+}
+
+/// Why a recording could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Exit status 127.
+    #[error("cannot run `{0}`: no such program; check the name or give a path")]
+    NotFound(String),
+    /// Exit status 126.
+    #[error("cannot run `{program}`: {reason}")]
+    NotExecutable {
+        /// As the user typed it.
+        program: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// Exit status 125.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The program ended.
+    ProgramEnded,
+    /// [`RecordOptions::duration`] was over.
+    Duration,
+    /// A second SIGINT.
+    Interrupted,
+    /// SIGTERM (or SIGHUP).
+    Terminated,
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramExit {
+    /// `exit(code)`.
+    Code(i32),
+    /// Killed by this signal.
+    Signal(i32),
+    /// Still running: `keep_running`.
+    StillRunning,
+}
+
+/// A launched program. There is none on macOS yet.
+#[derive(Debug)]
+pub struct Recording {
+    never: Never,
+}
+
+/// A recording that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The recording as a whole.
+    pub info: RecordingInfo,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Samples a second of CPU time that were delivered.
+    pub achieved_rate_hz: Option<f64>,
+    /// CPU time of all recorded tasks, ns.
+    pub cpu_time_ns: Option<u64>,
+    /// The program.
+    pub target: Target,
+}
+
+/// The launched program after recording.
+#[derive(Debug)]
+pub struct Target {
+    never: Never,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Never {}
+
+impl Recording {
+    /// Says that recording on macOS is not there yet.
+    pub fn launch(_options: &RecordOptions) -> Result<Recording, RecordError> {
+        Err(RecordError::Failed(
+            "recording on macOS is not there yet; `sprof load` works: record on Linux and open the file here".into(),
+        ))
+    }
+
+    /// One line each, for the user's eyes, before the program runs.
+    pub fn announcements(&self) -> &[String] {
+        match self.never {}
+    }
+
+    /// The program's process id.
+    pub fn pid(&self) -> Pid {
+        match self.never {}
+    }
+
+    /// Lets the program run until the recording ends.
+    pub fn run(self, _clock: ClockReference, _sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+        match self.never {}
+    }
+}
+
+impl Target {
+    /// Waits for the program's end.
+    pub fn wait(self) -> ProgramExit {
+        match self.never {}
+    }
+}
+
+/// Reads a live target's memory: none on macOS yet.
+#[derive(Debug, Default)]
+pub struct Memory {}
+
+impl TargetMemory for Memory {
+    fn read(&mut self, _pid: Pid, _address: u64, _buffer: &mut [u8]) -> usize {
+        0
+    }
+}
+
+/// Opens mapped files: none on macOS yet.
+#[derive(Debug, Default)]
+pub struct Files {}
+
+impl ModuleFiles for Files {
+    fn open(&mut self, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+        Err(ModuleMiss::NotFound)
+    }
+}
+
+/// Reads the wall clock. The recording's clock (`mach_absolute_time`) comes with the recorder.
+pub fn clock_reference() -> ClockReference {
+    ClockReference {
+        timestamp: Timestamp(0),
+        wall: SystemTime::now(),
+    }
+}
