@@ -1,1 +1,38 @@
-fn main() {}
+//! `sprof`: records a program, and shows where its time goes in the Firefox Profiler.
+//!
+//! The stages, in reading order:
+//!
+//! 1. [`args`]: the command line as typed.
+//! 2. [`command`]: what each command does with it.
+//! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
+//! 4. [`output`]: the file.
+//! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
+//! 6. [`serve`]: the local server, and the browser.
+//!
+//! [`term`] is the terminal, [`interrupt`] the signals, [`exit`] the only way out.
+
+mod args;
+mod command;
+mod exit;
+mod interrupt;
+mod output;
+mod pipeline;
+mod serve;
+mod summary;
+mod term;
+
+use std::process::ExitCode;
+
+use args::Command;
+
+fn main() -> ExitCode {
+    exit::run(|| {
+        let args = args::parse(term::clap_color())?;
+        match args.command {
+            Command::Record(args) => command::record::run(*args),
+            Command::Load(args) => command::load::run(args),
+            Command::Completions { shell } => command::docs::completions(shell),
+            Command::Man { command } => command::docs::man(command.as_deref()),
+        }
+    })
+}

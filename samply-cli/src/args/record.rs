@@ -1,0 +1,171 @@
+//! `sprof record`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+
+use super::{ServeArgs, value};
+
+/// Flags of `sprof record`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...",
+    after_help = super::EXIT_STATUS
+)]
+pub(crate) struct RecordArgs {
+    /// The program to run and its arguments; VAR=x words before it are added to its environment.
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = false
+    )]
+    pub(crate) command: Vec<OsString>,
+
+    /// Samples a second of CPU time, for each thread.
+    #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
+          default_value = "1000", value_parser = value::rate, allow_negative_numbers = true)]
+    pub(crate) rate: f64,
+
+    /// End the recording after this time; the program is ended, too [default: when the program ends].
+    #[arg(short, long, value_name = "SECONDS", env = "SPROF_DURATION", hide_env = true,
+          value_parser = value::duration, allow_negative_numbers = true)]
+    pub(crate) duration: Option<Duration>,
+
+    /// When the recording ends first, leave the program running.
+    #[arg(long, env = "SPROF_KEEP_RUNNING", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) keep_running: bool,
+
+    /// Run the program this many times, into one profile. Ends at the first failure.
+    #[arg(long, value_name = "N", env = "SPROF_ITERATION_COUNT", hide_env = true, default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iteration_count: u32,
+
+    /// Go on with the next iteration when the program fails.
+    #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) ignore_exit_code: bool,
+
+    /// Stack bytes copied with each sample. Deeper stacks are completed from the program's memory.
+    #[arg(long, value_name = "BYTES", env = "SPROF_STACK_SIZE", hide_env = true, default_value = "16384",
+          value_parser = value::stack_size)]
+    pub(crate) stack_size: u32,
+
+    /// Leave all threads but the main thread of each process out of the profile.
+    #[arg(long, env = "SPROF_MAIN_THREAD_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "The profile")]
+    pub(crate) main_thread_only: bool,
+
+    /// Put the program's arguments into the profile; =N for the first N. They may hold secrets.
+    #[arg(long, value_name = "N", env = "SPROF_INCLUDE_ARGS", hide_env = true, num_args = 0..=1,
+          require_equals = true, help_heading = "The profile")]
+    pub(crate) include_args: Option<Option<usize>>,
+
+    /// Name shown for the profile [default: the program's].
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SPROF_PROFILE_NAME",
+        hide_env = true,
+        help_heading = "The profile"
+    )]
+    pub(crate) profile_name: Option<String>,
+
+    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr).
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "SPROF_OUTPUT",
+        hide_env = true,
+        default_value = "profile.json.gz",
+        help_heading = "The profile"
+    )]
+    pub(crate) output: PathBuf,
+
+    /// Save the profile and exit; do not serve it. The same without a terminal, or with CI set.
+    #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "The profile")]
+    pub(crate) save_only: bool,
+
+    /// Save addresses without function names.
+    #[arg(long, env = "SPROF_NO_SYMBOLICATE", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "The profile")]
+    pub(crate) no_symbolicate: bool,
+
+    /// Print a summary for machines to stdout, as one line of JSON, after the program ended.
+    #[arg(long, env = "SPROF_JSON", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "The profile")]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// The command words, taken apart.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Program {
+    /// `VAR=x` words.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Program and arguments; at least one.
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Takes the leading `VAR=x` words off, as a shell does. `None` if nothing is left to run.
+pub(crate) fn split_environment(words: &[OsString]) -> Option<Program> {
+    let mut env = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        match assignment(word) {
+            Some(variable) => env.push(variable),
+            None => {
+                return Some(Program {
+                    env,
+                    command: words[at..].to_vec(),
+                });
+            }
+        }
+    }
+    None
+}
+
+fn assignment(word: &OsStr) -> Option<(OsString, OsString)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = word.as_bytes();
+    let equals = bytes.iter().position(|&byte| byte == b'=')?;
+    let (name, value) = (&bytes[..equals], &bytes[equals + 1..]);
+    let first_is_letter = name
+        .first()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let is_name = first_is_letter && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    is_name.then(|| (OsStr::from_bytes(name).into(), OsStr::from_bytes(value).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn variables_before_the_command_only() {
+        let program = split_environment(&words("A=1 _b2=x=y env C=3")).unwrap();
+        assert_eq!(program.env, [("A".into(), "1".into()), ("_b2".into(), "x=y".into())]);
+        assert_eq!(program.command, ["env", "C=3"]);
+    }
+
+    #[test]
+    fn paths_with_equals_signs_are_commands() {
+        assert_eq!(split_environment(&words("./a=b")).unwrap().command, ["./a=b"]);
+        assert_eq!(split_environment(&words("2=b")).unwrap().command, ["2=b"]);
+        assert_eq!(split_environment(&words("=b")).unwrap().command, ["=b"]);
+    }
+
+    #[test]
+    fn variables_alone_are_no_command() {
+        assert_eq!(split_environment(&words("A=1 B=")), None);
+    }
+}

@@ -1,0 +1,151 @@
+//! Values of flags: what is accepted, and what the user reads when something is not.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// A port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// The first to try; 0 lets the system choose.
+    pub(crate) first: u16,
+    /// `3000+`: when it is taken, try the ones after it.
+    pub(crate) or_next: bool,
+}
+
+/// A sampling rate in Hz. The machine's own limit is checked later.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate >= 0.1 => Ok(rate),
+        Ok(rate) if rate.is_finite() => {
+            Err("the rate must be more than 0 (at least 0.1 samples a second of CPU time); try 1000".into())
+        }
+        _ => Err("the rate is a number of samples a second of CPU time; try 1000".into()),
+    }
+}
+
+/// A duration in seconds, more than 0 and at most a year.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;
+    let seconds: f64 = text
+        .trim_end_matches('s')
+        .parse()
+        .map_err(|_| "a number of seconds, for example 2.5")?;
+    if seconds > 0.0 && seconds <= YEAR_S {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("the duration must be more than 0 seconds; leave -d away to record until the program ends".into())
+    }
+}
+
+/// `3000`, or `3000+` for the next free one.
+pub(crate) fn port(text: &str) -> Result<Port, String> {
+    let (digits, or_next) = match text.strip_suffix('+') {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    match digits.parse() {
+        Ok(first) => Ok(Port { first, or_next }),
+        Err(_) => Err("a port is 3000, or 3000+ for the next free one, up to 65535; 0 lets the system choose".into()),
+    }
+}
+
+/// An address to listen on: a number, not a name, so that nothing has to be looked up.
+pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        _ => text
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse()
+            .map_err(|_| "an IP address, for example 127.0.0.1 (this machine only) or 0.0.0.0 (everyone)".into()),
+    }
+}
+
+/// Stack bytes a sample: the kernel takes multiples of 8 below 64 KiB (`sample_stack_user`, perf_event_open(2)).
+pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
+    let (digits, unit) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1024),
+        None => (text, 1),
+    };
+    let bytes = digits.parse::<u32>().ok().and_then(|count| count.checked_mul(unit));
+    match bytes {
+        Some(bytes @ 8..=65528) if bytes % 8 == 0 => Ok(bytes),
+        _ => Err("the stack size is a multiple of 8 between 8 and 65528 bytes, for example 16384 or 16K".into()),
+    }
+}
+
+/// The address of a Firefox Profiler, without the slash at the end.
+pub(crate) fn ui_url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let clean = |rest: &str| {
+        let host = rest.split('/').next().unwrap_or_default();
+        !host.is_empty() && !rest.contains(['?', '#']) && rest.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match rest {
+        Some(rest) if clean(rest) => Ok(text.trim_end_matches('/').to_owned()),
+        _ => Err(
+            "the address of a profiler UI starts with https:// or http://, for example https://profiler.firefox.com"
+                .into(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_with_and_without_plus() {
+        assert_eq!(
+            port("3000+").unwrap(),
+            Port {
+                first: 3000,
+                or_next: true
+            }
+        );
+        assert_eq!(
+            port("0").unwrap(),
+            Port {
+                first: 0,
+                or_next: false
+            }
+        );
+        assert!(port("+").is_err());
+        assert!(port("-1").is_err());
+    }
+
+    #[test]
+    fn stack_sizes_up_to_the_kernel_s_limit() {
+        assert_eq!(stack_size("16K").unwrap(), 16384);
+        assert_eq!(stack_size("65528").unwrap(), 65528);
+        assert!(stack_size("64K").is_err());
+        assert!(stack_size("4294967295K").is_err());
+        assert!(stack_size("0").is_err());
+    }
+
+    #[test]
+    fn ui_addresses_lose_their_last_slash() {
+        assert_eq!(ui_url("http://localhost:4242/").unwrap(), "http://localhost:4242");
+        assert_eq!(ui_url("https://example.org/ui/").unwrap(), "https://example.org/ui");
+        for bad in [
+            "",
+            "https://",
+            "https:///x",
+            "profiler.firefox.com",
+            "https://a b",
+            "http://a/?x",
+            "http://a\r\nb",
+        ] {
+            assert!(ui_url(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_in_seconds() {
+        assert_eq!(duration("2.5").unwrap(), Duration::from_millis(2500));
+        assert_eq!(duration("3s").unwrap(), Duration::from_secs(3));
+        for bad in ["0", "-1", "nan", "inf", "", "1m"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `sprof completions` and `sprof man`: derived from the definition of the arguments.
+
+use std::io::{self, Write};
+
+use crate::args;
+use crate::exit::{Failure, Outcome, Status};
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut args::definition(), "sprof", &mut text);
+    print(&text)
+}
+
+/// Prints a man page.
+pub(crate) fn man(command: Option<&str>) -> Outcome {
+    let mut definition = args::definition();
+    definition.build();
+    let page = match command {
+        None => definition,
+        Some(name) => match definition.find_subcommand(name) {
+            Some(found) => found.clone(),
+            None => {
+                let names: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();
+                let message = format!("there is no command `{name}`; the commands are {}", names.join(", "));
+                return Err(args::usage_error("man", message).into());
+            }
+        },
+    };
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(page).render(&mut text);
+    rendered.map_err(|error| Failure::failed(format_args!("writing the man page failed: {error}")))?;
+    print(&text)
+}
+
+fn print(text: &[u8]) -> Outcome {
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Ok(()) => Ok(Status::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
+    }
+}

@@ -1,0 +1,290 @@
+//! `sprof record`: run, record, save, show.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use profile::build::BuildOptions;
+use profile::export::firefox;
+use profile::view::top;
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use super::show;
+use crate::args::{self, RecordArgs};
+use crate::exit::{Failure, Outcome, Status};
+use crate::interrupt::Interrupt;
+use crate::output::{Output, OutputError, Saved};
+use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason};
+use crate::serve::{self, Content, Listener, Server};
+use crate::summary::{HOTTEST, Summary};
+use crate::term::{Style, Term};
+
+/// Runs the command.
+pub(crate) fn run(args: RecordArgs) -> Outcome {
+    let plan = plan(&args)?;
+    let term = Term::stderr(show::verbosity(&args.serve));
+
+    // All that can fail for reasons known beforehand fails before the program runs.
+    let listener = match shows(&args) {
+        true => Some(Listener::bind(&args.serve).map_err(Failure::failed)?),
+        false => None,
+    };
+    let output = output(&args)?;
+    if listener.is_some() {
+        show::warn_of_others(&term, &args.serve);
+    }
+    let interrupt =
+        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+
+    let mut recorded = pipeline::record(&plan, &term, &interrupt)?;
+    let failure = recorded.failure.take();
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: args.serve.symbol_dir.clone(),
+    }));
+    // Who ended us with a signal does not want a server.
+    let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
+    let status = match listener {
+        Some(listener) => save_and_serve(&args, &term, recorded, output, symbolicator, listener)?,
+        None => save(&args, &term, recorded, output, &symbolicator, &interrupt)?,
+    };
+    failure.map_or(Ok(status), Err)
+}
+
+/// Writes the profile with its symbols; then waits for the program.
+fn save(
+    args: &RecordArgs,
+    term: &Term,
+    mut recorded: Recorded,
+    output: Output,
+    symbolicator: &Symbolicator,
+    interrupt: &Interrupt,
+) -> Outcome {
+    let profile = &mut recorded.profile;
+    let enriched = (!args.no_symbolicate).then(|| pipeline::symbolicate(profile, symbolicator, term, interrupt));
+    let saved = write(term, output, profile)?;
+    let mut summary = summary(&recorded, &saved);
+    summary.hottest = top(&recorded.profile, HOTTEST).functions;
+    summary.enriched = enriched;
+    summary.print(term);
+    say_where(term, &saved);
+    if let Some(path) = &saved.path {
+        term.line(format_args!(
+            "open it with {}",
+            term.style(Style::Bold, load_command(path))
+        ));
+    }
+    end(args, summary, recorded.program.wait(), &saved)
+}
+
+/// Writes the profile without symbols and serves it; they are looked up when the UI asks.
+fn save_and_serve(
+    args: &RecordArgs,
+    term: &Term,
+    mut recorded: Recorded,
+    output: Output,
+    symbolicator: Arc<Symbolicator>,
+    listener: Listener,
+) -> Outcome {
+    let saved = write(term, output, &recorded.profile)?;
+    let path = saved.path.as_deref().unwrap_or(Path::new("-"));
+    let profile = serve::open_profile(path)
+        .map_err(|error| Failure::failed(format_args!("reading {} again failed: {error}", path.display())))?;
+    for lib in recorded.profile.libs() {
+        symbolicator.add_module(&lib.module);
+    }
+    let (links, address) = (listener.links(), listener.address());
+    let content = Content {
+        profile,
+        symbols: pipeline::symbol_answers(symbolicator.clone()),
+    };
+    let server = Server::start(listener, content).map_err(Failure::failed)?;
+
+    let mut summary = summary(&recorded, &saved);
+    summary.link = Some(links.open.clone());
+    summary.hottest = pipeline::hottest_lazily(&mut recorded.profile, &symbolicator, HOTTEST);
+    summary.print(term);
+    say_where(term, &saved);
+    show::open(term, &args.serve, address, &links, true);
+    let program = recorded.program;
+    drop(recorded.profile);
+    let status = end(args, summary, program.wait(), &saved);
+    server.wait();
+    status
+}
+
+/// The contract's "terminal and browser": someone who can read the link and end the server.
+fn shows(args: &RecordArgs) -> bool {
+    !args.save_only && !to_stdout(args) && io::stderr().is_terminal() && !in_ci()
+}
+
+/// True on a build server. `CI=false` is how some say that they are none.
+pub(super) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+}
+
+fn to_stdout(args: &RecordArgs) -> bool {
+    args.output == Path::new("-")
+}
+
+fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
+    let usage = |message: String| Failure::from(args::usage_error("record", message));
+    let Some(program) = args::split_environment(&args.command) else {
+        return Err(usage(
+            "there is no command after the variables; to see them all, run: sprof record env".into(),
+        ));
+    };
+    if let Some(limit) = rate_limit_hz().filter(|limit| args.rate > *limit) {
+        return Err(usage(format!(
+            "the rate of {} Hz is above this machine's limit of {limit} Hz; choose a lower one, or raise the limit: \
+             sysctl kernel.perf_event_max_sample_rate={:.0}",
+            args.rate, args.rate
+        )));
+    }
+    if args.json && to_stdout(args) {
+        return Err(usage(
+            "--json and the profile cannot both go to stdout; name a file with -o".into(),
+        ));
+    }
+    if to_stdout(args) && io::stdout().is_terminal() {
+        return Err(usage(
+            "the profile cannot go to a terminal; redirect stdout, or name a file with -o".into(),
+        ));
+    }
+    Ok(Plan {
+        recorder: RecordOptions {
+            command: program.command,
+            env: program.env,
+            rate_hz: args.rate,
+            stack_bytes: args.stack_size,
+            duration: args.duration,
+            keep_running: args.keep_running,
+            include_args: args.include_args.is_some(),
+        },
+        build: BuildOptions {
+            main_thread_only: args.main_thread_only,
+        },
+        iterations: args.iteration_count,
+        ignore_exit_code: args.ignore_exit_code,
+        max_args: args.include_args.flatten().unwrap_or(usize::MAX),
+        profile_name: args.profile_name.clone(),
+    })
+}
+
+/// The kernel refuses events above this rate (perf_event_open(2), EINVAL).
+fn rate_limit_hz() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
+    text.trim().parse().ok()
+}
+
+/// The output, ready to be written to. Where that is stdout, the program gets stderr in its place, so that what it prints
+/// does not end up inside the profile.
+fn output(args: &RecordArgs) -> Result<Output, Failure> {
+    if !to_stdout(args) {
+        return Output::prepare(&args.output).map_err(Failure::failed);
+    }
+    let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
+    let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
+    rustix::stdio::dup2_stdout(io::stderr()).map_err(|error| failed(error.into()))?;
+    Ok(Output::stdout(File::from(stdout)))
+}
+
+fn write(term: &Term, output: Output, profile: &profile::Profile) -> Result<Saved, Failure> {
+    term.progress(false, "writing the profile");
+    let saved = output.save(|out| firefox::write_gz(profile, out));
+    term.erase_progress();
+    let saved = saved.map_err(|error| match error {
+        OutputError::BrokenPipe => Failure::BrokenPipe,
+        error => Failure::failed(error),
+    })?;
+    if let Some(problem) = &saved.problem {
+        term.error(problem);
+    }
+    Ok(saved)
+}
+
+fn say_where(term: &Term, saved: &Saved) {
+    if let Some(path) = &saved.path {
+        let size = std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", size(meta.len())));
+        term.line(format_args!("saved {}{size}", term.style(Style::Link, path.display())));
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.2} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn load_command(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%".contains(c);
+    match text.chars().all(is_plain) {
+        true => format!("sprof load {text}"),
+        false => format!("sprof load '{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+fn summary(recorded: &Recorded, saved: &Saved) -> Summary {
+    let profile = &recorded.profile;
+    Summary {
+        info: profile.info().clone(),
+        quality: profile.quality().clone(),
+        counts: profile.counts(),
+        stop: recorded.stop,
+        iterations: recorded.iterations,
+        hottest: Vec::new(),
+        enriched: None,
+        path: saved.path.clone(),
+        link: None,
+    }
+}
+
+/// The last words: the summary for machines, and the status.
+fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) -> Outcome {
+    if args.json {
+        let line = format!("{}\n", summary.json(exit));
+        match io::stdout()
+            .write_all(line.as_bytes())
+            .and_then(|()| io::stdout().flush())
+        {
+            // Nobody reads it: the profile is saved all the same.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(Failure::failed(format_args!(
+                    "writing the summary to stdout failed: {error}"
+                )));
+            }
+            _ => {}
+        }
+    }
+    if saved.problem.is_some() {
+        return Ok(Status::PARTIAL);
+    }
+    Ok(match exit {
+        ProgramExit::Code(code) => Status::of_code(code),
+        ProgramExit::Signal(signal) => Status::of_signal(signal),
+        ProgramExit::StillRunning => Status::SUCCESS,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_to_load_can_be_pasted() {
+        assert_eq!(load_command(Path::new("out/p.json.gz")), "sprof load out/p.json.gz");
+        assert_eq!(load_command(Path::new("it's here")), r"sprof load 'it'\''s here'");
+    }
+
+    #[test]
+    fn sizes_in_the_usual_units() {
+        assert_eq!(size(12), "12 bytes");
+        assert_eq!(size(1_500), "1.5 KB");
+        assert_eq!(size(2_000_000), "2.0 MB");
+    }
+}

@@ -1,0 +1,282 @@
+//! The journey as the libraries offer it: recorder -> unwinder -> profile, then symbols.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use profile::Profile;
+use profile::build::{BuildOptions, Builder};
+use profile::enrich::{Enriched, enrich};
+use profile::view::{TopFunction, top};
+use recording::info::RecordingInfo;
+use recording::unwind::{UnwindOptions, Unwinder};
+use symbolicator::Symbolicator;
+
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::serve::{AnswerSymbols, SymbolAnswer};
+use crate::term::Term;
+
+#[cfg(target_os = "linux")]
+use recorder_linux as recorder;
+#[cfg(target_os = "macos")]
+use recorder_macos as recorder;
+
+pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target};
+
+/// What to record, beside what the recorder has to know.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) recorder: RecordOptions,
+    pub(crate) build: BuildOptions,
+    /// Runs of the program, into one profile.
+    pub(crate) iterations: u32,
+    /// Go on after a run that failed.
+    pub(crate) ignore_exit_code: bool,
+    /// Arguments that go into the profile at most.
+    pub(crate) max_args: usize,
+    pub(crate) profile_name: Option<String>,
+}
+
+/// A recording that has ended; the last run's program may not have.
+pub(crate) struct Recorded {
+    pub(crate) profile: Profile,
+    pub(crate) stop: StopReason,
+    pub(crate) program: Program,
+    /// Runs that took place.
+    pub(crate) iterations: u32,
+    /// A further run that could not be recorded.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// The program after its (last) run.
+pub(crate) enum Program {
+    /// It may have to be waited for, up to 5 s.
+    Ending(Target),
+    /// It has ended.
+    Ended(ProgramExit),
+}
+
+impl Program {
+    /// How it ended.
+    pub(crate) fn wait(self) -> ProgramExit {
+        match self {
+            Program::Ending(target) => target.wait(),
+            Program::Ended(exit) => exit,
+        }
+    }
+}
+
+/// Runs and records the program.
+pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<Recorded, Failure> {
+    let clock = recorder::clock_reference();
+    let mut builder = Builder::new(clock, plan.build);
+    name_kernel(&mut builder);
+    let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
+    let mut unwinder = Unwinder::new(builder, memory, files, UnwindOptions::default());
+
+    let mut runs = Runs::default();
+    let mut failure = None;
+    for iteration in 1..=plan.iterations {
+        let launched = recorder::Recording::launch(&plan.recorder).and_then(|recording| {
+            if iteration == 1 {
+                recording.announcements().iter().for_each(|line| term.line(line));
+            }
+            if plan.iterations > 1 {
+                term.line(format_args!("run {iteration} of {}", plan.iterations));
+            }
+            recording.run(clock, &mut unwinder)
+        });
+        match launched {
+            Ok(finished) => runs.add(finished),
+            Err(error) if runs.count == 0 => return Err(error.into()),
+            Err(error) => {
+                failure = Some(error.into());
+                break;
+            }
+        }
+        if iteration == plan.iterations || runs.stop != Some(StopReason::ProgramEnded) || interrupt.is_seen() {
+            break;
+        }
+        let exit = runs.wait();
+        if exit != Some(ProgramExit::Code(0)) && !plan.ignore_exit_code {
+            term.warning(format_args!(
+                "run {iteration} failed, the others are left out; -i goes on with them"
+            ));
+            break;
+        }
+    }
+
+    let (builder, mut quality) = unwinder.finish();
+    quality.asked_rate_hz = plan.recorder.rate_hz;
+    quality.achieved_rate_hz = runs.achieved_rate_hz();
+    quality.cpu_time_ns = runs.cpu_time_ns;
+    let (Some(mut info), Some(stop), Some(program)) = (runs.info, runs.stop, runs.program) else {
+        return Err(Failure::failed("nothing was recorded"));
+    };
+    if let Some(args) = &mut info.args {
+        args.truncate(plan.max_args);
+    }
+    if let Some(name) = &plan.profile_name {
+        info.program = name.clone();
+    }
+    Ok(Recorded {
+        profile: builder.finish(info, quality),
+        stop,
+        program,
+        iterations: runs.count,
+        failure,
+    })
+}
+
+/// What is kept of the runs so far.
+#[derive(Default)]
+struct Runs {
+    count: u32,
+    info: Option<RecordingInfo>,
+    stop: Option<StopReason>,
+    program: Option<Program>,
+    cpu_time_ns: Option<u64>,
+    /// Samples that were delivered, where the event counts time.
+    delivered: Option<f64>,
+}
+
+impl Runs {
+    fn add(&mut self, run: recorder::Finished) {
+        self.count += 1;
+        self.stop = Some(run.stop);
+        self.program = Some(Program::Ending(run.target));
+        let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
+        if self.count == 1 {
+            self.cpu_time_ns = run.cpu_time_ns;
+            self.delivered = delivered;
+        } else {
+            self.cpu_time_ns = (self.cpu_time_ns.zip(run.cpu_time_ns)).map(|(sum, ns)| sum.saturating_add(ns));
+            self.delivered = (self.delivered.zip(delivered)).map(|(sum, more)| sum + more);
+        }
+        self.info = Some(run.info);
+    }
+
+    fn wait(&mut self) -> Option<ProgramExit> {
+        let exit = self.program.take()?.wait();
+        self.program = Some(Program::Ended(exit));
+        Some(exit)
+    }
+
+    fn achieved_rate_hz(&self) -> Option<f64> {
+        let (delivered, cpu_time_ns) = self.delivered.zip(self.cpu_time_ns)?;
+        (cpu_time_ns > 0).then(|| delivered * 1e9 / cpu_time_ns as f64)
+    }
+}
+
+impl From<recorder::RecordError> for Failure {
+    fn from(error: recorder::RecordError) -> Failure {
+        let message = error.to_string();
+        match error {
+            recorder::RecordError::NotFound(_) => Failure::NotFound(message),
+            recorder::RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
+            recorder::RecordError::Failed(_) => Failure::Failed(message),
+        }
+    }
+}
+
+/// Tells the builder where the kernel is, so that its frames can have names. Before the first event: a frame is resolved
+/// when it is first seen.
+fn name_kernel(builder: &mut Builder) {
+    use recording::address::Avma;
+    use recording::module::{Image, Module, ModuleKind};
+
+    let Some(base) = symbolicator::kernel_text_base() else {
+        return;
+    };
+    builder.set_kernel(Image {
+        start: Avma(base),
+        end: Avma(u64::MAX),
+        base: Avma(base),
+        module: Arc::new(Module {
+            kind: ModuleKind::Kernel,
+            path: "[kernel.kallsyms]".into(),
+            readable_path: None,
+            build_id: symbolicator::kernel_build_id(),
+            arch: Some(std::env::consts::ARCH),
+        }),
+    });
+}
+
+/// Gives all addresses of the profile their names. What has none is told, by module, when the user wants to know.
+pub(crate) fn symbolicate(
+    profile: &mut Profile,
+    symbolicator: &Symbolicator,
+    term: &Term,
+    interrupt: &Interrupt,
+) -> Enriched {
+    let modules = profile.libs().len();
+    term.progress(true, format_args!("looking up symbols in {modules} modules"));
+    let mut done = 0;
+    let enriched = enrich(profile, |module, addresses| {
+        done += 1;
+        if interrupt.is_seen() {
+            return None;
+        }
+        term.progress(
+            false,
+            format_args!("looking up symbols: {done} of {modules}, {}", module.name()),
+        );
+        match symbolicator.lookup(module, addresses) {
+            Ok(infos) => {
+                symbolicator.notes(module).iter().for_each(|note| term.verbose(note));
+                Some(infos)
+            }
+            Err(error) => {
+                term.verbose(format_args!("no symbols for {}: {error}", module.path.display()));
+                None
+            }
+        }
+    });
+    term.erase_progress();
+    if interrupt.is_seen() {
+        term.warning("interrupted: saving without the remaining symbols");
+    }
+    enriched
+}
+
+/// Addresses that are looked up for the summary alone, when the profile is served and its symbols come later. The hottest
+/// functions are made of the hottest addresses; these are enough for 5 of them, and few enough for a big binary.
+const ADDRESSES_FOR_SUMMARY: usize = 2000;
+
+/// The `n` hottest functions of a profile that was written without symbols. Spoils the profile for writing.
+pub(crate) fn hottest_lazily(profile: &mut Profile, symbolicator: &Symbolicator, n: usize) -> Vec<TopFunction> {
+    // Without symbols each address stands as a function of its own, named by its hex form.
+    let hot: BTreeSet<String> = top(profile, ADDRESSES_FOR_SUMMARY)
+        .functions
+        .into_iter()
+        .map(|hot| hot.name)
+        .collect();
+    enrich(profile, |module, addresses| {
+        let is_hot = |address: &u64| hot.contains(&format!("{address:#x}"));
+        let asked: Vec<u64> = addresses.iter().copied().filter(is_hot).collect();
+        let mut answers = symbolicator.lookup(module, &asked).ok()?.into_iter();
+        Some(
+            (addresses.iter())
+                .map(|address| {
+                    if is_hot(address) {
+                        answers.next().unwrap_or_default()
+                    } else {
+                        Default::default()
+                    }
+                })
+                .collect(),
+        )
+    });
+    top(profile, n).functions
+}
+
+/// What the server answers symbol requests with.
+pub(crate) fn symbol_answers(symbolicator: Arc<Symbolicator>) -> Arc<AnswerSymbols> {
+    Arc::new(move |path, body| {
+        let response = symbolicator::api::handle(&symbolicator, path, body);
+        SymbolAnswer {
+            status: response.status,
+            body: response.body,
+        }
+    })
+}

@@ -1,0 +1,266 @@
+//! The local server: gives the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
+//!
+//! Give: a listener that was bound before the program ran ([`Listener`]), the profile's file and a function that answers
+//! symbol requests ([`Content`]). Get: links, and a thread that serves until a signal ends it.
+//!
+//! The way of a request: [`server`] (connections, limits) -> [`routes`] (who may ask what) -> [`file`](mod@file) or
+//! [`ui`] or the symbol function.
+
+pub(crate) mod browser;
+mod file;
+mod guard;
+mod reply;
+mod routes;
+mod server;
+mod ui;
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::args::ServeArgs;
+use crate::args::value::Port;
+
+pub(crate) use server::Server;
+
+/// How many ports `3000+` tries.
+const PORTS_TO_TRY: u16 = 100;
+
+/// The UI that everyone has.
+const PUBLIC_UI: &str = "https://profiler.firefox.com";
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The port or address cannot be had.
+    #[error("cannot listen on {address}: {error}; {next_step}")]
+    Bind {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+        /// What to do.
+        next_step: String,
+    },
+    /// `--ui-dir` is not a built UI.
+    #[error("cannot serve the UI from {dir}: {reason}")]
+    UiDir {
+        /// As the user typed it.
+        dir: String,
+        /// What is in the way, and the next step.
+        reason: String,
+    },
+    /// PROFILER_URL is no address.
+    #[error("PROFILER_URL: {0}")]
+    UiUrl(String),
+    /// The system gave no random bytes or no thread.
+    #[error("cannot start the server: {0}")]
+    Start(String),
+}
+
+/// What a symbol request is answered with: HTTP status and JSON.
+pub(crate) struct SymbolAnswer {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// JSON.
+    pub(crate) body: Vec<u8>,
+}
+
+/// Answers a symbol request: path (`/symbolicate/v5`) and body. May take long; called on threads of its own.
+pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> SymbolAnswer + Send + Sync;
+
+/// What is served.
+pub(crate) struct Content {
+    /// The profile, opened once: when its path is overwritten by the next recording, this one is still served.
+    pub(crate) profile: File,
+    /// Symbols.
+    pub(crate) symbols: Arc<AnswerSymbols>,
+}
+
+/// Where the UI comes from.
+enum Ui {
+    /// From elsewhere: this address (scheme, host, port, perhaps a path).
+    Remote(String),
+    /// From us.
+    Local(ui::UiDir),
+}
+
+/// A port of our own, with nothing on it yet.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    ui: Ui,
+    token: String,
+}
+
+impl Listener {
+    /// Takes the port and checks the UI, before any program runs.
+    pub(crate) fn bind(args: &ServeArgs) -> Result<Listener, ServeError> {
+        let ui = match (&args.ui_dir, &args.ui_url) {
+            (Some(dir), _) => Ui::Local(ui::UiDir::open(dir)?),
+            (None, Some(url)) => Ui::Remote(url.clone()),
+            (None, None) => Ui::Remote(profiler_url()?),
+        };
+        let (socket, address) = bind_one(args.address, args.port)?;
+        let token = token()?;
+        Ok(Listener {
+            socket,
+            address,
+            ui,
+            token,
+        })
+    }
+
+    /// Where we listen.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The links for the user.
+    pub(crate) fn links(&self) -> Links {
+        let host = SocketAddr::new(reachable(self.address.ip()), self.address.port());
+        let origin = format!("http://{host}");
+        let base = format!("{origin}/{}", self.token);
+        let ui = match &self.ui {
+            Ui::Remote(url) => url.as_str(),
+            Ui::Local(_) => origin.as_str(),
+        };
+        let profile = format!("{base}/profile.json");
+        let open = format!("{ui}/from-url/{}/?symbolServer={}", encode(&profile), encode(&base));
+        Links { origin, open }
+    }
+}
+
+/// Addresses of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Links {
+    /// Of the server itself.
+    pub(crate) origin: String,
+    /// Of the UI with the profile. Holds the secret token.
+    pub(crate) open: String,
+}
+
+/// `encodeURIComponent` (ECMA-262 19.2.6.4), which the UI undoes with `decodeURIComponent`.
+const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'!')
+    .remove(b'~')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
+
+fn encode(url: &str) -> String {
+    utf8_percent_encode(url, URI_COMPONENT).to_string()
+}
+
+fn profiler_url() -> Result<String, ServeError> {
+    match std::env::var("PROFILER_URL") {
+        Ok(url) if !url.is_empty() => crate::args::value::ui_url(&url).map_err(ServeError::UiUrl),
+        _ => Ok(PUBLIC_UI.to_owned()),
+    }
+}
+
+fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let tries = if port.or_next { PORTS_TO_TRY } else { 1 };
+    let mut last = None;
+    for port in (0..tries).map_while(|step| port.first.checked_add(step)) {
+        let address = SocketAddr::new(ip, port);
+        let bound = TcpListener::bind(address).and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            let address = socket.local_addr()?;
+            Ok((socket, address))
+        });
+        match bound {
+            Ok(bound) => return Ok(bound),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some((address, error)),
+            Err(error) => return Err(bind_error(address, error, port.to_string())),
+        }
+    }
+    let address = SocketAddr::new(ip, port.first);
+    let (_, error) = last.unwrap_or((address, io::ErrorKind::AddrInUse.into()));
+    Err(bind_error(address, error, port.first.to_string()))
+}
+
+fn bind_error(address: SocketAddr, error: io::Error, port: String) -> ServeError {
+    let next_step = match error.kind() {
+        io::ErrorKind::AddrInUse => format!("another program uses the port: try --port {port}+ for the next free one"),
+        io::ErrorKind::PermissionDenied => "try a port above 1023: --port 3000+".into(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address: leave --address away".into(),
+        _ => "try --save-only, and `sprof load` elsewhere".into(),
+    };
+    ServeError::Bind {
+        address,
+        error,
+        next_step,
+    }
+}
+
+/// The address to put into links for a server that listens on `ip`.
+fn reachable(ip: IpAddr) -> IpAddr {
+    if !ip.is_unspecified() {
+        return ip;
+    }
+    // Connecting a UDP socket sends nothing; it only chooses the address that faces outwards (TEST-NET-1, RFC 5737).
+    let outward = UdpSocket::bind(("0.0.0.0", 0)).and_then(|socket| {
+        socket.connect(("192.0.2.1", 9))?;
+        socket.local_addr()
+    });
+    outward.map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
+}
+
+/// 128 random bits in hex: who does not know it can neither read the profile nor ask for sources.
+fn token() -> Result<String, ServeError> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| ServeError::Start(format!("no random bytes: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// True for a file that starts like gzip (RFC 1952 2.3.1).
+fn is_gzip(file: &File) -> bool {
+    use std::os::unix::fs::FileExt;
+    let mut magic = [0u8; 2];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
+}
+
+/// Opens the profile at `path` for serving.
+pub(crate) fn open_profile(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_encoded_as_the_ui_decodes_them() {
+        assert_eq!(
+            encode("http://127.0.0.1:3000/ab/profile.json"),
+            "http%3A%2F%2F127.0.0.1%3A3000%2Fab%2Fprofile.json"
+        );
+    }
+
+    #[test]
+    fn tokens_are_long_and_differ() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert_eq!(one.len(), 32);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_taken_port_is_an_error_and_with_plus_the_next_one() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let first = taken.local_addr().unwrap().port();
+        let ip = IpAddr::from([127, 0, 0, 1]);
+        let error = bind_one(ip, Port { first, or_next: false }).unwrap_err().to_string();
+        assert!(error.contains(&format!("--port {first}+")), "{error}");
+        let (_, address) = bind_one(ip, Port { first, or_next: true }).unwrap();
+        assert_ne!(address.port(), first);
+    }
+}

@@ -1,0 +1,329 @@
+//! Which request gets what.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /` | a page that says what this is, or the UI of `--ui-dir`; never the token |
+//! | `GET /TOKEN/profile.json` | the profile's bytes |
+//! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols, JSON |
+//! | `OPTIONS` of these | what the UI's origin may do |
+//! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use tokio::sync::Semaphore;
+
+use super::file::FileBody;
+use super::reply::{self, JSON, Reply};
+use super::ui::UiDir;
+use super::{AnswerSymbols, Content, Listener, Ui, guard};
+
+/// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
+const MAX_BODY_BYTES: usize = 16 << 20;
+
+/// A client must have sent its body by then.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// After a body that is too long, this much of the rest is read and thrown away, so that the client, which is still
+/// sending, gets to see the answer instead of a reset connection.
+const DISCARD_BYTES: usize = 64 << 20;
+
+/// Symbol requests worked on at the same time; the others wait.
+const SYMBOL_REQUESTS: usize = 4;
+
+const GET: &str = "GET, HEAD, OPTIONS";
+const POST: &str = "POST, OPTIONS";
+
+/// What all requests share.
+pub(super) struct Site {
+    listening_on: IpAddr,
+    token: String,
+    /// `None`: the UI is ours, no other origin needs access.
+    ui_origin: Option<String>,
+    ui: Option<UiDir>,
+    profile: Arc<File>,
+    profile_is_gzip: bool,
+    symbols: Arc<AnswerSymbols>,
+    symbol_permits: Arc<Semaphore>,
+}
+
+/// A place on this site.
+enum Place<'a> {
+    Front,
+    Profile,
+    Symbols(&'a str),
+    Elsewhere,
+}
+
+impl Site {
+    pub(super) fn new(listener: &Listener, content: Content) -> Site {
+        let (ui_origin, ui) = match &listener.ui {
+            Ui::Remote(url) => (guard::origin_of(url), None),
+            Ui::Local(dir) => (None, Some(dir.clone())),
+        };
+        Site {
+            listening_on: listener.address.ip(),
+            token: listener.token.clone(),
+            ui_origin,
+            ui,
+            profile_is_gzip: super::is_gzip(&content.profile),
+            profile: Arc::new(content.profile),
+            symbols: content.symbols,
+            symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
+        }
+    }
+
+    /// Answers any request.
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        if !guard::is_our_host(&parts, self.listening_on) {
+            return reply::error(
+                StatusCode::FORBIDDEN,
+                "the Host header must be this server's IP address or localhost",
+            );
+        }
+        let place = self.place(parts.uri.path());
+        let is_secret = matches!(place, Place::Profile | Place::Symbols(_));
+        let mut reply = match place {
+            Place::Front => self.front(&parts),
+            Place::Profile => self.profile(&parts),
+            Place::Symbols(path) => self.symbols(&parts, path, body).await,
+            Place::Elsewhere => self.elsewhere(&parts),
+        };
+        if is_secret {
+            let headers = reply.headers_mut();
+            guard::allow_origin(headers, &parts.headers, self.ui_origin.as_deref());
+            if parts.method == Method::OPTIONS {
+                let methods = if matches!(place, Place::Profile) { GET } else { POST };
+                guard::allow_preflight(headers, &parts.headers, methods);
+            }
+        }
+        reply
+    }
+
+    fn place<'a>(&self, path: &'a str) -> Place<'a> {
+        if path == "/" {
+            return Place::Front;
+        }
+        let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
+            return Place::Elsewhere;
+        };
+        if !guard::is_token(first, &self.token) {
+            return Place::Elsewhere;
+        }
+        match &path[1 + first.len()..] {
+            "/profile.json" => Place::Profile,
+            rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Place::Symbols(rest),
+            _ => Place::Elsewhere,
+        }
+    }
+
+    fn front(&self, parts: &Parts) -> Reply {
+        match &self.ui {
+            Some(_) => self.elsewhere(parts),
+            None => match parts.method {
+                Method::GET | Method::HEAD => {
+                    let mut page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
+                    page.headers_mut().insert(
+                        header::CONTENT_SECURITY_POLICY,
+                        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+                    );
+                    page
+                }
+                _ => wrong_method(GET),
+            },
+        }
+    }
+
+    fn profile(&self, parts: &Parts) -> Reply {
+        match parts.method {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
+            _ => return wrong_method(GET),
+        }
+        let body = match FileBody::new(self.profile.clone()) {
+            Ok(body) => body,
+            Err(error) => {
+                return reply::error(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    &format!("reading the profile failed: {error}"),
+                );
+            }
+        };
+        if !self.profile_is_gzip {
+            return reply::file(JSON, body);
+        }
+        // Browsers unpack it on the way. Who does not say that it can gets the .gz file as a file.
+        let unpacks = accepts_gzip(&parts.headers);
+        let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
+        let headers = reply.headers_mut();
+        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        if unpacks {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        reply
+    }
+
+    async fn symbols<B>(&self, parts: &Parts, path: &str, body: B) -> Reply
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match parts.method {
+            Method::POST => {}
+            Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
+            _ => return wrong_method(POST),
+        }
+        let body = match tokio::time::timeout(BODY_TIMEOUT, read_body(body)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(refusal)) => return refusal,
+            Err(_) => return reply::error(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time"),
+        };
+        let Ok(permit) = self.symbol_permits.clone().acquire_owned().await else {
+            return reply::error(StatusCode::SERVICE_UNAVAILABLE, "the server is ending");
+        };
+        let (symbols, path) = (self.symbols.clone(), path.to_owned());
+        let answer = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            symbols(&path, &body)
+        });
+        match answer.await {
+            Ok(answer) => {
+                let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                reply::bytes(status, JSON, answer.body)
+            }
+            Err(_) => reply::error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "sprof failed while it answered; this is a bug, its terminal shows more",
+            ),
+        }
+    }
+
+    fn elsewhere(&self, parts: &Parts) -> Reply {
+        let Some(ui) = &self.ui else {
+            return reply::error(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; use the link that sprof printed",
+            );
+        };
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return wrong_method(GET);
+        }
+        let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
+        let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
+        let found = ui.find(parts.uri.path(), wants_page);
+        let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
+        match body {
+            Some((content_type, body)) => {
+                let mut reply = reply::file(content_type, body);
+                reply
+                    .headers_mut()
+                    .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                reply
+            }
+            None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
+        }
+    }
+}
+
+fn wrong_method(allowed: &'static str) -> Reply {
+    let message = format!("this place takes {allowed}");
+    let mut reply = reply::error(StatusCode::METHOD_NOT_ALLOWED, &message);
+    reply
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allowed));
+    reply
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers
+        .get_all(header::ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let refused = parts.any(|weight| matches!(weight, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        (name.eq_ignore_ascii_case("gzip") || name == "*") && !refused
+    })
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes, Reply>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut limited = Limited::new(body, MAX_BODY_BYTES + DISCARD_BYTES);
+    let mut bytes = Vec::new();
+    let mut too_long = limited.size_hint().lower() > MAX_BODY_BYTES as u64;
+    let too_long_reply = || {
+        reply::error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the request's body is longer than 16 MiB; ask in several requests",
+        )
+    };
+    while let Some(frame) = limited.frame().await {
+        match frame {
+            Ok(frame) => {
+                let Ok(data) = frame.into_data() else { continue };
+                too_long |= bytes.len() + data.len() > MAX_BODY_BYTES;
+                if !too_long {
+                    bytes.extend_from_slice(&data);
+                }
+            }
+            Err(error) if error.is::<LengthLimitError>() => return Err(too_long_reply()),
+            Err(error) => {
+                let message = format!("reading the request's body failed: {error}");
+                return Err(reply::error(StatusCode::BAD_REQUEST, &message));
+            }
+        }
+    }
+    if too_long {
+        Err(too_long_reply())
+    } else {
+        Ok(bytes.into())
+    }
+}
+
+const FRONT_PAGE: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<meta charset=\"utf-8\">
+<title>sprof</title>
+<h1>sprof</h1>
+<p>This is the local server of <code>sprof</code>, a sampling profiler. It gives one profile and its symbols to the
+profiler UI in your browser.</p>
+<p>The profile's address is secret: use the link that <code>sprof</code> printed in the terminal. Ctrl-C there ends
+this server.</p>
+</html>
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_those_who_unpack_it() {
+        let accepts = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
+            accepts_gzip(&headers)
+        };
+        assert!(accepts("gzip, deflate, br"));
+        assert!(accepts("br;q=1.0, GZIP;q=0.8"));
+        assert!(accepts("*"));
+        assert!(!accepts("identity"));
+        assert!(!accepts("gzip;q=0"));
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,195 @@
+//! Connections: accepted, limited in number and time, answered one request each.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use super::routes::Site;
+use super::{Content, Listener, ServeError, reply};
+
+/// Connections open at once; more wait in the kernel's queue.
+const CONNECTIONS: usize = 128;
+
+/// A client must have sent its request's head by then.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest request head. Paths with a profile's address in them stay below 2 KB.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Threads for symbols and for reading files.
+const BLOCKING_THREADS: usize = 16;
+
+/// The server, on a thread of its own.
+pub(crate) struct Server {
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Starts to serve. SIGINT, SIGTERM and SIGHUP end the server from here on, not the process.
+    pub(crate) fn start(listener: Listener, content: Content) -> Result<Server, ServeError> {
+        let start = |error: io::Error| ServeError::Start(error.to_string());
+        let site = Arc::new(Site::new(&listener, content));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
+            .build()
+            .map_err(start)?;
+        let (mut interrupt, mut terminate, mut hangup) = {
+            let _entered = runtime.enter();
+            let on = |kind| signal(kind).map_err(start);
+            (
+                on(SignalKind::interrupt())?,
+                on(SignalKind::terminate())?,
+                on(SignalKind::hangup())?,
+            )
+        };
+        let thread = std::thread::Builder::new().name("server".into()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener.socket, site) => {}
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    _ = hangup.recv() => {}
+                }
+            });
+            // Not waiting for symbol requests that are being worked on: nobody will read the answers.
+            runtime.shutdown_background();
+        });
+        Ok(Server {
+            thread: thread.map_err(start)?,
+        })
+    }
+
+    /// Returns when a signal has ended the server.
+    pub(crate) fn wait(self) {
+        // The only way to fail is a panic, which has printed itself.
+        let _ = self.thread.join();
+    }
+}
+
+async fn accept(socket: StdListener, site: Arc<Site>) {
+    let Ok(socket) = TcpListener::from_std(socket) else {
+        return;
+    };
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            return;
+        };
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                let site = site.clone();
+                tokio::spawn(async move {
+                    connection(stream, site).await;
+                    drop(permit);
+                });
+            }
+            // Out of file descriptors, say: it passes, and trying again at once would burn a CPU.
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, site: Arc<Site>) {
+    let asked = Arc::new(AtomicBool::new(false));
+    let stream = ExplainedErrors {
+        stream,
+        asked: asked.clone(),
+        explanation: Vec::new(),
+        written: 0,
+    };
+    let service = service_fn(|request| {
+        asked.store(true, Ordering::Relaxed);
+        let site = &site;
+        async move { Ok::<_, Infallible>(site.answer(request).await) }
+    });
+    // An error here is a client that left, or one that was told what was wrong.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
+        // One request a connection: on loopback a connection costs nothing, and an idle one would hold a permit.
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// hyper answers what is not HTTP with an empty 400 of its own. This gives these answers the JSON body that all our errors
+/// have: what is written before the service was asked can only be such an answer.
+struct ExplainedErrors {
+    stream: TcpStream,
+    asked: Arc<AtomicBool>,
+    explanation: Vec<u8>,
+    written: usize,
+}
+
+impl ExplainedErrors {
+    fn explain(status_line: &[u8]) -> Vec<u8> {
+        let status_line = status_line.split(|&byte| byte == b'\r').next().unwrap_or_default();
+        let status_line = String::from_utf8_lossy(status_line);
+        let message = match status_line.split(' ').nth(1) {
+            Some("431") => "the request's headers are too long",
+            Some("414") => "the request's address is too long",
+            _ => "this is not a valid HTTP/1.1 request",
+        };
+        let body = reply::error_body(message);
+        let mut answer = format!(
+            "{status_line}\r\ncontent-type: {}\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n",
+            reply::JSON,
+            body.len()
+        )
+        .into_bytes();
+        answer.extend_from_slice(&body);
+        answer
+    }
+}
+
+impl AsyncRead for ExplainedErrors {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for ExplainedErrors {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.asked.load(Ordering::Relaxed) {
+            return Pin::new(&mut self.stream).poll_write(cx, bytes);
+        }
+        if self.explanation.is_empty() {
+            self.explanation = Self::explain(bytes);
+        }
+        let this = &mut *self;
+        while this.written < this.explanation.len() {
+            match Pin::new(&mut this.stream).poll_write(cx, &this.explanation[this.written..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => this.written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

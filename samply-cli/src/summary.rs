@@ -1,0 +1,335 @@
+//! What was recorded and how far it can be trusted: a few lines for people, one JSON object for machines.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profile::Counts;
+use profile::enrich::Enriched;
+use profile::view::TopFunction;
+use recording::event::LostCause;
+use recording::info::RecordingInfo;
+use recording::quality::Quality;
+use recording::sink::ModuleMiss;
+use serde_json::{Value, json};
+
+use crate::pipeline::{ProgramExit, StopReason};
+use crate::term::{Style, Term};
+
+/// Functions that the summary names.
+pub(crate) const HOTTEST: usize = 5;
+
+/// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
+const SCHEMA_VERSION: u32 = 1;
+
+/// A summary.
+pub(crate) struct Summary {
+    pub(crate) info: RecordingInfo,
+    pub(crate) quality: Quality,
+    pub(crate) counts: Counts,
+    pub(crate) stop: StopReason,
+    pub(crate) iterations: u32,
+    pub(crate) hottest: Vec<TopFunction>,
+    /// What the symbols came to; `None` if they come later, or not at all.
+    pub(crate) enriched: Option<Enriched>,
+    /// Where the profile is; `None` if it went to stdout.
+    pub(crate) path: Option<PathBuf>,
+    /// The link, when it is served.
+    pub(crate) link: Option<String>,
+}
+
+impl Summary {
+    fn duration(&self) -> Duration {
+        Duration::from_nanos(self.info.end.nanos_since(self.info.clock.timestamp))
+    }
+
+    /// The lines for the terminal.
+    pub(crate) fn print(&self, term: &Term) {
+        let counts = &self.counts;
+        let mut recorded = format!(
+            "{} in {:.2} s: {}, {}, {}",
+            term.style(Style::Bold, &self.info.program),
+            self.duration().as_secs_f64(),
+            count(counts.processes, "process", "processes"),
+            count(counts.threads, "thread", "threads"),
+            count(counts.samples, "sample", "samples"),
+        );
+        if self.iterations > 1 {
+            let _ = write!(recorded, ", {} runs", self.iterations);
+        }
+        match self.stop {
+            StopReason::ProgramEnded => {}
+            StopReason::Duration => recorded.push_str("; ended by --duration"),
+            StopReason::Interrupted => recorded.push_str("; ended by Ctrl-C"),
+            StopReason::Terminated => recorded.push_str("; ended by a signal"),
+        }
+        term.line(format_args!("recorded {recorded}"));
+        let widest = self
+            .hottest
+            .iter()
+            .map(|function| function.name.chars().count().min(NAME_WIDTH))
+            .max();
+        for function in &self.hottest {
+            term.detail(format_args!(
+                "{:5.1} %  {:width$}  {}",
+                function.self_share * 100.0,
+                shorten(&function.name),
+                term.style(Style::Dim, function.lib.as_deref().unwrap_or_default()),
+                width = widest.unwrap_or(0),
+            ));
+        }
+        if counts.samples == 0 {
+            term.detail("no samples: the program used too little CPU time for this rate; a higher one is set with -r");
+        }
+        term.detail(self.quality_line(term));
+        if let Some(rates) = self.rates() {
+            term.detail(rates);
+        }
+        for line in self.limits() {
+            term.detail(term.style(Style::Warning, line));
+        }
+    }
+
+    /// Lost, throttled, truncated, unverified, without symbols: always all of them, so that a 0 is a statement.
+    fn quality_line(&self, term: &Term) -> String {
+        let quality = &self.quality;
+        let of_samples = |number: u64| match number {
+            0 => "0".to_owned(),
+            _ => format!(
+                "{} ({})",
+                grouped(number),
+                percent(number, self.counts.samples + quality.lost_total())
+            ),
+        };
+        let flag = |number: u64, text: String| match number {
+            0 => text,
+            _ => term.style(Style::Warning, text).to_string(),
+        };
+        let mut parts = vec![
+            flag(
+                quality.lost_total(),
+                format!("{} lost", of_samples(quality.lost_total())),
+            ),
+            flag(quality.throttled, format!("{} throttled", grouped(quality.throttled))),
+            flag(
+                quality.truncated_total(),
+                format!("{} truncated", of_samples(quality.truncated_total())),
+            ),
+            flag(
+                quality.unverified,
+                format!("{} unverified", of_samples(quality.unverified)),
+            ),
+        ];
+        parts.push(match &self.enriched {
+            Some(enriched) => flag(
+                enriched.samples_without_name,
+                format!("{} without symbols", of_samples(enriched.samples_without_name)),
+            ),
+            None if self.link.is_some() => "symbols on demand".to_owned(),
+            None => "symbols left out".to_owned(),
+        });
+        format!("quality: {}", parts.join(", "))
+    }
+
+    fn rates(&self) -> Option<String> {
+        let asked = self.quality.asked_rate_hz;
+        let event = &self.info.event;
+        let user_only = if self.info.kernel_included {
+            ""
+        } else {
+            ", user code only"
+        };
+        Some(match self.quality.achieved_rate_hz {
+            Some(achieved) => format!("rate: asked {asked:.0} Hz, achieved {achieved:.0} Hz ({event}{user_only})"),
+            None => format!("rate: asked {asked:.0} Hz ({event}{user_only})"),
+        })
+    }
+
+    /// What else is missing, a line each, only where there is something.
+    fn limits(&self) -> Vec<String> {
+        let quality = &self.quality;
+        let mut lines = Vec::new();
+        let mut say = |number: u64, text: &str| {
+            if number > 0 {
+                lines.push(format!("{} {text}", grouped(number)));
+            }
+        };
+        say(quality.missing.values().sum(), "samples have no user stack");
+        say(quality.malformed, "records of the kernel were not understood");
+        say(self.counts.samples_out_of_order, "samples came out of order");
+        say(self.counts.markers_left_out, "markers were left out");
+        for (miss, number) in &quality.module_misses {
+            if let Some(text) = miss_text(*miss) {
+                say(*number, text);
+            }
+        }
+        lines
+    }
+
+    /// The object for machines.
+    pub(crate) fn json(&self, exit: ProgramExit) -> Value {
+        let (quality, counts) = (&self.quality, &self.counts);
+        let lost: serde_json::Map<String, Value> = (quality.lost.iter())
+            .map(|(cause, number)| (lost_name(*cause).to_owned(), json!(number)))
+            .collect();
+        let misses: serde_json::Map<String, Value> = (quality.module_misses.iter())
+            .map(|(miss, number)| (miss_name(*miss).to_owned(), json!(number)))
+            .collect();
+        let hottest: Vec<Value> = (self.hottest.iter())
+            .map(|function| {
+                json!({
+                    "function": function.name,
+                    "library": function.lib,
+                    "self_samples": function.self_samples,
+                    "self_share": function.self_share,
+                })
+            })
+            .collect();
+        json!({
+            "schema": "sprof-summary",
+            "schema_version": SCHEMA_VERSION,
+            "sprof_version": env!("CARGO_PKG_VERSION"),
+            "program": self.info.program,
+            "exit": match exit {
+                ProgramExit::Code(code) => json!({ "code": code }),
+                ProgramExit::Signal(signal) => json!({ "signal": signal }),
+                ProgramExit::StillRunning => json!({ "running": true }),
+            },
+            "ended_by": match self.stop {
+                StopReason::ProgramEnded => "program",
+                StopReason::Duration => "duration",
+                StopReason::Interrupted => "interrupt",
+                StopReason::Terminated => "signal",
+            },
+            "runs": self.iterations,
+            "duration_s": self.duration().as_secs_f64(),
+            "processes": counts.processes,
+            "threads": counts.threads,
+            "samples": counts.samples,
+            "event": self.info.event,
+            "kernel_included": self.info.kernel_included,
+            "cpu_time_s": quality.cpu_time_ns.map(|ns| ns as f64 / 1e9),
+            "asked_rate_hz": quality.asked_rate_hz,
+            "achieved_rate_hz": quality.achieved_rate_hz,
+            "hottest": hottest,
+            "quality": {
+                "lost": quality.lost_total(),
+                "lost_by_cause": lost,
+                "throttled": quality.throttled,
+                "malformed": quality.malformed,
+                "rooted": quality.rooted,
+                "completed_live": quality.completed_live,
+                "unverified": quality.unverified,
+                "truncated": quality.truncated_total(),
+                "truncated_no_memory": quality.truncated_no_memory,
+                "truncated_no_rule": quality.truncated_no_rule,
+                "truncated_depth": quality.truncated_depth,
+                "without_user_stack": quality.missing.values().sum::<u64>(),
+                "by_frame_pointer": quality.by_frame_pointer,
+                "out_of_order": counts.samples_out_of_order,
+                "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
+                "modules_unreadable": misses,
+            },
+            "profile": self.path.as_ref().map(|path| path.to_string_lossy()),
+            "symbolicated": self.enriched.is_some(),
+            "url": self.link,
+        })
+    }
+}
+
+/// Longest name shown; C++ and Rust have names of kilobytes.
+const NAME_WIDTH: usize = 70;
+
+/// Cuts the middle out: the ends of a name tell most.
+fn shorten(name: &str) -> String {
+    let chars: Vec<char> = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if chars.len() <= NAME_WIDTH {
+        return chars.into_iter().collect();
+    }
+    let keep = NAME_WIDTH - 3;
+    let (start, end) = (&chars[..keep / 2], &chars[chars.len() - (keep - keep / 2)..]);
+    start.iter().chain(['.', '.', '.'].iter()).chain(end).collect()
+}
+
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    match part as f64 * 100.0 / whole.max(1) as f64 {
+        share if share < 0.01 => "< 0.01 %".to_owned(),
+        share if share < 1.0 => format!("{share:.2} %"),
+        share => format!("{share:.1} %"),
+    }
+}
+
+fn lost_name(cause: LostCause) -> &'static str {
+    match cause {
+        LostCause::RingFull => "ring_full",
+        LostCause::SamplesRingFull => "samples_ring_full",
+    }
+}
+
+fn miss_name(miss: ModuleMiss) -> &'static str {
+    match miss {
+        ModuleMiss::Anonymous => "anonymous",
+        ModuleMiss::NotFound => "not_found",
+        ModuleMiss::PermissionDenied => "permission_denied",
+        ModuleMiss::Replaced => "replaced",
+        ModuleMiss::Malformed => "malformed",
+    }
+}
+
+/// Anonymous code is no file that could be read, and every program with a JIT has it: no warning.
+fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
+    match miss {
+        ModuleMiss::Anonymous => None,
+        ModuleMiss::NotFound => Some("mapped files were gone when their unwind tables were needed"),
+        ModuleMiss::PermissionDenied => Some("mapped files may not be read by this user: their stacks may be cut"),
+        ModuleMiss::Replaced => Some("mapped files were replaced on disk: restart the program to get their stacks"),
+        ModuleMiss::Malformed => Some("mapped files are no sound ELF files: their stacks may be cut"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn small_shares_are_not_shown_as_zero() {
+        assert_eq!(percent(1, 1_000_000), "< 0.01 %");
+        assert_eq!(percent(1, 1000), "0.10 %");
+        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(0, 0), "< 0.01 %");
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        let name = format!("start{}end", "x".repeat(500));
+        let short = shorten(&name);
+        assert_eq!(short.chars().count(), NAME_WIDTH);
+        assert!(short.starts_with("start") && short.ends_with("end"));
+        assert_eq!(shorten("é\u{1b}[31m"), "é [31m");
+    }
+}

@@ -1,0 +1,221 @@
+//! What sprof says on stderr: lines, colour, progress. Writing never fails: who closed stderr does not want to read.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+/// How much the user wants to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verbosity {
+    /// Errors only.
+    Quiet,
+    /// Announcements, progress and the summary.
+    Normal,
+    /// Also what each stage did.
+    Verbose,
+}
+
+/// The terminal, or what stands in its place.
+#[derive(Debug)]
+pub(crate) struct Term {
+    verbosity: Verbosity,
+    color: bool,
+    /// A progress line can be overwritten.
+    redraws: bool,
+    progress_shown: Cell<bool>,
+}
+
+/// The few styles in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    /// The word that matters.
+    Bold,
+    /// Details.
+    Dim,
+    /// Something that limits the truth of the profile.
+    Warning,
+    /// Failure.
+    Error,
+    /// A link or path.
+    Link,
+}
+
+impl Style {
+    /// SGR parameters (ECMA-48 8.3.117).
+    fn sgr(self) -> &'static str {
+        match self {
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Warning => "33",
+            Style::Error => "1;31",
+            Style::Link => "36",
+        }
+    }
+}
+
+/// Text with a style, shown where colour is wanted.
+pub(crate) struct Styled<T> {
+    text: T,
+    sgr: Option<&'static str>,
+}
+
+impl<T: fmt::Display> fmt::Display for Styled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sgr {
+            None => self.text.fmt(f),
+            Some(sgr) => {
+                write!(f, "\x1b[{sgr}m")?;
+                self.text.fmt(f)?;
+                f.write_str("\x1b[0m")
+            }
+        }
+    }
+}
+
+impl Term {
+    /// stderr, as the environment describes it.
+    pub(crate) fn stderr(verbosity: Verbosity) -> Term {
+        let is_terminal = io::stderr().is_terminal();
+        let variable = |name: &str| std::env::var(name).ok();
+        Term {
+            verbosity,
+            color: wants_color(is_terminal, &variable),
+            redraws: is_terminal && variable("TERM").as_deref() != Some("dumb"),
+            progress_shown: Cell::new(false),
+        }
+    }
+
+    /// True where [`Verbosity::Verbose`] was asked for.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbosity == Verbosity::Verbose
+    }
+
+    /// The text in a style.
+    pub(crate) fn style<T: fmt::Display>(&self, style: Style, text: T) -> Styled<T> {
+        let sgr = self.color.then(|| style.sgr());
+        Styled { text, sgr }
+    }
+
+    /// A line that belongs to the line before it.
+    pub(crate) fn detail(&self, text: impl fmt::Display) {
+        if self.verbosity >= Verbosity::Normal {
+            self.print(format_args!("       {text}\n"));
+        }
+    }
+
+    /// A line.
+    pub(crate) fn line(&self, text: impl fmt::Display) {
+        if self.verbosity >= Verbosity::Normal {
+            self.print(format_args!("{} {text}\n", self.style(Style::Dim, "sprof:")));
+        }
+    }
+
+    /// A line for those who asked for more.
+    pub(crate) fn verbose(&self, text: impl fmt::Display) {
+        if self.is_verbose() {
+            self.line(text);
+        }
+    }
+
+    /// A line that also the quiet ones must read.
+    pub(crate) fn always(&self, text: impl fmt::Display) {
+        self.print(format_args!("{} {text}\n", self.style(Style::Dim, "sprof:")));
+    }
+
+    /// Something that limits what the user gets.
+    pub(crate) fn warning(&self, text: impl fmt::Display) {
+        self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));
+    }
+
+    /// A failure.
+    pub(crate) fn error(&self, text: impl fmt::Display) {
+        self.always(format_args!("{} {text}", self.style(Style::Error, "error:")));
+    }
+
+    /// What is being done right now: overwritten by the next line on a terminal, printed as a line of its own only
+    /// when `starts_stage` elsewhere.
+    pub(crate) fn progress(&self, starts_stage: bool, text: impl fmt::Display) {
+        if self.verbosity < Verbosity::Normal {
+            return;
+        }
+        if self.redraws {
+            self.erase_progress();
+            self.write(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
+            self.progress_shown.set(true);
+        } else if starts_stage {
+            self.line(text);
+        }
+    }
+
+    /// Takes the progress line away.
+    pub(crate) fn erase_progress(&self) {
+        if self.progress_shown.replace(false) {
+            // CR, then ED 0: a progress line may have wrapped at the terminal's edge, so all below goes, too.
+            self.write(format_args!("\r\x1b[J"));
+        }
+    }
+
+    fn print(&self, text: fmt::Arguments<'_>) {
+        self.erase_progress();
+        self.write(text);
+    }
+
+    fn write(&self, text: fmt::Arguments<'_>) {
+        // One write a line, so that lines of the recorded program do not end up inside ours.
+        let _ = io::stderr().write_all(text.to_string().as_bytes());
+    }
+}
+
+/// Colour for clap's own help and errors, decided in the same way.
+pub(crate) fn clap_color() -> clap::ColorChoice {
+    if wants_color(io::stderr().is_terminal(), &|name| std::env::var(name).ok()) {
+        // clap looks whether its own stream is a terminal, as help goes to stdout.
+        clap::ColorChoice::Auto
+    } else {
+        clap::ColorChoice::Never
+    }
+}
+
+/// <https://no-color.org>, <https://bixense.com/clicolors>, cargo's `term.color`; the first that says something decides.
+fn wants_color(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    if is_set("NO_COLOR") {
+        return false;
+    }
+    if variable("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0") {
+        return true;
+    }
+    match variable("CARGO_TERM_COLOR").as_deref() {
+        Some("always") => true,
+        Some("never") => false,
+        _ => is_terminal && variable("TERM").as_deref() != Some("dumb"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn color(is_terminal: bool, variables: &[(&str, &str)]) -> bool {
+        wants_color(is_terminal, &|name| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn color_follows_the_terminal_unless_told_otherwise() {
+        assert!(color(true, &[("TERM", "xterm")]));
+        assert!(!color(false, &[]));
+        assert!(!color(true, &[("TERM", "dumb")]));
+        assert!(!color(true, &[("NO_COLOR", "1")]));
+        assert!(color(true, &[("NO_COLOR", "")]));
+        assert!(color(false, &[("CLICOLOR_FORCE", "1")]));
+        assert!(!color(false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!color(false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(color(false, &[("CARGO_TERM_COLOR", "always")]));
+        assert!(!color(true, &[("CARGO_TERM_COLOR", "never"), ("TERM", "xterm")]));
+    }
+}
