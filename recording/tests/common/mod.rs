@@ -57,6 +57,8 @@ impl ReadAt for OnDisk {
 #[derive(Default)]
 pub struct OwnFiles {
     pub vdso: Vec<u8>,
+    /// Modules with this in their path can't be opened; empty: all can.
+    pub hidden: &'static str,
 }
 
 impl ModuleFiles for OwnFiles {
@@ -67,7 +69,11 @@ impl ModuleFiles for OwnFiles {
                 bytes: Arc::new(Bytes(self.vdso.clone())),
             });
         }
-        let file = File::open(String::from_utf8_lossy(mapping.path).as_ref()).map_err(|_| ModuleMiss::NotFound)?;
+        let path = String::from_utf8_lossy(mapping.path);
+        if !self.hidden.is_empty() && path.contains(self.hidden) {
+            return Err(ModuleMiss::PermissionDenied);
+        }
+        let file = File::open(path.as_ref()).map_err(|_| ModuleMiss::NotFound)?;
         Ok(ModuleFile {
             readable_path: None,
             bytes: Arc::new(OnDisk(file)),
@@ -161,9 +167,17 @@ pub fn sample(captured: &Captured) -> Event<'_> {
 
 /// An unwinder that has been told of this process's executable mappings.
 pub fn unwinder<M: TargetMemory>(memory: M) -> Unwinder<Collector, M, OwnFiles> {
+    unwinder_without("", memory)
+}
+
+/// The same, where modules with `hidden` in their path can't be opened.
+pub fn unwinder_without<M: TargetMemory>(hidden: &'static str, memory: M) -> Unwinder<Collector, M, OwnFiles> {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("read /proc/self/maps");
     let maps: Vec<_> = maps.lines().filter_map(parse_map).collect();
-    let mut files = OwnFiles::default();
+    let mut files = OwnFiles {
+        hidden,
+        ..OwnFiles::default()
+    };
     if let Some((start, len, ..)) = maps.iter().find(|map| map.3 == "[vdso]") {
         files.vdso.resize(*len as usize, 0);
         OwnMemory::open().read(PID, *start, &mut files.vdso);

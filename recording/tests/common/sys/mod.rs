@@ -1,4 +1,6 @@
-//! Reads the registers of the calling thread.
+//! Reads the registers of the calling thread, and raises signals.
+
+pub mod signals;
 
 use recording::stack::Registers;
 
