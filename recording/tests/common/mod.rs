@@ -13,7 +13,7 @@ pub mod sys;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
@@ -172,8 +172,7 @@ pub fn unwinder<M: TargetMemory>(memory: M) -> Unwinder<Collector, M, OwnFiles> 
 
 /// The same, where modules with `hidden` in their path can't be opened.
 pub fn unwinder_without<M: TargetMemory>(hidden: &'static str, memory: M) -> Unwinder<Collector, M, OwnFiles> {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("read /proc/self/maps");
-    let maps: Vec<_> = maps.lines().filter_map(parse_map).collect();
+    let maps = read_mappings();
     let mut files = OwnFiles {
         hidden,
         ..OwnFiles::default()
@@ -205,6 +204,17 @@ pub fn map(pid: Pid, start: u64, len: u64, file_offset: u64, path: &[u8]) -> Map
         build_id: None,
         inode: None,
     }
+}
+
+/// The executable mappings of this process at the first call: start, length, file offset, path.
+pub fn own_mappings() -> &'static [(u64, u64, u64, String)] {
+    static MAPS: LazyLock<Vec<(u64, u64, u64, String)>> = LazyLock::new(read_mappings);
+    &MAPS
+}
+
+fn read_mappings() -> Vec<(u64, u64, u64, String)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("read /proc/self/maps");
+    maps.lines().filter_map(parse_map).collect()
 }
 
 /// `start-end r-xp offset dev inode path`, of executable mappings.
