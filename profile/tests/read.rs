@@ -13,31 +13,14 @@ use flate2::write::GzEncoder;
 use profile::read::{Form, Position, ReadError, ReadLimits, SavedProfile, open};
 use proptest::prelude::*;
 
-/// A file that goes when the test ends.
-struct TempFile(PathBuf);
-
-impl TempFile {
-    fn new(bytes: &[u8]) -> Self {
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("sprof-read-{}-{number}", std::process::id()));
-        std::fs::write(&path, bytes).unwrap();
-        TempFile(path)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn read(bytes: &[u8]) -> Result<SavedProfile, ReadError> {
     read_within(bytes, ReadLimits::default())
 }
 
 fn read_within(bytes: &[u8], limits: ReadLimits) -> Result<SavedProfile, ReadError> {
-    open(&TempFile::new(bytes).0, limits)
+    let mut file = tempfile::Builder::new().prefix("sprof-read-").tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    open(file.path(), limits)
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

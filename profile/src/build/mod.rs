@@ -15,6 +15,7 @@ use crate::model::Counts;
 use crate::model::samples;
 use crate::model::stacks::Stacks;
 use crate::model::strings::Strings;
+use crate::model::tables::FrameId;
 use crate::model::thread::{Marker, MarkerKind};
 use frames::FrameResolver;
 use processes::Processes;
@@ -44,6 +45,7 @@ pub struct Builder {
     /// Of the recording, not of one thread; put on the first one in the end.
     recording_markers: Vec<Marker>,
     scratch: Vec<Frame>,
+    resolved: Vec<(Frame, FrameId)>,
 }
 
 impl Builder {
@@ -59,6 +61,7 @@ impl Builder {
             counts: Counts::default(),
             recording_markers: Vec::new(),
             scratch: Vec::new(),
+            resolved: Vec::new(),
         }
     }
 
@@ -123,8 +126,13 @@ impl Builder {
             .count();
         chain.truncate(common);
         let mut parent = chain.last().map(|(_, stack)| *stack);
+        // First all look-ups of frames, which can overlap, then those of stacks, each of which needs the one before.
+        self.resolved.clear();
         for &frame in frames[..frames.len() - common].iter().rev() {
-            let frame_id = self.resolver.resolve(frame, process, &mut self.strings);
+            self.resolved
+                .push((frame, self.resolver.resolve(frame, process, &mut self.strings)));
+        }
+        for &(frame, frame_id) in &self.resolved {
             let stack = self.stacks.intern(parent, frame_id);
             chain.push((frame, stack));
             parent = Some(stack);

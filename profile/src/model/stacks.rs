@@ -7,76 +7,106 @@ use super::tables::FrameId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct StackId(pub(crate) u32);
 
-/// `prefix` of a root.
-const ROOT: u32 = u32::MAX;
+/// No stack: the `prefix` of a root, the `last_child` of a leaf.
+const NONE: u32 = u32::MAX;
 
-/// The stack tree in topological order: `prefix[i] < i`.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy)]
+struct Node {
+    prefix: u32,
+    frame: u32,
+    /// The child that was asked for last. Most nodes have one child: looking here first saves the hash table's cache
+    /// misses (`--example million`: 1.2 us a sample without it).
+    last_child: u32,
+}
+
+/// The stack tree in topological order: a prefix comes before what it is the prefix of.
+#[derive(Clone)]
 pub(crate) struct Stacks {
-    prefix: Vec<u32>,
-    frame: Vec<u32>,
+    nodes: Vec<Node>,
+    last_root: u32,
     index: Index,
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Stacks {
+            nodes: Vec::new(),
+            last_root: NONE,
+            index: Index::default(),
+        }
+    }
 }
 
 impl Stacks {
     /// The stack in which `frame` was called by `prefix`.
     pub(crate) fn intern(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
-        let prefix = prefix.map_or(ROOT, |stack| stack.0);
-        let Self {
-            prefix: prefixes,
-            frame: frames,
-            index,
-        } = self;
-        let new_id = prefixes.len() as u32;
+        let prefix = prefix.map_or(NONE, |stack| stack.0);
+        let last = match self.nodes.get(prefix as usize) {
+            Some(node) => node.last_child,
+            None => self.last_root,
+        };
+        if self.nodes.get(last as usize).is_some_and(|node| node.frame == frame.0) {
+            return StackId(last);
+        }
+        let Self { nodes, index, .. } = self;
+        let new_id = nodes.len() as u32;
         let found = index.find_or_insert(
             hash(prefix, frame.0),
             new_id,
-            |id| prefixes[id as usize] == prefix && frames[id as usize] == frame.0,
-            |id| hash(prefixes[id as usize], frames[id as usize]),
+            |id| {
+                let node = &nodes[id as usize];
+                node.prefix == prefix && node.frame == frame.0
+            },
+            |id| {
+                let node = &nodes[id as usize];
+                hash(node.prefix, node.frame)
+            },
         );
-        if let Some(id) = found {
-            return StackId(id);
+        let id = found.unwrap_or_else(|| self.push(prefix, frame));
+        match self.nodes.get_mut(prefix as usize) {
+            Some(node) => node.last_child = id,
+            None => self.last_root = id,
         }
-        self.push(prefix, frame)
+        StackId(id)
     }
 
     /// Appends a stack that is known to be new; it can't be found by [`Stacks::intern`] afterwards.
     pub(crate) fn append(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
-        self.push(prefix.map_or(ROOT, |stack| stack.0), frame)
+        StackId(self.push(prefix.map_or(NONE, |stack| stack.0), frame))
     }
 
-    fn push(&mut self, prefix: u32, frame: FrameId) -> StackId {
-        let id = self.prefix.len() as u32;
-        self.prefix.push(prefix);
-        self.frame.push(frame.0);
-        StackId(id)
+    fn push(&mut self, prefix: u32, frame: FrameId) -> u32 {
+        let id = self.nodes.len() as u32;
+        self.nodes.push(Node {
+            prefix,
+            frame: frame.0,
+            last_child: NONE,
+        });
+        id
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.prefix.len()
+        self.nodes.len()
     }
 
     pub(crate) fn prefix(&self, stack: StackId) -> Option<StackId> {
-        match self.prefix[stack.0 as usize] {
-            ROOT => None,
-            prefix => Some(StackId(prefix)),
-        }
+        let prefix = self.nodes[stack.0 as usize].prefix;
+        (prefix != NONE).then_some(StackId(prefix))
     }
 
     pub(crate) fn frame(&self, stack: StackId) -> FrameId {
-        FrameId(self.frame[stack.0 as usize])
+        FrameId(self.nodes[stack.0 as usize].frame)
     }
 
     /// All stacks, parents first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StackId, Option<StackId>, FrameId)> + '_ {
-        (0..self.prefix.len() as u32).map(|id| (StackId(id), self.prefix(StackId(id)), self.frame(StackId(id))))
+        (0..self.nodes.len() as u32).map(|id| (StackId(id), self.prefix(StackId(id)), self.frame(StackId(id))))
     }
 
     /// Gives back what only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.index = Index::default();
-        self.prefix.shrink_to_fit();
-        self.frame.shrink_to_fit();
+        self.nodes.shrink_to_fit();
     }
 }
 
