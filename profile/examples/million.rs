@@ -1,4 +1,4 @@
-//! Measures building and writing: one million samples of about 30 frames, 200,000 distinct stacks, 8 threads.
+//! Measures building, symbols, writing and reading: one million samples of about 30 frames, 200,000 distinct stacks, 8 threads.
 //!
 //! `cargo run --release -p profile --example million -- [OUT.json.gz]`
 
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use profile::build::{BuildOptions, Builder};
+use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -15,6 +16,7 @@ use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 const SAMPLES: u64 = 1_000_000;
 const STACKS: u64 = 200_000;
@@ -131,6 +133,25 @@ fn info() -> RecordingInfo {
     }
 }
 
+/// A function every 256 bytes, with two more inlined into the odd ones.
+fn symbols(address: u64) -> AddressInfo {
+    let start = address & !0xff;
+    let frame = |depth: u64| SourceFrame {
+        function: Some(format!("crate_name::module::function_{start:x}_{depth}")),
+        file: Some(format!("/home/me/project/src/module_{}.rs", start % 97)),
+        line: Some(address as u32 & 0xff),
+        column: Some(9),
+    };
+    AddressInfo {
+        function: Some(FunctionSymbol {
+            name: format!("crate_name::module::function_{start:x}_0"),
+            start,
+            size: Some(0x100),
+        }),
+        frames: (0..=(start >> 8) % 2 * 2).rev().map(frame).collect(),
+    }
+}
+
 fn touch(frames: &[Frame]) -> usize {
     frames
         .iter()
@@ -170,31 +191,51 @@ fn main() -> std::io::Result<()> {
     let begin = cpu_time();
     let mut gz = Vec::new();
     firefox::write_gz(&profile, &mut gz)?;
-    println!(
-        "write  {:>6.3} s, {:.1} MB gzip",
-        (cpu_time() - begin).as_secs_f64(),
-        mb(gz.len())
-    );
+    println!("write  {:>6.3} s, {:.1} MB gzip", seconds(begin), mb(gz.len()));
     let begin = cpu_time();
     let mut json = Count(0);
     firefox::write(&profile, &mut json)?;
-    println!(
-        "plain  {:>6.3} s, {:.1} MB JSON",
-        (cpu_time() - begin).as_secs_f64(),
-        mb(json.0)
-    );
+    println!("plain  {:>6.3} s, {:.1} MB JSON", seconds(begin), mb(json.0));
     let begin = cpu_time();
     let top = profile::view::top(&profile, 5);
     println!(
         "top    {:>6.3} s, first has {} samples",
-        (cpu_time() - begin).as_secs_f64(),
+        seconds(begin),
         top.functions[0].self_samples
     );
 
-    match std::env::args_os().nth(1) {
-        Some(path) => std::fs::write(path, gz),
-        None => Ok(()),
-    }
+    let mut profile = profile;
+    let begin = cpu_time();
+    enrich(&mut profile, |_, addresses| {
+        Some(addresses.iter().map(|&address| symbols(address)).collect())
+    });
+    println!(
+        "enrich {:>6.3} s, {:.1} MB at most",
+        seconds(begin),
+        mb(peak_bytes().saturating_sub(before))
+    );
+    let begin = cpu_time();
+    let mut gz = Vec::new();
+    firefox::write_gz(&profile, &mut gz)?;
+    println!(
+        "write  {:>6.3} s, {:.1} MB gzip, with symbols",
+        seconds(begin),
+        mb(gz.len())
+    );
+
+    let path = std::env::args_os().nth(1);
+    let Some(path) = path.map(std::path::PathBuf::from) else {
+        return Ok(());
+    };
+    std::fs::write(&path, gz)?;
+    let begin = cpu_time();
+    let saved = profile::read::open(&path, profile::read::ReadLimits::default()).map_err(std::io::Error::other)?;
+    println!(
+        "read   {:>6.3} s, {:.1} MB JSON",
+        seconds(begin),
+        mb(saved.json_bytes as usize)
+    );
+    Ok(())
 }
 
 struct Count(usize);
@@ -214,6 +255,10 @@ fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let ns = stat.split_whitespace().next().and_then(|field| field.parse().ok());
     Duration::from_nanos(ns.unwrap_or_default())
+}
+
+fn seconds(since: Duration) -> f64 {
+    (cpu_time() - since).as_secs_f64()
 }
 
 fn micros(time: Duration) -> f64 {

@@ -175,7 +175,12 @@ impl Rebuilt {
     fn replace(mut self, profile: &mut Profile) {
         // A stack of old frames is a path of their expansions. Two different stacks stay different, as each new frame has
         // but one old one: nothing to look up.
-        let mut stacks = Stacks::default();
+        let len = profile
+            .stacks
+            .iter()
+            .map(|(_, _, frame)| self.expansions[frame.0 as usize].1 as usize)
+            .sum();
+        let mut stacks = Stacks::with_capacity(len);
         let mut new_stacks: Vec<StackId> = Vec::with_capacity(profile.stacks.len());
         for (_, prefix, frame) in profile.stacks.iter() {
             let (first, count) = self.expansions[frame.0 as usize];
@@ -186,7 +191,6 @@ impl Rebuilt {
             }
             new_stacks.push(stack);
         }
-        stacks.freeze();
         profile.stacks = stacks;
         for thread in &mut profile.threads {
             thread.samples = thread.samples.map_stacks(|stack| new_stacks[stack.0 as usize]);

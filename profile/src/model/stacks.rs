@@ -38,6 +38,13 @@ impl Default for Stacks {
 }
 
 impl Stacks {
+    pub(crate) fn with_capacity(len: usize) -> Self {
+        Stacks {
+            nodes: Vec::with_capacity(len),
+            ..Stacks::default()
+        }
+    }
+
     /// The stack in which `frame` was called by `prefix`.
     pub(crate) fn intern(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
         let prefix = prefix.map_or(NONE, |stack| stack.0);
