@@ -124,6 +124,8 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
         .max_buf_size(HEAD_BYTES)
         // One request a connection: on loopback a connection costs nothing, and an idle one would hold a permit.
         .keep_alive(false)
+        // Who has sent everything may say so (`nc -N`) and still wants the answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
