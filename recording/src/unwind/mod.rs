@@ -41,7 +41,7 @@ use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use modules::Modules;
 use seam::{ThreadStacks, Verdict};
 use space::AddressSpace;
-use stack_memory::{LivePages, StackMemory};
+use stack_memory::{LiveBlocks, StackMemory};
 use walk::{End, Outcome, Point, SignalReturns, Walk};
 
 /// How to unwind.
@@ -71,7 +71,7 @@ pub struct Unwinder<N, M, F> {
     // Reused from sample to sample.
     frames: Vec<Frame>,
     points: Vec<Point>,
-    pages: LivePages,
+    live: LiveBlocks,
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
@@ -88,7 +88,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             quality: Quality::default(),
             frames: Vec::new(),
             points: Vec::new(),
-            pages: LivePages::default(),
+            live: LiveBlocks::default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     fn on_snapshot(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>) {
         self.frames.extend_from_slice(snapshot.kernel);
         self.points.clear();
-        self.pages.clear();
+        self.live.clear();
         let sp = match snapshot.registers {
             Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
         };
@@ -145,7 +145,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 dump: snapshot.stack_bytes,
                 dump_start: sp,
                 memory: &mut self.memory,
-                pages: &mut self.pages,
+                live: &mut self.live,
                 floor: sp,
                 used_live: false,
             },

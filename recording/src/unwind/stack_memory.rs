@@ -4,54 +4,80 @@ use super::arch::Unreadable;
 use crate::event::Pid;
 use crate::sink::TargetMemory;
 
-/// The unit of live reading, and an alignment that no mapping's end cuts.
+/// The smallest live reading, and an alignment that no mapping's end cuts.
 const PAGE: usize = 4096;
+/// The largest. A system call costs as much as copying a few pages, so readings that follow each other grow.
+const MAX_BLOCK: usize = 64 << 10;
 /// Live bytes read for one sample, at most. Stacks are 8 MiB by default.
-const MAX_PAGES: usize = 4096;
+const MAX_BYTES: usize = 16 << 20;
+/// Memory kept from sample to sample.
+const KEPT_BYTES: usize = 1 << 20;
 
-/// Pages read live for the current sample. Keeps its memory from sample to sample.
+/// What was read live for the current sample. Keeps its memory from sample to sample.
 #[derive(Default)]
-pub(super) struct LivePages {
-    pages: Vec<LivePage>,
-    used: usize,
+pub(super) struct LiveBlocks {
+    blocks: Vec<Block>,
+    bytes: Vec<u8>,
 }
 
-struct LivePage {
+/// A piece of target memory: `bytes[at..at + len]`, of `size` that were asked for.
+#[derive(Clone, Copy)]
+struct Block {
     address: u64,
+    at: usize,
     len: usize,
-    bytes: Box<[u8; PAGE]>,
+    size: usize,
 }
 
-impl LivePages {
+impl LiveBlocks {
     /// Forgets what was read for the sample before.
     pub(super) fn clear(&mut self) {
-        self.used = 0;
-        // A sample with a stack of megabytes must not keep them for ever.
-        self.pages.truncate(256);
+        self.blocks.clear();
+        if self.bytes.len() > KEPT_BYTES {
+            self.bytes.truncate(KEPT_BYTES);
+            self.bytes.shrink_to(KEPT_BYTES);
+        }
     }
 
-    fn page(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64) -> Option<&LivePage> {
-        // Unwinding goes rootwards: the page that was read last is nearly always the one.
-        let found = self.pages[..self.used].iter().rposition(|page| page.address == address);
-        let at = match found {
-            Some(at) => at,
-            None if self.used < MAX_PAGES => {
-                if self.used == self.pages.len() {
-                    self.pages.push(LivePage {
-                        address: 0,
-                        len: 0,
-                        bytes: Box::new([0; PAGE]),
-                    });
-                }
-                let page = self.pages.get_mut(self.used)?;
-                page.address = address;
-                page.len = memory.read(pid, address, &mut page.bytes[..]).min(PAGE);
-                self.used += 1;
-                self.used - 1
-            }
-            None => return None,
+    /// The bytes from an address to the end of its block; none if it can't be read.
+    fn from(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64) -> &[u8] {
+        let holds = |block: &Block| {
+            address
+                .checked_sub(block.address)
+                .is_some_and(|into| into < block.size as u64)
         };
-        self.pages.get(at)
+        // Unwinding goes rootwards: the block that was read last is nearly always the one.
+        let block = match self.blocks.iter().rfind(|block| holds(block)) {
+            Some(block) => *block,
+            None => self.read(memory, pid, address - address % PAGE as u64),
+        };
+        let into = (address - block.address) as usize;
+        self.bytes
+            .get(block.at + into..block.at + block.len)
+            .unwrap_or_default()
+    }
+
+    fn read(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64) -> Block {
+        let last = self.blocks.last().copied();
+        let at = last.map_or(0, |last| last.at + last.size);
+        let follows = last.filter(|last| last.address.checked_add(last.size as u64) == Some(address));
+        let wanted = follows.map_or(PAGE, |last| (last.size * 2).min(MAX_BLOCK));
+        let size = if at + wanted > MAX_BYTES { 0 } else { wanted };
+        if self.bytes.len() < at + size {
+            self.bytes.resize(at + size, 0);
+        }
+        let len = memory.read(pid, address, &mut self.bytes[at..at + size]).min(size);
+        // Even a failed reading is remembered, for its page: the next one would fail, too.
+        let block = Block {
+            address,
+            at,
+            len,
+            size: size.max(PAGE),
+        };
+        if size > 0 {
+            self.blocks.push(block);
+        }
+        block
     }
 }
 
@@ -61,7 +87,7 @@ pub(super) struct StackMemory<'a, M> {
     pub(super) dump: &'a [u8],
     pub(super) dump_start: u64,
     pub(super) memory: &'a mut M,
-    pub(super) pages: &'a mut LivePages,
+    pub(super) live: &'a mut LiveBlocks,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
     pub(super) floor: u64,
     /// True once bytes were used that were read after the sample.
@@ -94,11 +120,11 @@ impl<M: TargetMemory> StackMemory<'_, M> {
     pub(super) fn copy_live(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < out.len() {
-            let at = address.checked_add(done as u64)?;
-            let offset = at as usize % PAGE;
-            let page = self.pages.page(self.memory, self.pid, at - offset as u64)?;
-            let bytes = page.bytes.get(offset..page.len).filter(|bytes| !bytes.is_empty())?;
+            let bytes = self.live.from(self.memory, self.pid, address.checked_add(done as u64)?);
             let count = bytes.len().min(out.len() - done);
+            if count == 0 {
+                return None;
+            }
             out[done..done + count].copy_from_slice(&bytes[..count]);
             done += count;
         }
