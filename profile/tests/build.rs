@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use recording::address::Avma;
 use recording::event::{Event, LostCause};
+use recording::info::PeriodUnit;
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
 use recording::stack::{Frame, MissingStack, Stack, StackMark};
@@ -332,6 +333,26 @@ fn losses_are_markers_and_rows_with_numbers() {
             rows.iter().any(|(l, v)| *l == label && **v == value),
             "{label} in {rows:?}"
         );
+    }
+}
+
+#[test]
+fn cycles_are_shown_as_the_cpu_time_that_the_kernel_counted() {
+    let mut in_cycles = info();
+    in_cycles.unit = PeriodUnit::Cycles;
+    for (counted_ns, unit, sum) in [(Some(3 * MS), "ns", 3 * MS), (None, "variable CPU cycles", 10 * MS)] {
+        let mut stream = Stream::with_app();
+        for ms in 0..10 {
+            stream.sample(1, 1, ms, &[ip(0x1020)]);
+        }
+        let quality = Quality {
+            cpu_time_ns: counted_ns,
+            ..Quality::default()
+        };
+        let json = written(&stream.0.finish(in_cycles.clone(), quality));
+        assert_eq!(json["meta"]["sampleUnits"]["threadCPUDelta"], unit);
+        let deltas = json["threads"][0]["samples"]["threadCPUDelta"].as_array().unwrap();
+        assert_eq!(deltas.iter().map(|delta| delta.as_u64().unwrap()).sum::<u64>(), sum);
     }
 }
 

@@ -158,11 +158,12 @@ impl Builder {
 
     fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
         let at = self.at(time);
-        let (from, to) = self.processes.exec(pid, at, name);
-        self.rename_marker(pid, Tid(pid.0), at, &from, &to, |from, to| MarkerKind::Exec {
-            from,
-            to,
-        });
+        if let Some(from) = self.processes.exec(pid, at, name) {
+            self.rename_marker(pid, Tid(pid.0), at, &from, name, |from, to| MarkerKind::Exec {
+                from,
+                to,
+            });
+        }
     }
 
     fn on_rename(&mut self, time: Timestamp, pid: Pid, tid: Tid, name: &str) {

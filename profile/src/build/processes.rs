@@ -125,8 +125,8 @@ impl Processes {
         }
     }
 
-    /// The process got a new program. Returns its old and its new name.
-    pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> (String, String) {
+    /// The process got a new program. Returns its old name, if it had one.
+    pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> Option<String> {
         let index = self.process(pid, at);
         self.end_threads(index, pid, at, |thread| !thread.is_main);
         let main = self.thread(pid, Tid(pid.0), at);
@@ -135,8 +135,7 @@ impl Processes {
         process.images.clear();
         process.has_program = false;
         process.images_changed();
-        let old = process.name.replace(name.to_owned()).unwrap_or_default();
-        (old, name.to_owned())
+        process.name.replace(name.to_owned())
     }
 
     /// Returns the old name, if there was one and it was another.

@@ -5,6 +5,7 @@ use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 use serde_json::{Value, json};
 
+use super::cpu::CpuDelta;
 use crate::build::lost_label;
 use crate::model::Profile;
 
@@ -23,6 +24,11 @@ fn text(label: &str, value: impl Into<String>) -> Value {
 
 fn count(label: impl Into<String>, value: u64) -> Value {
     json!({"label": label.into(), "format": "integer", "value": value})
+}
+
+/// The format `duration` wants milliseconds.
+fn duration(label: &str, ns: u64) -> Value {
+    json!({"label": label, "format": "duration", "value": ns as f64 / 1e6})
 }
 
 fn recording(profile: &Profile) -> Vec<Value> {
@@ -47,14 +53,18 @@ fn recording(profile: &Profile) -> Vec<Value> {
         .iter()
         .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
     match info.unit {
-        PeriodUnit::CpuNanoseconds => {
-            rows.push(json!({"label": "CPU time in samples", "format": "nanoseconds", "value": periods}));
-        }
+        PeriodUnit::CpuNanoseconds => rows.push(duration("CPU time in samples", periods)),
         PeriodUnit::Cycles => rows.push(count("CPU cycles in samples", periods)),
     }
-    if let Some(ns) = quality.cpu_time_ns {
-        rows.push(json!({"label": "CPU time counted by the kernel", "format": "nanoseconds", "value": ns}));
+    if let CpuDelta::ScaledCycles { ns_per_cycle } = CpuDelta::of(profile) {
+        let how = format!("cycles times {ns_per_cycle:.4} ns, so that they sum up to the time counted by the kernel");
+        rows.push(text("CPU time of each sample", how));
     }
+    rows.extend(
+        quality
+            .cpu_time_ns
+            .map(|ns| duration("CPU time counted by the kernel", ns)),
+    );
     rows
 }
 

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
-use recording::info::PeriodUnit;
 use serde_json::{Map, Value, json};
 
+use super::cpu::CpuDelta;
 use super::json::{Json, put_ms};
 use super::{FORMAT_VERSION, extra, markers};
 use crate::category::CATEGORIES;
@@ -77,10 +77,7 @@ fn write_program<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<
 }
 
 fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
-    let unit = match profile.info.unit {
-        PeriodUnit::CpuNanoseconds => "ns",
-        PeriodUnit::Cycles => "variable CPU cycles",
-    };
+    let unit = CpuDelta::of(profile).unit();
     let categories: Vec<Value> = (CATEGORIES.iter())
         .map(
             |category| json!({"name": category.name, "color": category.color, "subcategories": category.subcategories}),

@@ -3,6 +3,7 @@
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
 
+mod cpu;
 mod extra;
 mod json;
 mod markers;

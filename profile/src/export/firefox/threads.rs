@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::cpu::CpuDelta;
 use super::json::{Json, put_ms, put_optional, put_optional_ms, put_unsigned};
 use super::markers;
 use crate::model::Profile;
@@ -9,13 +10,14 @@ use crate::model::samples::Samples;
 use crate::model::thread::Thread;
 
 pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+    let cpu = CpuDelta::of(profile);
     json.key("threads")?;
     json.array(|json| {
-        (profile.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(profile, thread, json)))
+        (profile.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(profile, thread, cpu, json)))
     })
 }
 
-fn write_thread<W: Write>(profile: &Profile, thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
     let process = &profile.processes[thread.process.0];
     json.entry("processType", &"default")?;
     time(json, "processStartupTime", Some(process.start))?;
@@ -30,7 +32,7 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, json: &mut Json<W>
     json.entry("pid", &process.id)?;
     json.entry("tid", &thread.id)?;
     json.key("samples")?;
-    json.object(|json| write_samples(&thread.samples, json))?;
+    json.object(|json| write_samples(&thread.samples, cpu, json))?;
     json.key("markers")?;
     json.object(|json| markers::write(profile, thread, json))
 }
@@ -40,7 +42,7 @@ fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<
     json.value(|buf| put_optional_ms(buf, ns))
 }
 
-fn write_samples<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
+fn write_samples<W: Write>(samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
     json.column("stack", samples.iter(), |buf, sample| {
         put_optional(buf, sample.stack.map(|stack| stack.0.into()));
     })?;
@@ -56,7 +58,7 @@ fn write_samples<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<
     json.entry("weightType", &"samples")?;
     // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
     json.column("threadCPUDelta", samples.iter(), |buf, sample| {
-        put_unsigned(buf, sample.period)
+        put_unsigned(buf, cpu.of_period(sample.period))
     })?;
     json.entry("length", &samples.len())
 }

@@ -1,0 +1,53 @@
+//! The unit of `samples.threadCPUDelta`, from which the front end draws how busy a thread was.
+
+use recording::info::PeriodUnit;
+
+use crate::model::Profile;
+
+/// How a sample's period becomes its CPU delta.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum CpuDelta {
+    /// Periods are nanoseconds already.
+    Nanoseconds,
+    /// Periods are cycles. As nanoseconds they sum up to the CPU time that the kernel counted.
+    ///
+    /// The front end would take cycles as they are, but then 100 % is the densest pair of samples of the whole profile. A
+    /// thread that moves to another CPU can have two samples a microsecond apart, as each CPU counts for itself; all
+    /// graphs would be flat.
+    ScaledCycles { ns_per_cycle: f64 },
+    /// Cycles, where the kernel's CPU time is not known.
+    Cycles,
+}
+
+impl CpuDelta {
+    pub(super) fn of(profile: &Profile) -> Self {
+        let cycles: f64 = profile
+            .threads
+            .iter()
+            .map(|thread| thread.samples.period_sum() as f64)
+            .sum();
+        match (profile.info.unit, profile.quality.cpu_time_ns) {
+            (PeriodUnit::CpuNanoseconds, _) => CpuDelta::Nanoseconds,
+            (PeriodUnit::Cycles, Some(ns)) if ns > 0 && cycles > 0.0 => CpuDelta::ScaledCycles {
+                ns_per_cycle: ns as f64 / cycles,
+            },
+            (PeriodUnit::Cycles, _) => CpuDelta::Cycles,
+        }
+    }
+
+    /// `meta.sampleUnits.threadCPUDelta`.
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => "ns",
+            CpuDelta::Cycles => "variable CPU cycles",
+        }
+    }
+
+    pub(super) fn of_period(self, period: u64) -> u64 {
+        match self {
+            CpuDelta::Nanoseconds | CpuDelta::Cycles => period,
+            // `as` saturates.
+            CpuDelta::ScaledCycles { ns_per_cycle } => (period as f64 * ns_per_cycle).round() as u64,
+        }
+    }
+}
