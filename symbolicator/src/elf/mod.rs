@@ -2,7 +2,6 @@
 
 mod dwarf;
 pub(crate) mod file;
-mod names;
 mod plt;
 mod symtab;
 
@@ -78,6 +77,9 @@ impl ElfModule {
         order.sort_unstable_by_key(|index| addresses[*index]);
         let mut answers = vec![AddressInfo::default(); addresses.len()];
         let mut previous: Option<usize> = None;
+        if let Some(dwarf) = self.dwarf() {
+            dwarf.begin_batch();
+        }
         for index in order {
             answers[index] = match previous.filter(|previous| addresses[*previous] == addresses[index]) {
                 Some(previous) => answers[previous].clone(),
@@ -85,17 +87,19 @@ impl ElfModule {
             };
             previous = Some(index);
         }
+        let flaws = self.dwarf().map(Dwarf::take_flaws).unwrap_or_default();
+        flaws.into_iter().for_each(|flaw| self.note(flaw));
         answers
     }
 
     fn lookup_one(&mut self, address: u64) -> AddressInfo {
-        let function = self.function(address);
+        let mut function = self.function(address);
         let mut frames: Vec<SourceFrame> = Vec::new();
         if let Some(dwarf) = self.dwarf() {
-            match dwarf.frames(address) {
-                Ok(found) => frames = found,
-                Err(error) => self.note(error.to_string()),
-            }
+            let (found, outer) = dwarf.find(address);
+            frames = found;
+            // The symbol table knows better where a function starts: debug info may have it in parts.
+            function = function.or(outer);
         }
         // Assembly has lines and no function in its debug info; so have units whose split part is missing.
         if let (Some(outer), Some(function)) = (frames.last_mut(), &function) {

@@ -1,0 +1,214 @@
+//! Which functions of a unit have code where, and the calls that were inlined into them.
+
+use gimli::{UnitOffset, UnitRef};
+
+use super::budget::{Budget, Flaw};
+use super::ranges::{RangeAttributes, RangeMap, RangeOf};
+use super::store::Slice;
+
+/// The functions of a unit by address, as far as the unit has been read: a look-up reads on until it finds its own.
+pub(super) struct Functions {
+    /// Each is known by where its entry lies in the unit.
+    known: RangeMap<UnitOffset>,
+    /// Where to read on; `None` at the end of the unit or where it is damaged.
+    next: Option<UnitOffset>,
+}
+
+impl Functions {
+    /// Nothing is read yet.
+    pub(super) fn new(unit: UnitRef<'_, Slice<'_>>) -> Functions {
+        Functions {
+            known: RangeMap::new(Vec::new()),
+            next: Some(unit.header.root_offset()),
+        }
+    }
+
+    /// The function that holds an address. With a flaw, the functions before it stay known.
+    pub(super) fn find(
+        &mut self,
+        unit: UnitRef<'_, Slice<'_>>,
+        address: u64,
+        budget: &mut Budget,
+    ) -> (Option<RangeOf<UnitOffset>>, Option<Flaw>) {
+        if let Some(found) = self.known.find(address).next() {
+            return (Some(found), None);
+        }
+        let Some(from) = self.next.take() else {
+            return (None, None);
+        };
+        let mut new = Vec::new();
+        let flaw = match read_until(unit, from, address, budget, &mut new) {
+            Ok(next) => {
+                self.next = next;
+                None
+            }
+            Err(flaw) => Some(flaw),
+        };
+        self.known.extend(new);
+        (self.known.find(address).next(), flaw)
+    }
+}
+
+/// Goes over the entries of a unit up to the function that holds `address`; gives the offset behind it.
+fn read_until(
+    unit: UnitRef<'_, Slice<'_>>,
+    from: UnitOffset,
+    address: u64,
+    budget: &mut Budget,
+    ranges: &mut Vec<RangeOf<UnitOffset>>,
+) -> Result<Option<UnitOffset>, Flaw> {
+    let mut entries = unit.entries_raw(Some(from))?;
+    let mut found = false;
+    while !found && !entries.is_empty() {
+        let offset = entries.next_offset();
+        let Some(abbreviation) = entries.read_abbreviation()? else {
+            continue;
+        };
+        if abbreviation.tag() != gimli::DW_TAG_subprogram {
+            entries.skip_attributes(abbreviation.attributes())?;
+            continue;
+        }
+        let mut attributes = RangeAttributes::default();
+        for specification in abbreviation.attributes() {
+            attributes.note(&entries.read_attribute(*specification)?);
+        }
+        attributes.for_each(unit, budget, |begin, end| {
+            found |= (begin..end).contains(&address);
+            ranges.push(RangeOf {
+                begin,
+                end,
+                what: offset,
+            });
+        })?;
+    }
+    let next = entries.next_offset();
+    budget.take(next.0.saturating_sub(from.0) as u64)?;
+    Ok((!entries.is_empty()).then_some(next))
+}
+
+/// A call that the compiler replaced by the body of the callee.
+#[derive(Debug)]
+pub(super) struct InlinedCall {
+    /// Inlined calls around this one, within the same function.
+    depth: usize,
+    /// Its part of [`Inlines::ranges`].
+    ranges: std::ops::Range<usize>,
+    /// The entry, which leads to the callee's name.
+    pub(super) entry: UnitOffset,
+    /// Where the call stood.
+    pub(super) call_file: Option<u64>,
+    pub(super) call_line: Option<u32>,
+    pub(super) call_column: Option<u32>,
+}
+
+/// The inlined calls of one function, in the order of the debug info: each before those inside it.
+#[derive(Debug)]
+pub(super) struct Inlines {
+    calls: Vec<InlinedCall>,
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Inlines {
+    /// Reads those of the function whose entry is at `function`.
+    pub(super) fn parse(
+        unit: UnitRef<'_, Slice<'_>>,
+        function: UnitOffset,
+        budget: &mut Budget,
+    ) -> Result<Inlines, Flaw> {
+        let mut inlines = Inlines {
+            calls: Vec::new(),
+            ranges: Vec::new(),
+        };
+        let mut entries = unit.entries_raw(Some(function))?;
+        let root_depth = entries.next_depth();
+        // Depths in the tree of the inlined calls around the present entry. A list rather than recursion: damaged
+        // debug info nests as deep as it is long.
+        let mut around: Vec<isize> = Vec::new();
+        let mut skipped_function: Option<isize> = None;
+        let mut first = true;
+        while !entries.is_empty() {
+            let depth = entries.next_depth();
+            if !first && depth <= root_depth {
+                break;
+            }
+            budget.take(1)?;
+            let offset = entries.next_offset();
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                continue;
+            };
+            if std::mem::take(&mut first) {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            // Any entry ends the calls that are not around it, also a block beside them that has calls of its own.
+            while around.last().is_some_and(|outer| *outer >= depth) {
+                around.pop();
+            }
+            // A function defined inside this one (a closure, a local class) has calls of its own.
+            if skipped_function.is_some_and(|outer| depth <= outer) {
+                skipped_function = None;
+            }
+            if skipped_function.is_none() && abbreviation.tag() == gimli::DW_TAG_subprogram {
+                skipped_function = Some(depth);
+            }
+            if skipped_function.is_some() || abbreviation.tag() != gimli::DW_TAG_inlined_subroutine {
+                entries.skip_attributes(abbreviation.attributes())?;
+                continue;
+            }
+            let mut attributes = RangeAttributes::default();
+            let mut call = InlinedCall {
+                depth: around.len(),
+                ranges: 0..0,
+                entry: offset,
+                call_file: None,
+                call_line: None,
+                call_column: None,
+            };
+            for specification in abbreviation.attributes() {
+                let attribute = entries.read_attribute(*specification)?;
+                let number = |attribute: &gimli::Attribute<Slice<'_>>| {
+                    let number = attribute.udata_value().and_then(|number| u32::try_from(number).ok());
+                    number.filter(|number| *number != 0)
+                };
+                match attribute.name() {
+                    gimli::DW_AT_call_file => {
+                        if let gimli::AttributeValue::FileIndex(file) = attribute.value() {
+                            // 0 is "no file" before DWARF 5, and the unit's own file since.
+                            let known = file > 0 || unit.header.version() >= 5;
+                            call.call_file = known.then_some(file);
+                        }
+                    }
+                    gimli::DW_AT_call_line => call.call_line = number(&attribute),
+                    gimli::DW_AT_call_column => call.call_column = number(&attribute),
+                    _ => attributes.note(&attribute),
+                }
+            }
+            let from = inlines.ranges.len();
+            attributes.for_each(unit, budget, |begin, end| inlines.ranges.push((begin, end)))?;
+            call.ranges = from..inlines.ranges.len();
+            inlines.calls.push(call);
+            around.push(depth);
+        }
+        Ok(inlines)
+    }
+
+    /// The calls around an address, outermost first.
+    pub(super) fn chain(&self, address: u64, budget: &mut Budget) -> Vec<&InlinedCall> {
+        let mut chain: Vec<&InlinedCall> = Vec::new();
+        // Comparing is much cheaper than parsing.
+        if budget.take(self.ranges.len() as u64 / 16).is_err() {
+            return chain;
+        }
+        for call in &self.calls {
+            // Past the innermost call found and everything inside it.
+            if call.depth < chain.len() {
+                break;
+            }
+            let holds = |(begin, end): &(u64, u64)| (*begin..*end).contains(&address);
+            if call.depth == chain.len() && self.ranges[call.ranges.clone()].iter().any(holds) {
+                chain.push(call);
+            }
+        }
+        chain
+    }
+}

@@ -1,0 +1,220 @@
+//! Inline frames, files and lines from DWARF.
+//!
+//! The parsing of sections, entries and line programs is gimli's. The tables over them are ours: hostile files must
+//! not make them recurse or grow without bound, a batch of addresses asks for names of the frames it hits alone, and a
+//! function's bounds must be known where there is no symbol table.
+//!
+//! `store` (sections) -> `units` (which unit) -> `functions` (which function, which inlined calls) and `lines`.
+
+mod budget;
+mod functions;
+mod lines;
+mod names;
+mod ranges;
+mod store;
+mod units;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gimli::DwarfPackage;
+use recording::symbol::{FunctionSymbol, SourceFrame};
+use typed_arena::Arena;
+
+use self::budget::Budget;
+use self::names::Names;
+use self::store::{Slice, Store};
+use self::units::{Split, Units};
+use super::file::ElfFile;
+use crate::error::SymbolError;
+use crate::locate::SplitDwarfPaths;
+
+/// What the debug info of a module is made of.
+pub(super) struct DwarfFiles {
+    /// The file with `.debug_info`.
+    pub(super) main: Arc<ElfFile>,
+    /// What dwz moved out of it.
+    pub(super) supplementary: Option<Arc<ElfFile>>,
+    /// Where the parts of split DWARF may be.
+    pub(super) split: SplitDwarfPaths,
+}
+
+/// The units over the sections of a [`Store`].
+struct Tables<'a> {
+    units: Units<'a>,
+    package: Option<DwarfPackage<Slice<'a>>>,
+    /// Bytes of debug info, `.dwo` files aside.
+    size: u64,
+}
+
+self_cell::self_cell!(
+    struct Cell {
+        owner: Store,
+        #[not_covariant]
+        dependent: Tables,
+    }
+);
+
+/// The debug info of one module. Units are read when an address first falls into them.
+pub(crate) struct Dwarf {
+    cell: Cell,
+    base_svma: u64,
+    split: SplitDwarfPaths,
+    names: Names,
+    budget: Budget,
+    /// `.dwo` files that could not be had.
+    missing_dwo: Vec<PathBuf>,
+}
+
+impl Dwarf {
+    /// Reads the unit headers.
+    pub(super) fn open(files: DwarfFiles) -> Result<Dwarf, SymbolError> {
+        let DwarfFiles {
+            main,
+            supplementary,
+            split,
+        } = files;
+        let base_svma = main.base_svma();
+        let store = Store {
+            package: split.package(),
+            main,
+            supplementary,
+            opened: Arena::new(),
+            unpacked: Arena::new(),
+        };
+        let cell = Cell::try_new(store, |store| {
+            let mut dwarf = store.load(&store.main)?;
+            if let Some(supplementary) = &store.supplementary {
+                dwarf.set_sup(store.load(supplementary)?);
+            }
+            let size = debug_bytes(&dwarf) + dwarf.sup().map_or(0, debug_bytes);
+            Ok::<_, SymbolError>(Tables {
+                units: Units::open(dwarf, &mut Budget::for_bytes(size)),
+                package: store.load_package(),
+                size,
+            })
+        })?;
+        Ok(Dwarf {
+            cell,
+            base_svma,
+            split,
+            names: Names::default(),
+            budget: Budget::for_bytes(0),
+            missing_dwo: Vec::new(),
+        })
+    }
+
+    /// Begins a batch of look-ups, which may do a bounded amount of work.
+    pub(super) fn begin_batch(&mut self) {
+        let size = self.cell.with_dependent(|_, tables| tables.size);
+        self.budget = Budget::for_bytes(size);
+    }
+
+    /// What the debug info says of a relative address: its frames, innermost first, and the outer function as far as
+    /// it is known; both are empty where it says nothing.
+    pub(super) fn find(&mut self, address: u64) -> (Vec<SourceFrame>, Option<FunctionSymbol>) {
+        let svma = address.wrapping_add(self.base_svma);
+        let base_svma = self.base_svma;
+        let Dwarf {
+            cell,
+            split,
+            names,
+            budget,
+            missing_dwo,
+            ..
+        } = self;
+        cell.with_dependent_mut(|store, tables| {
+            let package = tables.package.as_ref();
+            let found = tables.units.find(svma, budget, |dwarf, skeleton| {
+                load_split(store, package, split, dwarf, skeleton, missing_dwo)
+            });
+            let frames: Vec<SourceFrame> = found
+                .frames
+                .into_iter()
+                .map(|(frame, name)| SourceFrame {
+                    function: name.and_then(|name| names.demangled(name.slice())),
+                    ..frame
+                })
+                .collect();
+            let name = frames.last().and_then(|outer| outer.function.clone());
+            let function = found.function.zip(name).map(|((begin, size), name)| FunctionSymbol {
+                name,
+                start: begin.wrapping_sub(base_svma),
+                size: Some(size),
+            });
+            (frames, function)
+        })
+    }
+
+    /// What was found damaged since the last call, each as a sentence.
+    pub(super) fn take_flaws(&mut self) -> Vec<String> {
+        self.cell.with_dependent_mut(|store, tables| {
+            let path = store.main.path().display();
+            let flaws = tables.units.take_flaws();
+            flaws.iter().map(|flaw| format!("{path}: {flaw}")).collect()
+        })
+    }
+
+    /// The `.dwo` files that were asked for and not found: functions inlined in their units are not shown.
+    pub(super) fn missing_dwo(&self) -> &[PathBuf] {
+        &self.missing_dwo
+    }
+}
+
+fn debug_bytes(dwarf: &gimli::Dwarf<Slice<'_>>) -> u64 {
+    use gimli::Section;
+    let sections = [
+        dwarf.debug_info.reader().len(),
+        dwarf.debug_line.reader().len(),
+        dwarf.debug_aranges.reader().len(),
+        dwarf.ranges.debug_ranges().reader().len(),
+        dwarf.ranges.debug_rnglists().reader().len(),
+    ];
+    sections.iter().map(|bytes| *bytes as u64).sum()
+}
+
+/// The split part of a unit, from the package or from its own file, if it is the one that the skeleton names.
+fn load_split<'a>(
+    store: &'a Store,
+    package: Option<&DwarfPackage<Slice<'a>>>,
+    split: &SplitDwarfPaths,
+    parent: &gimli::Dwarf<Slice<'a>>,
+    skeleton: &gimli::Unit<Slice<'a>>,
+    missing: &mut Vec<PathBuf>,
+) -> Option<Split<'a>> {
+    let id = skeleton.dwo_id?;
+    let open = |dwarf: gimli::Dwarf<Slice<'a>>| {
+        let header = dwarf.units().next().ok()??;
+        let mut unit = dwarf.unit(header).ok()?;
+        if unit.dwo_id != Some(id) {
+            return None;
+        }
+        unit.copy_relocated_attributes(skeleton);
+        Some(Split {
+            dwarf: Arc::new(dwarf),
+            unit,
+        })
+    };
+    if let Some(package) = package
+        && let Ok(Some(dwarf)) = package.find_cu(id, parent)
+        && let Some(found) = open(dwarf)
+    {
+        return Some(found);
+    }
+    let name = skeleton.dwo_name().ok()??;
+    let name = parent.attr_string(skeleton, name).ok()?.to_string_lossy().into_owned();
+    let folder = skeleton.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
+    let candidates = split.dwo(folder.as_deref(), &name);
+    for path in &candidates {
+        let Ok(file) = ElfFile::open(path) else { continue };
+        let Ok(mut dwarf) = store.load_dwo(store.opened.alloc(file)) else {
+            continue;
+        };
+        dwarf.make_dwo(parent);
+        if let Some(found) = open(dwarf) {
+            return Some(found);
+        }
+    }
+    missing.push(candidates.into_iter().next().unwrap_or_else(|| PathBuf::from(name)));
+    None
+}

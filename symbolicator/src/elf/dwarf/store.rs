@@ -1,0 +1,85 @@
+//! The sections of debug info, kept in memory for as long as anything borrows from them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gimli::{DwarfPackage, EndianSlice, LittleEndian, SectionId};
+use object::Object;
+use typed_arena::Arena;
+
+use crate::elf::file::ElfFile;
+use crate::error::SymbolError;
+
+/// DWARF bytes, borrowed from the mapped file or from what was unpacked of it.
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+fn empty<'a>() -> Slice<'a> {
+    EndianSlice::new(&[], LittleEndian)
+}
+
+/// The files, and the unpacked sections of those that are compressed.
+pub(super) struct Store {
+    pub(super) main: Arc<ElfFile>,
+    pub(super) supplementary: Option<Arc<ElfFile>>,
+    pub(super) package: Option<ElfFile>,
+    /// `.dwo` files that look-ups have opened.
+    pub(super) opened: Arena<ElfFile>,
+    pub(super) unpacked: Arena<Vec<u8>>,
+}
+
+impl Store {
+    fn section<'a>(&'a self, file: &'a ElfFile, name: &str) -> Result<Slice<'a>, SymbolError> {
+        if !file.object()?.is_little_endian() {
+            return Err(SymbolError::unreadable(
+                file.path(),
+                "big-endian debug info is not supported",
+            ));
+        }
+        let bytes: &'a [u8] = match file.section(name)? {
+            Cow::Borrowed(bytes) => bytes,
+            Cow::Owned(bytes) => self.unpacked.alloc(bytes),
+        };
+        Ok(EndianSlice::new(bytes, LittleEndian))
+    }
+
+    /// The sections of a file with whole units.
+    pub(super) fn load<'a>(&'a self, file: &'a ElfFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
+        gimli::Dwarf::load(|id| match needed(id) {
+            true => self.section(file, id.name()),
+            false => Ok(empty()),
+        })
+    }
+
+    /// The sections of a `.dwo` file.
+    pub(super) fn load_dwo<'a>(&'a self, file: &'a ElfFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
+        gimli::Dwarf::load(|id| match (needed(id), id.dwo_name()) {
+            (true, Some(name)) => self.section(file, name),
+            _ => Ok(empty()),
+        })
+    }
+
+    /// The `.dwp` package. One that can't be read is no worse than none: its units keep their symbol names.
+    pub(super) fn load_package(&self) -> Option<DwarfPackage<Slice<'_>>> {
+        let file = self.package.as_ref()?;
+        let section = |id: SectionId| match id.dwo_name() {
+            Some(name) if needed(id) => self.section(file, name).map_err(|_| gimli::Error::Io),
+            _ => Ok(empty()),
+        };
+        DwarfPackage::load(section, empty()).ok()
+    }
+}
+
+/// Sections that a look-up reads. The others (variables' locations, macros) may be large and are not unpacked.
+fn needed(id: SectionId) -> bool {
+    !matches!(
+        id,
+        SectionId::DebugLoc
+            | SectionId::DebugLocLists
+            | SectionId::DebugMacinfo
+            | SectionId::DebugMacro
+            | SectionId::DebugNames
+            | SectionId::DebugPubNames
+            | SectionId::DebugPubTypes
+            | SectionId::DebugTypes
+    )
+}

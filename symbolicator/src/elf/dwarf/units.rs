@@ -1,0 +1,397 @@
+//! The units of debug info: which one has an address, and what it says of it.
+
+use std::sync::Arc;
+
+use gimli::{DebugInfoOffset, UnitOffset, UnitRef};
+use recording::symbol::SourceFrame;
+
+use super::budget::{Budget, Flaw};
+use super::functions::{Functions, Inlines};
+use super::lines::Lines;
+use super::ranges::{RangeAttributes, RangeMap, RangeOf};
+use super::store::Slice;
+
+type DwarfOf<'a> = gimli::Dwarf<Slice<'a>>;
+type GimliUnit<'a> = gimli::Unit<Slice<'a>>;
+
+/// Frames deeper than this are cut: only damaged debug info has them.
+const MAX_FRAMES: usize = 512;
+
+/// References from entry to entry that are followed for a name. Honest chains have two or three.
+const MAX_HOPS: usize = 16;
+
+/// A unit, and what has been read of it.
+struct Unit<'a> {
+    skeleton: GimliUnit<'a>,
+    /// `None` until the first look-up; `Some(None)` for units that are whole, or whose other part was not found.
+    split: Option<Option<Split<'a>>>,
+    functions: Option<Functions>,
+    lines: Option<Lines>,
+    /// Of the function that was asked for last: look-ups come by address.
+    inlines: Option<(UnitOffset, Inlines)>,
+}
+
+/// The part of a unit that the compiler put into a `.dwo` file.
+pub(super) struct Split<'a> {
+    pub(super) dwarf: Arc<DwarfOf<'a>>,
+    pub(super) unit: GimliUnit<'a>,
+}
+
+/// What the debug info says of an address.
+#[derive(Default)]
+pub(super) struct Found<'a> {
+    /// The frames, innermost first, and the name of each as it stands in the file.
+    pub(super) frames: Vec<(SourceFrame, Option<Slice<'a>>)>,
+    /// The part of the outer function that holds the address: (stated virtual address, bytes).
+    pub(super) function: Option<(u64, u64)>,
+}
+
+/// All units of a file.
+pub(super) struct Units<'a> {
+    dwarf: DwarfOf<'a>,
+    /// By offset in `.debug_info`.
+    units: Vec<Unit<'a>>,
+    ranges: RangeMap<usize>,
+    supplementary: Vec<GimliUnit<'a>>,
+    flaws: Vec<Flaw>,
+}
+
+impl<'a> Units<'a> {
+    /// Reads the header and first entry of each unit. What is damaged is left out and told by [`Units::take_flaws`].
+    pub(super) fn open(dwarf: DwarfOf<'a>, budget: &mut Budget) -> Units<'a> {
+        let mut flaws = Vec::new();
+        let supplementary = match dwarf.sup() {
+            Some(dwarf) => headers(dwarf, &mut flaws),
+            None => Vec::new(),
+        };
+        let aranges = read_aranges(&dwarf, &mut flaws);
+        let mut ranges = Vec::new();
+        let mut units = Vec::new();
+        for skeleton in headers(&dwarf, &mut flaws) {
+            let mut unit = Unit {
+                skeleton,
+                split: None,
+                functions: None,
+                lines: None,
+                inlines: None,
+            };
+            if let Err(flaw) = unit_ranges(&dwarf, &mut unit, &aranges, budget, |begin, end| {
+                ranges.push(RangeOf {
+                    begin,
+                    end,
+                    what: units.len(),
+                });
+            }) {
+                flaws.push(flaw);
+            }
+            units.push(unit);
+        }
+        Units {
+            dwarf,
+            units,
+            ranges: RangeMap::new(ranges),
+            supplementary,
+            flaws,
+        }
+    }
+
+    /// What was found damaged since the last call.
+    pub(super) fn take_flaws(&mut self) -> Vec<Flaw> {
+        std::mem::take(&mut self.flaws)
+    }
+
+    /// What the debug info says of a stated virtual address. `load` finds the other part of a split unit.
+    pub(super) fn find(
+        &mut self,
+        svma: u64,
+        budget: &mut Budget,
+        mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
+    ) -> Found<'a> {
+        let candidates: Vec<usize> = self.ranges.find(svma).map(|range| range.what).collect();
+        for index in candidates {
+            let Some(unit) = self.units.get_mut(index) else {
+                continue;
+            };
+            let place = unit.find(&self.dwarf, svma, budget, &mut self.flaws, &mut load);
+            if place.is_empty() {
+                continue;
+            }
+            return self.frames(index, place);
+        }
+        Found::default()
+    }
+
+    fn frames(&self, index: usize, place: Place) -> Found<'a> {
+        let mut found = Found {
+            frames: Vec::with_capacity(place.frames.len()),
+            function: place.function,
+        };
+        for (frame, entry) in place.frames.into_iter().take(MAX_FRAMES) {
+            let name = entry.and_then(|entry| self.name(index, entry).unwrap_or(None));
+            found.frames.push((frame, name));
+        }
+        found
+    }
+
+    /// The name of an entry: the linkage name where there is one, since it has the whole path. Inlined calls and
+    /// definitions leave it to the entry that they refer to.
+    fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<Slice<'a>>> {
+        let Some(unit) = self.units.get(index) else {
+            return Ok(None);
+        };
+        let mut unit = unit.unit_ref(&self.dwarf);
+        let mut entry = entry;
+        let mut plain = None;
+        for _ in 0..MAX_HOPS {
+            let mut entries = unit.entries_raw(Some(entry))?;
+            let Some(abbreviation) = entries.read_abbreviation()? else {
+                break;
+            };
+            let mut next = None;
+            for specification in abbreviation.attributes() {
+                let attribute = entries.read_attribute(*specification)?;
+                match attribute.name() {
+                    gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                        if let Ok(name) = unit.attr_string(attribute.value()) {
+                            return Ok(Some(name));
+                        }
+                    }
+                    gimli::DW_AT_name if plain.is_none() => plain = unit.attr_string(attribute.value()).ok(),
+                    gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => next = Some(attribute.value()),
+                    _ => {}
+                }
+            }
+            (unit, entry) = match next {
+                Some(gimli::AttributeValue::UnitRef(offset)) => (unit, offset),
+                Some(gimli::AttributeValue::DebugInfoRef(offset)) => {
+                    // Within a supplementary file, references stay in it.
+                    let in_supplementary = self.dwarf.sup().is_some_and(|sup| std::ptr::eq(sup, unit.dwarf));
+                    let target = match in_supplementary {
+                        true => unit_at(unit.dwarf, &self.supplementary, |unit| unit, offset),
+                        false => unit_at(&self.dwarf, &self.units, |unit| &unit.skeleton, offset),
+                    };
+                    let Some(target) = target else { break };
+                    target
+                }
+                Some(gimli::AttributeValue::DebugInfoRefSup(offset)) => {
+                    let target = self
+                        .dwarf
+                        .sup()
+                        .and_then(|sup| unit_at(sup, &self.supplementary, |unit| unit, offset));
+                    let Some(target) = target else { break };
+                    target
+                }
+                _ => break,
+            };
+        }
+        Ok(plain)
+    }
+}
+
+/// The unit that holds an offset in `.debug_info`, and the offset within it. `units` are by offset.
+fn unit_at<'u, 'a, T>(
+    dwarf: &'u DwarfOf<'a>,
+    units: &'u [T],
+    unit_of: impl for<'t> Fn(&'t T) -> &'t GimliUnit<'a>,
+    offset: DebugInfoOffset,
+) -> Option<(UnitRef<'u, Slice<'a>>, UnitOffset)> {
+    let after = units.partition_point(|unit| unit_of(unit).header.debug_info_offset() <= Some(offset));
+    let unit = unit_of(units.get(after.checked_sub(1)?)?);
+    let within = offset.to_unit_offset(&unit.header)?;
+    Some((UnitRef::new(dwarf, unit), within))
+}
+
+/// The units of a file, by offset, but for type units, which have no code.
+fn headers<'a>(dwarf: &DwarfOf<'a>, flaws: &mut Vec<Flaw>) -> Vec<GimliUnit<'a>> {
+    let mut units = Vec::new();
+    let mut headers = dwarf.units();
+    loop {
+        let header = match headers.next() {
+            Ok(Some(header)) => header,
+            Ok(None) => return units,
+            Err(error) => {
+                flaws.push(error.into());
+                return units;
+            }
+        };
+        if matches!(
+            header.type_(),
+            gimli::UnitType::Type { .. } | gimli::UnitType::SplitType { .. }
+        ) {
+            continue;
+        }
+        match dwarf.unit(header) {
+            Ok(unit) => units.push(unit),
+            Err(error) => flaws.push(error.into()),
+        }
+    }
+}
+
+/// `.debug_aranges`: (unit, begin, end), by unit. What is damaged in it is left out.
+fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, u64)> {
+    let mut out = Vec::new();
+    let mut headers = dwarf.debug_aranges.headers();
+    loop {
+        match headers.next() {
+            Ok(Some(header)) => {
+                let mut entries = header.entries();
+                while let Ok(Some(entry)) = entries.next() {
+                    out.push((header.debug_info_offset().0, entry.range().begin, entry.range().end));
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                flaws.push(error.into());
+                break;
+            }
+        }
+    }
+    out.sort_unstable();
+    out
+}
+
+/// Which code a unit has: by its own list, else by `.debug_aranges`, else by its bounds, else by its line table.
+fn unit_ranges<'a>(
+    dwarf: &DwarfOf<'a>,
+    unit: &mut Unit<'a>,
+    aranges: &[(usize, u64, u64)],
+    budget: &mut Budget,
+    mut each: impl FnMut(u64, u64),
+) -> Result<(), Flaw> {
+    if matches!(unit.skeleton.header.type_(), gimli::UnitType::Partial) {
+        return Ok(());
+    }
+    let reference = UnitRef::new(dwarf, &unit.skeleton);
+    let mut entries = reference.entries_raw(None)?;
+    let mut attributes = RangeAttributes::default();
+    if let Some(abbreviation) = entries.read_abbreviation()? {
+        for specification in abbreviation.attributes() {
+            attributes.note(&entries.read_attribute(*specification)?);
+        }
+    }
+    let mut any = false;
+    let mut give = |begin, end| {
+        any = true;
+        each(begin, end);
+    };
+    if !attributes.has_list()
+        && let Some(offset) = unit.skeleton.header.debug_info_offset()
+    {
+        let from = aranges.partition_point(|arange| arange.0 < offset.0);
+        for (_, begin, end) in aranges[from..].iter().take_while(|arange| arange.0 == offset.0) {
+            if *begin != 0 && begin < end {
+                give(*begin, *end);
+            }
+        }
+    }
+    if !any {
+        let mut give = |begin, end| {
+            any = true;
+            each(begin, end);
+        };
+        attributes.for_each(reference, budget, &mut give)?;
+    }
+    if !any && unit.skeleton.line_program.is_some() {
+        let (lines, flaw) = Lines::parse(reference, budget);
+        lines.ranges().for_each(|(begin, end)| each(begin, end));
+        unit.lines = Some(lines);
+        flaw.map_or(Ok(()), Err)?;
+    }
+    Ok(())
+}
+
+/// What one unit says of an address, names not yet resolved.
+#[derive(Default)]
+struct Place {
+    frames: Vec<(SourceFrame, Option<UnitOffset>)>,
+    function: Option<(u64, u64)>,
+}
+
+impl Place {
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+impl<'a> Unit<'a> {
+    /// The unit with its functions: the split part where there is one.
+    fn unit_ref<'u>(&'u self, dwarf: &'u DwarfOf<'a>) -> UnitRef<'u, Slice<'a>> {
+        match &self.split {
+            Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
+            _ => UnitRef::new(dwarf, &self.skeleton),
+        }
+    }
+
+    fn find(
+        &mut self,
+        dwarf: &DwarfOf<'a>,
+        svma: u64,
+        budget: &mut Budget,
+        flaws: &mut Vec<Flaw>,
+        load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
+    ) -> Place {
+        if self.split.is_none() {
+            let is_split = self.skeleton.dwo_id.is_some();
+            self.split = Some(if is_split { load(dwarf, &self.skeleton) } else { None });
+        }
+        // Lines are in the main file, also for split units.
+        let skeleton = UnitRef::new(dwarf, &self.skeleton);
+        let lines = match &mut self.lines {
+            Some(lines) => lines,
+            empty => {
+                let (lines, flaw) = Lines::parse(skeleton, budget);
+                flaws.extend(flaw);
+                empty.insert(lines)
+            }
+        };
+        let innermost = lines.find(skeleton, svma);
+        let unit = match &self.split {
+            Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
+            _ => skeleton,
+        };
+        let functions = self.functions.get_or_insert_with(|| Functions::new(unit));
+        let (function, flaw) = functions.find(unit, svma, budget);
+        flaws.extend(flaw);
+        let Some(function) = function else {
+            return Place {
+                frames: innermost.map(|frame| (frame, None)).into_iter().collect(),
+                function: None,
+            };
+        };
+        if self.inlines.as_ref().is_none_or(|(of, _)| *of != function.what) {
+            match Inlines::parse(unit, function.what, budget) {
+                Ok(inlines) => self.inlines = Some((function.what, inlines)),
+                Err(flaw) => {
+                    flaws.push(flaw);
+                    self.inlines = None;
+                }
+            }
+        }
+        let chain = match &self.inlines {
+            Some((_, inlines)) => inlines.chain(svma, budget),
+            None => Vec::new(),
+        };
+        // The line table knows the innermost place; each call knows where it stood in the function around it.
+        let mut frames = Vec::with_capacity(chain.len() + 1);
+        let mut place = innermost.unwrap_or(SourceFrame {
+            function: None,
+            file: None,
+            line: None,
+            column: None,
+        });
+        for call in chain.iter().rev() {
+            let outer = SourceFrame {
+                function: None,
+                file: call.call_file.and_then(|file| lines.path(skeleton, file)),
+                line: call.call_line,
+                column: call.call_column,
+            };
+            frames.push((std::mem::replace(&mut place, outer), Some(call.entry)));
+        }
+        frames.push((place, Some(function.what)));
+        Place {
+            frames,
+            function: Some((function.begin, function.end - function.begin)),
+        }
+    }
+}

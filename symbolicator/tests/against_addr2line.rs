@@ -1,0 +1,83 @@
+//! Our tables over DWARF must say what addr2line's say: the same files, two implementations.
+//!
+//! The subject is this test program itself (Rust, optimised, with the standard library's debug info);
+//! `SPROF_TEST_BINARY` names another.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
+
+mod common;
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use gimli::{EndianSlice, LittleEndian};
+use object::{Object, ObjectSection};
+use symbolicator::demangle;
+
+type Shape = (Option<String>, Option<String>, Option<u32>, Option<u32>);
+
+#[test]
+fn frames_are_those_of_addr2line() {
+    let path = std::env::var_os("SPROF_TEST_BINARY").map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
+    let bytes = std::fs::read(&path).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let mut sections = Vec::new();
+    let dwarf = gimli::DwarfSections::load(|id| {
+        let data = object
+            .section_by_name(id.name())
+            .and_then(|section| section.uncompressed_data().ok());
+        sections.push(id);
+        Ok::<_, gimli::Error>(data.unwrap_or(Cow::Borrowed(&[])))
+    })
+    .unwrap();
+    let dwarf = dwarf.borrow(|section| EndianSlice::new(section, LittleEndian));
+    let context = addr2line::Context::from_dwarf(dwarf).unwrap();
+
+    let base = object.relative_address_base();
+    let text = object.section_by_name(".text").unwrap();
+    let from = text.address() - base;
+    // A prime step visits all alignments.
+    let step = (text.size() / 20_000).max(1) | 1;
+    let addresses: Vec<u64> = (from..from + text.size()).step_by(step as usize).collect();
+    let infos = common::symbolicator(&[])
+        .lookup(&common::module(&path), &addresses)
+        .unwrap();
+
+    let mut differences = 0;
+    for (address, info) in addresses.iter().zip(&infos) {
+        let mut theirs: Vec<Shape> = Vec::new();
+        let mut frames = context.find_frames(address + base).skip_all_loads().unwrap();
+        while let Some(frame) = frames.next().unwrap() {
+            let location = frame.location.as_ref();
+            theirs.push((
+                frame.function.map(|name| demangle(&name.raw_name().unwrap())),
+                location.and_then(|location| location.file).map(str::to_owned),
+                location.and_then(|location| location.line),
+                location
+                    .and_then(|location| location.column)
+                    .filter(|column| *column > 0),
+            ));
+        }
+        let mut ours: Vec<Shape> = info
+            .frames
+            .iter()
+            .map(|frame| (frame.function.clone(), frame.file.clone(), frame.line, frame.column))
+            .collect();
+        // Where debug info has no function, ours is the symbol table's.
+        if let (Some(ours), Some((None, ..))) = (ours.last_mut(), theirs.last()) {
+            ours.0 = None;
+        }
+        if ours != theirs {
+            differences += 1;
+            if differences <= 5 {
+                println!("{address:#x}\n  ours   {ours:?}\n  theirs {theirs:?}");
+            }
+        }
+    }
+    println!("{} addresses, {differences} differences", addresses.len());
+    // Where functions overlap (identical ones folded by the linker) either answer is as good.
+    assert!(
+        differences * 1000 <= addresses.len(),
+        "{differences} of {}",
+        addresses.len()
+    );
+}
