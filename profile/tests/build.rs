@@ -255,6 +255,32 @@ fn categories_tell_program_library_and_unmapped_code_apart() {
 }
 
 #[test]
+fn a_library_that_a_forked_child_loads_is_no_program() {
+    let mut stream = Stream::with_app();
+    stream.process(2, Some(1), 1);
+    stream.map(2, image("/opt/libfoo.so.1", 0x30_0000, 0x1000), 2);
+    stream.sample(1, 1, 3, &[ip(0x1010)]);
+    stream.sample(2, 2, 3, &[ip(0x30_0010)]);
+    stream.sample(1, 1, 4, &[ip(0x30_0010)]);
+    let json = written(&stream.finish());
+    let categories = json["shared"]["frameTable"]["category"].as_array().unwrap();
+    let names: Vec<_> = (categories.iter())
+        .map(|id| json["meta"]["categories"][id.as_u64().unwrap() as usize]["name"].clone())
+        .collect();
+    // In order of first use: the program, the child's library, and that address in the parent, which has no such library.
+    assert_eq!(names, ["Program", "Library", "Other"]);
+}
+
+#[test]
+fn a_parent_that_is_not_recorded_is_no_process() {
+    let mut stream = Stream::new();
+    stream.process(20, Some(19), 0);
+    let profile = stream.finish();
+    assert_eq!(profile.counts().processes, 1);
+    assert_eq!(written(&profile)["threads"][0]["pid"], "20");
+}
+
+#[test]
 fn marks_are_frames_with_their_label_and_no_address() {
     let mut stream = Stream::with_app();
     stream.sample(1, 1, 1, &[ip(0x1020), Frame::Mark(StackMark::TruncatedNoMemory)]);

@@ -27,10 +27,14 @@ impl Builder {
             .into_iter()
             .map(Some)
             .collect();
-        let kept_processes: Vec<Process> = (processes.iter())
-            .map(|live| Process {
+        let kept_processes: Vec<Process> = (processes.iter().enumerate())
+            .map(|(index, live)| Process {
                 id: live.id.clone(),
-                name: live.name.clone().unwrap_or_else(|| info.program.clone()),
+                name: match &live.name {
+                    Some(name) => name.clone(),
+                    None if index == 0 => info.program.clone(),
+                    None => format!("Process {}", live.id),
+                },
                 parent: live.parent,
                 start: live.start,
                 end: live.end,

@@ -64,18 +64,17 @@ pub(super) struct Processes {
 
 impl Processes {
     pub(super) fn start(&mut self, pid: Pid, parent: Option<Pid>, at: i64) {
-        let parent = parent
-            .filter(|parent| *parent != pid)
-            .map(|parent| self.process(parent, at));
+        let is_fork = parent.is_some();
+        // A parent that nothing is known of is not recorded: whoever started the recording.
+        let parent = parent.filter(|parent| *parent != pid);
+        let parent = parent.and_then(|parent| self.pids.get(&parent).copied());
         if let Some(&known) = self.pids.get(&pid) {
             let process = &mut self.processes[known];
             // Seen before it was announced, or found again while attaching.
-            if process.implied || parent.is_none() {
+            if process.implied || !is_fork {
                 process.implied = false;
                 process.start = process.start.min(at);
-                process.parent = process
-                    .parent
-                    .or(parent.map(ProcessId).filter(|parent| parent.0 != known));
+                process.parent = process.parent.or(parent.map(ProcessId));
                 return;
             }
             // The number is in use again, so that process is gone, though its end was lost.
@@ -86,10 +85,12 @@ impl Processes {
         if let Some(parent) = parent {
             let images = self.processes[parent].images.clone();
             let name = self.processes[parent].name.clone();
+            let has_program = self.processes[parent].has_program;
             let process = &mut self.processes[new];
             process.parent = Some(ProcessId(parent));
             process.images = images;
             process.name = name;
+            process.has_program = has_program;
         }
     }
 
