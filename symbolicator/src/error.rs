@@ -38,6 +38,16 @@ pub enum SymbolError {
         /// Build id of the file, `none` if it has none.
         found: String,
     },
+    /// The file has no build id and was written to after the recording.
+    #[error(
+        "{} was written to after the recording and has no build id that could show it to be the same: record again, \
+         and link with -Wl,--build-id",
+        .path.display()
+    )]
+    Changed {
+        /// The file looked at.
+        path: PathBuf,
+    },
     /// No file to read.
     #[error("found no file for {name}; looked at {}. Give its folder with --symbol-dir", list(.tried))]
     NotFound {

@@ -1,12 +1,14 @@
 //! Which files on disk belong to a module: the binary that ran, and where its debug info went.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use object::Object;
 use recording::module::{BuildId, Module};
 
+use crate::SymbolOptions;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 
@@ -22,15 +24,19 @@ pub(crate) struct Files {
 }
 
 /// Finds the files of a module.
-pub(crate) fn locate(module: &Module, symbol_dirs: &[PathBuf]) -> Result<Files, SymbolError> {
+pub(crate) fn locate(module: &Module, options: &SymbolOptions) -> Result<Files, SymbolError> {
+    let symbol_dirs = &options.symbol_dirs;
     let mut search = Search {
         module,
+        recorded_at: options.recorded_at,
         tried: Vec::new(),
         failure: None,
     };
     let own = module.readable_path.iter().chain([&module.path]);
     let name = module.path.file_name();
-    let moved = symbol_dirs.iter().filter_map(|dir| Some(dir.join(name?)));
+    // Without a build id nothing tells whether a file of the same name elsewhere is the same.
+    let moved_to: &[PathBuf] = if module.build_id.is_some() { symbol_dirs } else { &[] };
+    let moved = moved_to.iter().filter_map(|dir| Some(dir.join(name?)));
     let mut binary = own.cloned().chain(moved).find_map(|path| search.open(&path));
     let mut debug = None;
     let complete = binary
@@ -38,16 +44,22 @@ pub(crate) fn locate(module: &Module, symbol_dirs: &[PathBuf]) -> Result<Files, 
         .is_some_and(|file| file.has_section(".debug_info") && file.has_section(".symtab"));
     if !complete {
         let link = binary.as_ref().and_then(debug_link);
-        let mut paths = Vec::new();
-        if let Some(id) = &module.build_id {
-            paths.extend(build_id_paths(id, symbol_dirs));
-        }
         let folder = module.path.parent().unwrap_or(Path::new("/"));
-        paths.extend(named_paths(link.as_deref(), name, folder, symbol_dirs));
-        debug = paths
-            .iter()
-            .filter_map(|path| search.open(path))
-            .find(|file| file.has_section(".debug_info") || file.has_section(".symtab"));
+        let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
+        let useful = |file: &ElfFile| file.has_section(".debug_info") || file.has_section(".symtab");
+        debug = match &module.build_id {
+            Some(id) => {
+                let mut paths = build_id_paths(id, symbol_dirs);
+                paths.extend(linked);
+                paths.extend(name.iter().flat_map(|name| named_paths(name, folder, symbol_dirs)));
+                paths.iter().filter_map(|path| search.open(path)).find(useful)
+            }
+            // Then the checksum in the link must do.
+            None => linked
+                .filter_map(|path| ElfFile::open(&path).ok())
+                .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
+                .find(useful),
+        };
     }
     // What was found by build id or in a symbol folder may be the whole file, code included.
     if binary.is_none() && debug.as_ref().is_some_and(|file| file.has_section(".text")) {
@@ -65,6 +77,7 @@ pub(crate) fn locate(module: &Module, symbol_dirs: &[PathBuf]) -> Result<Files, 
 /// Opens candidates and refuses those of another build.
 struct Search<'a> {
     module: &'a Module,
+    recorded_at: Option<SystemTime>,
     tried: Vec<PathBuf>,
     failure: Option<SymbolError>,
 }
@@ -88,6 +101,12 @@ impl Search<'_> {
         };
         if !same_build(self.module, &file) {
             self.fail(replaced(self.module, &file));
+            return None;
+        }
+        // Without a build id, the time must tell.
+        let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+        if self.module.build_id.is_none() && changed > self.recorded_at && self.recorded_at.is_some() {
+            self.fail(SymbolError::Changed { path: path.to_owned() });
             return None;
         }
         Some(file)
@@ -144,51 +163,75 @@ fn build_id_paths(id: &BuildId, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     paths
 }
 
-/// Where gdb looks for the file that `.gnu_debuglink` names, and a few names of habit in the symbol folders.
-fn named_paths(link: Option<&OsStr>, name: Option<&OsStr>, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
-    let mut paths = Vec::new();
+/// Where gdb looks for the file that `.gnu_debuglink` names.
+fn link_paths(link: &OsStr, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let below_root = folder.strip_prefix("/").unwrap_or(folder);
-    if let Some(link) = link {
-        paths.push(folder.join(link));
-        paths.push(folder.join(".debug").join(link));
-        paths.push(Path::new(SYSTEM_DEBUG_DIR).join(below_root).join(link));
-        for dir in symbol_dirs {
-            paths.push(dir.join(link));
-            paths.push(dir.join(below_root).join(link));
-        }
-    }
-    if let Some(name) = name {
-        for suffix in ["debug", "dbg"] {
-            let mut file = name.to_owned();
-            file.push(".");
-            file.push(suffix);
-            paths.extend(symbol_dirs.iter().map(|dir| dir.join(&file)));
-            paths.push(folder.join(&file));
-        }
+    let mut paths = vec![
+        folder.join(link),
+        folder.join(".debug").join(link),
+        Path::new(SYSTEM_DEBUG_DIR).join(below_root).join(link),
+    ];
+    for dir in symbol_dirs {
+        paths.push(dir.join(link));
+        paths.push(dir.join(below_root).join(link));
     }
     paths
 }
 
-/// The file name in `.gnu_debuglink`; never a path, whatever the file says.
-fn debug_link(file: &ElfFile) -> Option<std::ffi::OsString> {
-    let object = file.object().ok()?;
-    let (name, _crc) = object.gnu_debuglink().ok()??;
-    Path::new(OsStr::from_bytes(name)).file_name().map(OsStr::to_owned)
+/// Names of habit: `program.debug`, `program.dbg`.
+fn named_paths(name: &OsStr, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for suffix in ["debug", "dbg"] {
+        let mut file = name.to_owned();
+        file.push(".");
+        file.push(suffix);
+        paths.extend(symbol_dirs.iter().map(|dir| dir.join(&file)));
+        paths.push(folder.join(&file));
+    }
+    paths
 }
 
-/// The file that dwz moved common debug info to, if `.gnu_debugaltlink` names one and it is there.
-pub(crate) fn supplementary(file: &ElfFile, symbol_dirs: &[PathBuf]) -> Option<ElfFile> {
+struct DebugLink {
+    name: OsString,
+    crc: u32,
+}
+
+/// What `.gnu_debuglink` says; never a path, whatever the file says.
+fn debug_link(file: &ElfFile) -> Option<DebugLink> {
     let object = file.object().ok()?;
-    let (name, id) = object.gnu_debugaltlink().ok()??;
+    let (name, crc) = object.gnu_debuglink().ok()??;
+    let name = Path::new(OsStr::from_bytes(name)).file_name()?.to_owned();
+    Some(DebugLink { name, crc })
+}
+
+/// The file that dwz moved common debug info to, if the debug info names one.
+pub(crate) enum Supplementary {
+    /// None is named.
+    NotNeeded,
+    Found(ElfFile),
+    /// The one named is not there, or is another one.
+    Missing(PathBuf),
+}
+
+/// Looks for the file that `.gnu_debugaltlink` names.
+pub(crate) fn supplementary(file: &ElfFile, symbol_dirs: &[PathBuf]) -> Supplementary {
+    let object = file.object().ok();
+    let link = object
+        .as_ref()
+        .and_then(|object| object.gnu_debugaltlink().ok().flatten());
+    let Some((name, id)) = link else {
+        return Supplementary::NotNeeded;
+    };
     let id = BuildId(id.to_vec());
-    let named = Path::new(OsStr::from_bytes(name));
     let folder = file.path().parent().unwrap_or(Path::new("/"));
-    let mut paths = vec![folder.join(named)];
+    let named = folder.join(OsStr::from_bytes(name));
+    let mut paths = vec![named.clone()];
     paths.extend(build_id_paths(&id, symbol_dirs));
-    paths
-        .iter()
-        .filter_map(|path| ElfFile::open(path).ok())
-        .find(|found| found.build_id() == Some(&id))
+    let found = paths.iter().filter_map(|path| ElfFile::open(path).ok());
+    match found.into_iter().find(|found| found.build_id() == Some(&id)) {
+        Some(file) => Supplementary::Found(file),
+        None => Supplementary::Missing(named),
+    }
 }
 
 /// Where the parts of split DWARF may be.

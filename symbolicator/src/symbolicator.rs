@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::SystemTime;
 
 use recording::module::{Module, ModuleKind};
 use recording::symbol::AddressInfo;
@@ -17,6 +18,8 @@ pub struct SymbolOptions {
     /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
     /// cache. Default: none.
     pub symbol_dirs: Vec<PathBuf>,
+    /// When the recording ended. A file without a build id that was written to later is refused; default: not checked.
+    pub recorded_at: Option<SystemTime>,
 }
 
 /// The name under which a profile and its requests know a module.
@@ -60,7 +63,7 @@ impl Engine {
     fn open(module: &Module, options: &SymbolOptions) -> Result<Engine, SymbolError> {
         match module.kind {
             ModuleKind::File => {
-                let elf = ElfModule::open(module, &options.symbol_dirs)?;
+                let elf = ElfModule::open(module, options)?;
                 Ok(Engine::Elf(Box::new(elf)))
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),

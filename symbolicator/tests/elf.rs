@@ -251,3 +251,76 @@ fn separate_debug_info_of_another_build_is_not_used() {
     let infos = symbolicator(&[]).lookup(&module(&built.path), &[outer.0]).unwrap();
     assert_eq!(infos[0], AddressInfo::default());
 }
+
+#[test]
+fn debug_info_that_dwz_moved_is_followed() {
+    if !common::have("dwz") {
+        return;
+    }
+    let built = build("shared.cc", &["-O2", "-g"]);
+    let other = built.dir.path().join("other");
+    common::build_at("shared.cc", &["-O1", "-g"], &other);
+    let (main, recorded) = (function(&built.path, "main"), module(&built.path));
+    let expected = symbolicator(&[]).lookup(&recorded, &all_addresses(main)).unwrap();
+    assert!(expected.iter().any(|info| info.frames.len() > 3));
+
+    let common_file = built.dir.path().join("common.debug");
+    common::run("dwz", &[&"-m", &common_file, &built.path, &other]);
+    let with_common = symbolicator(&[]);
+    assert_eq!(with_common.lookup(&recorded, &all_addresses(main)).unwrap(), expected);
+    assert_eq!(with_common.notes(&recorded), [""; 0]);
+
+    std::fs::remove_file(&common_file).unwrap();
+    let without = symbolicator(&[]);
+    without.lookup(&recorded, &[main.0]).unwrap();
+    assert!(
+        without.notes(&recorded)[0].contains("common.debug"),
+        "{:?}",
+        without.notes(&recorded)
+    );
+}
+
+#[test]
+fn without_build_id_a_debug_link_must_have_the_right_checksum() {
+    if !common::have("objcopy") {
+        return;
+    }
+    let built = build("inline.c", &["-O2", "-g", "-Wl,--build-id=none"]);
+    let outer = function(&built.path, "_outer");
+    let debug = built.dir.path().join("program.debug");
+    separate(&built, &debug);
+    common::run(
+        "objcopy",
+        &[&format!("--add-gnu-debuglink={}", debug.display()), &built.path],
+    );
+    assert_separate_debug_file_is_used(&built, outer, &[]);
+    let other = build("inline.c", &["-O1", "-g", "-Wl,--build-id=none"]);
+    common::run("objcopy", &[&"--only-keep-debug", &other.path, &debug]);
+    let infos = symbolicator(&[]).lookup(&module(&built.path), &[outer.0]).unwrap();
+    assert_eq!(infos[0], AddressInfo::default());
+}
+
+#[test]
+fn without_build_id_a_file_written_after_the_recording_is_refused() {
+    let built = build("inline.c", &["-O2", "-g", "-Wl,--build-id=none"]);
+    let outer = function(&built.path, "_outer");
+    let written = std::fs::metadata(&built.path).unwrap().modified().unwrap();
+    let at = |recorded_at| {
+        symbolicator::Symbolicator::new(symbolicator::SymbolOptions {
+            recorded_at: Some(recorded_at),
+            ..Default::default()
+        })
+    };
+    let second = std::time::Duration::from_secs(1);
+    assert!(at(written + second).lookup(&module(&built.path), &[outer.0]).is_ok());
+    let error = at(written - second)
+        .lookup(&module(&built.path), &[outer.0])
+        .unwrap_err();
+    assert!(matches!(error, SymbolError::Changed { .. }), "{error}");
+}
+
+#[test]
+fn a_symbolicator_is_shared_between_threads() {
+    fn assert_shared<T: Send + Sync>() {}
+    assert_shared::<symbolicator::Symbolicator>();
+}

@@ -14,8 +14,9 @@ use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
 use self::symtab::SymbolTable;
+use crate::SymbolOptions;
 use crate::error::SymbolError;
-use crate::locate::{self, Files, SplitDwarfPaths};
+use crate::locate::{self, Files, SplitDwarfPaths, Supplementary};
 
 /// The files of one module, and what has been read of them.
 pub(crate) struct ElfModule {
@@ -40,9 +41,9 @@ enum Stage {
 
 impl ElfModule {
     /// Finds and opens the files; nothing but headers is read.
-    pub(crate) fn open(module: &Module, symbol_dirs: &[PathBuf]) -> Result<ElfModule, SymbolError> {
-        let Files { binary, debug } = locate::locate(module, symbol_dirs)?;
-        Ok(ElfModule::new(binary, debug, symbol_dirs))
+    pub(crate) fn open(module: &Module, options: &SymbolOptions) -> Result<ElfModule, SymbolError> {
+        let Files { binary, debug } = locate::locate(module, options)?;
+        Ok(ElfModule::new(binary, debug, &options.symbol_dirs))
     }
 
     /// A module whose files are known.
@@ -53,11 +54,25 @@ impl ElfModule {
             .into_iter()
             .flatten()
             .find(|file| file.has_section(".debug_info"));
+        let mut notes = Vec::new();
         let unread = with_info.map(|file| {
+            let supplementary = match locate::supplementary(file, symbol_dirs) {
+                Supplementary::NotNeeded => None,
+                Supplementary::Found(file) => Some(Arc::new(file)),
+                Supplementary::Missing(path) => {
+                    notes.push(format!(
+                        "{} keeps names in {}, which was not found: inlined functions may have none; give its \
+                         folder with --symbol-dir",
+                        file.path().display(),
+                        path.display()
+                    ));
+                    None
+                }
+            };
             let beside = binary.as_ref().unwrap_or(file).path().to_owned();
             Box::new(DwarfFiles {
                 main: Arc::clone(file),
-                supplementary: locate::supplementary(file, symbol_dirs).map(Arc::new),
+                supplementary,
                 split: SplitDwarfPaths::new(beside, symbol_dirs.to_vec()),
             })
         });
@@ -66,7 +81,7 @@ impl ElfModule {
             binary,
             symbols: None,
             dwarf: Stage::Unread(unread),
-            notes: Vec::new(),
+            notes,
         }
     }
 

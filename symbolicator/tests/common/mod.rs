@@ -83,6 +83,7 @@ pub fn module(path: &Path) -> Module {
 pub fn symbolicator(symbol_dirs: &[&Path]) -> Symbolicator {
     Symbolicator::new(SymbolOptions {
         symbol_dirs: symbol_dirs.iter().map(|dir| dir.to_path_buf()).collect(),
+        ..SymbolOptions::default()
     })
 }
 
