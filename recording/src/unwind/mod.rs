@@ -149,7 +149,6 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 floor: sp,
                 used_live: false,
             },
-            frames: &mut self.frames,
             points: &mut self.points,
             max_frames: self.options.max_frames,
         };
@@ -158,40 +157,50 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             Registers::Aarch64 { .. } => walk.run::<aarch64::Aarch64>(&snapshot.registers),
         };
         if let Some(outcome) = outcome {
-            self.conclude(sample, snapshot.kernel.len(), outcome);
+            self.conclude(sample, outcome);
         }
     }
 
-    /// Judges, marks and counts a walk.
-    fn conclude(&mut self, sample: &Sample<'_>, kernel_frames: usize, outcome: Outcome) {
+    /// Judges, counts and marks a walk.
+    fn conclude(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
         let (_, stacks) = self
             .threads
             .entry(sample.tid)
             .or_insert_with(|| (sample.pid, ThreadStacks::default()));
-        let verdict = stacks.judge(&mut self.points, outcome.seam);
+        let verdict = stacks.judge(&mut self.points, &mut outcome);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
-        match (outcome.end, verdict) {
-            (End::Root, Verdict::FromSample) => quality.rooted += 1,
-            (End::Root, Verdict::Agrees) => {
-                quality.rooted += 1;
-                quality.completed_live += 1;
+        quality.unverified += u64::from(verdict == Verdict::Unverified);
+        quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
+        let mark = match outcome.end {
+            End::Root => {
+                quality.rooted += u64::from(verdict != Verdict::Unverified);
+                None
             }
-            _ => {}
-        }
-        if let (Verdict::Unverified, Some(seam)) = (verdict, outcome.seam) {
-            quality.unverified += 1;
-            let at = (kernel_frames + seam + 1).min(self.frames.len());
-            self.frames.insert(at, Frame::Mark(StackMark::Unverified));
-        }
-        let (mark, count) = match outcome.end {
-            End::Root => return,
-            End::NoMemory => (StackMark::TruncatedNoMemory, &mut quality.truncated_no_memory),
-            End::NoRule => (StackMark::TruncatedNoRule, &mut quality.truncated_no_rule),
-            End::Depth => (StackMark::TruncatedDepth, &mut quality.truncated_depth),
+            End::NoMemory => {
+                quality.truncated_no_memory += 1;
+                Some(StackMark::TruncatedNoMemory)
+            }
+            End::NoRule => {
+                quality.truncated_no_rule += 1;
+                Some(StackMark::TruncatedNoRule)
+            }
+            End::Depth => {
+                quality.truncated_depth += 1;
+                Some(StackMark::TruncatedDepth)
+            }
         };
-        *count += 1;
-        self.frames.push(Frame::Mark(mark));
+        let seam = if verdict == Verdict::Unverified {
+            outcome.seam
+        } else {
+            None
+        };
+        let believed = seam.map_or(self.points.len(), |seam| (seam + 1).min(self.points.len()));
+        let (believed, rest) = self.points.split_at(believed);
+        self.frames.extend(believed.iter().map(|point| point.frame));
+        self.frames.extend(seam.map(|_| Frame::Mark(StackMark::Unverified)));
+        self.frames.extend(rest.iter().map(|point| point.frame));
+        self.frames.extend(mark.map(Frame::Mark));
     }
 
     fn forget_threads(&mut self, pid: Pid) {

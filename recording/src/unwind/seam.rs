@@ -1,13 +1,22 @@
 //! What of a stack read after the sample can be believed.
 //!
 //! Bytes beyond the sample's dump are read some milliseconds later. If the thread has returned from the frames in
-//! between, they are another call's. The seam is the first frame whose caller was found with such bytes.
+//! between, they are another call's. The seam is the last frame that the sample's own bytes gave: its caller was found
+//! with live bytes.
 //!
-//! A stack is accepted where a stack of the same thread, sampled earlier, agrees: the seam's frame and all frames
-//! rootwards of it are the same in code address and stack pointer. Two readings at different times then found the same
-//! chain, and at both times the seam's frame was there. What no earlier stack agrees with is marked.
+//! A stack is accepted where an earlier stack of the same thread agrees: all frames rootwards of the seam, to the root,
+//! are the same in code address and stack pointer. Then two readings at different times found the same call site at the
+//! same place, and the same callers. The seam itself need not be the same: a signal interrupts a loop at any of its
+//! instructions. Anything else is marked, also where it is likely right: the first stack at a new depth, for example.
+//!
+//! The case that this can get wrong: a thread alternates between two callers with frames of the same size, the earlier
+//! sample and this reading saw the one, this sample the other. Measured on rustc it is 0 to 0.2 % of the completed
+//! stacks; without agreement it would be 2 %.
 
-use super::walk::Point;
+use super::walk::{End, Outcome, Point};
+
+/// Stacks completed live that are kept for each thread: a recursion that goes down and up passes the same depths again.
+const KEPT: usize = 8;
 
 /// What to think of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,35 +29,187 @@ pub(super) enum Verdict {
     Unverified,
 }
 
+/// A stack as it was found.
+#[derive(Clone, Default)]
+struct Known {
+    points: Vec<Point>,
+    end: Option<End>,
+}
+
+impl Known {
+    fn keep(&mut self, points: &[Point], end: End) {
+        self.points.clear();
+        self.points.extend_from_slice(points);
+        self.end = Some(end);
+    }
+
+    fn agrees(&self, live: &[Point], end: End) -> bool {
+        self.end == Some(end) && self.points.ends_with(live)
+    }
+}
+
 /// Earlier stacks of one thread.
 #[derive(Default)]
 pub(super) struct ThreadStacks {
-    /// The last stack.
-    last: Vec<Point>,
-    /// The last stack that was completed live, if another one came after it.
-    deep: Vec<Point>,
-    last_is_deep: bool,
+    /// The last one that its own bytes gave.
+    whole: Known,
+    /// Some that were completed live.
+    completed: Vec<Known>,
+    oldest: usize,
 }
 
 impl ThreadStacks {
-    /// Judges a stack and keeps it. `points` is exchanged for memory of an older one.
-    pub(super) fn judge(&mut self, points: &mut Vec<Point>, seam: Option<usize>) -> Verdict {
-        let verdict = match seam {
-            None => Verdict::FromSample,
-            Some(seam) => {
-                let unconfirmed = points.get(seam..).unwrap_or_default();
-                if self.last.ends_with(unconfirmed) || self.deep.ends_with(unconfirmed) {
-                    Verdict::Agrees
-                } else {
-                    Verdict::Unverified
-                }
+    /// Judges a stack and keeps it. Where the memory is gone (the process has ended), but an earlier stack had the last
+    /// frame that was found, its callers are taken from there, as unverified.
+    pub(super) fn judge(&mut self, points: &mut Vec<Point>, outcome: &mut Outcome) -> Verdict {
+        if outcome.end == End::NoMemory {
+            let last = points.len().saturating_sub(1);
+            if let Some(end) = self.complete(points) {
+                outcome.end = end;
+                outcome.seam.get_or_insert(last);
+                return Verdict::Unverified;
             }
-        };
-        if self.last_is_deep && seam.is_none() {
-            std::mem::swap(&mut self.last, &mut self.deep);
         }
-        std::mem::swap(&mut self.last, points);
-        self.last_is_deep = seam.is_some();
-        verdict
+        let Some(seam) = outcome.seam else {
+            self.whole.keep(points, outcome.end);
+            return Verdict::FromSample;
+        };
+        // Where live bytes only said that there are no more callers, the last frame stands for that.
+        let first_live = (seam + 1).min(points.len().saturating_sub(1));
+        let live = points.get(first_live..).unwrap_or_default();
+        if first_live == seam && outcome.end != End::Root {
+            return Verdict::FromSample;
+        }
+        if let Some(known) = self.completed.iter_mut().find(|known| known.agrees(live, outcome.end)) {
+            // The longer one can confirm more.
+            if points.len() > known.points.len() {
+                known.keep(points, outcome.end);
+            }
+            return Verdict::Agrees;
+        }
+        let agrees = self.whole.agrees(live, outcome.end);
+        if self.completed.len() < KEPT {
+            self.completed.push(Known::default());
+            self.oldest = self.completed.len() - 1;
+        }
+        if let Some(oldest) = self.completed.get_mut(self.oldest) {
+            oldest.keep(points, outcome.end);
+        }
+        self.oldest = (self.oldest + 1) % KEPT;
+        if agrees { Verdict::Agrees } else { Verdict::Unverified }
+    }
+
+    /// Appends the callers that the last frame had in an earlier stack, and returns how that one ended.
+    fn complete(&self, points: &mut Vec<Point>) -> Option<End> {
+        let last = *points.last()?;
+        self.completed
+            .iter()
+            .chain([&self.whole])
+            .filter(|known| known.end != Some(End::NoMemory))
+            .find_map(|known| {
+                let at = known.points.iter().rposition(|point| *point == last)?;
+                points.extend_from_slice(known.points.get(at + 1..)?);
+                known.end
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Avma;
+    use crate::stack::Frame;
+
+    /// A stack of frames named by number, leaf first; the frame `n` from the root has its stack pointer at `-n`.
+    fn stack(frames: &[u64]) -> Vec<Point> {
+        let from_root = |at: usize| (frames.len() - at) as u64;
+        let point = |(at, frame): (usize, &u64)| Point {
+            frame: Frame::ReturnAddress(Avma(*frame)),
+            sp: 0x10_0000 - from_root(at) * 16,
+        };
+        frames.iter().enumerate().map(point).collect()
+    }
+
+    fn judge(stacks: &mut ThreadStacks, frames: &[u64], seam: Option<usize>) -> Verdict {
+        stacks.judge(
+            &mut stack(frames),
+            &mut Outcome {
+                end: End::Root,
+                seam,
+                guessed: false,
+            },
+        )
+    }
+
+    #[test]
+    fn at_a_fixed_depth_all_but_the_first_agree() {
+        let mut stacks = ThreadStacks::default();
+        assert_eq!(judge(&mut stacks, &[9, 5, 4, 3, 2, 1], Some(2)), Verdict::Unverified);
+        for leaf in 10..20 {
+            assert_eq!(judge(&mut stacks, &[leaf, 5, 4, 3, 2, 1], Some(2)), Verdict::Agrees);
+        }
+    }
+
+    #[test]
+    fn a_loop_interrupted_at_another_instruction_agrees_rootwards_of_it() {
+        let mut stacks = ThreadStacks::default();
+        judge(&mut stacks, &[9, 50, 4, 3, 2, 1], Some(1));
+        assert_eq!(judge(&mut stacks, &[9, 51, 4, 3, 2, 1], Some(1)), Verdict::Agrees);
+    }
+
+    #[test]
+    fn recursion_that_went_deeper_is_unverified_and_agrees_on_its_way_back() {
+        let mut stacks = ThreadStacks::default();
+        judge(&mut stacks, &[7, 7, 7, 7, 2, 1], Some(2));
+        assert_eq!(
+            judge(&mut stacks, &[7, 7, 7, 7, 7, 7, 7, 7, 2, 1], Some(2)),
+            Verdict::Unverified
+        );
+        assert_eq!(judge(&mut stacks, &[7, 7, 7, 7, 7, 2, 1], Some(2)), Verdict::Agrees);
+        assert_eq!(judge(&mut stacks, &[7, 7, 7, 7, 7, 7, 2, 1], Some(2)), Verdict::Agrees);
+    }
+
+    #[test]
+    fn another_call_path_at_the_same_place_is_unverified() {
+        let mut stacks = ThreadStacks::default();
+        judge(&mut stacks, &[9, 8, 7, 3, 2, 1], Some(1));
+        // The frame at the seam and its place are the same; a caller further out is not.
+        assert_eq!(judge(&mut stacks, &[9, 8, 7, 30, 2, 1], Some(1)), Verdict::Unverified);
+        assert_eq!(judge(&mut stacks, &[9, 8, 7, 3, 2, 1], Some(1)), Verdict::Agrees);
+    }
+
+    #[test]
+    fn a_stack_that_its_own_bytes_gave_confirms_a_later_one() {
+        let mut stacks = ThreadStacks::default();
+        assert_eq!(judge(&mut stacks, &[3, 2, 1], None), Verdict::FromSample);
+        assert_eq!(judge(&mut stacks, &[9, 8, 7, 3, 2, 1], Some(3)), Verdict::Agrees);
+        assert_eq!(judge(&mut stacks, &[9, 8, 7, 3, 2, 1], Some(2)), Verdict::Agrees);
+    }
+
+    #[test]
+    fn where_memory_is_gone_an_earlier_stack_completes_as_unverified() {
+        let mut stacks = ThreadStacks::default();
+        judge(&mut stacks, &[9, 8, 7, 3, 2, 1], Some(1));
+        let mut points = stack(&[6, 8, 7, 3, 2, 1]);
+        points.truncate(3);
+        let mut outcome = Outcome {
+            end: End::NoMemory,
+            seam: None,
+            guessed: false,
+        };
+        assert_eq!(stacks.judge(&mut points, &mut outcome), Verdict::Unverified);
+        assert_eq!((outcome.end, outcome.seam), (End::Root, Some(2)));
+        assert_eq!(points, stack(&[6, 8, 7, 3, 2, 1]));
+    }
+
+    #[test]
+    fn threads_with_many_depths_keep_the_memory_of_eight() {
+        let mut stacks = ThreadStacks::default();
+        for root in 0..100 {
+            assert_eq!(judge(&mut stacks, &[9, 8, root], Some(0)), Verdict::Unverified);
+        }
+        assert_eq!(stacks.completed.len(), KEPT);
+        assert_eq!(judge(&mut stacks, &[9, 8, 92], Some(0)), Verdict::Agrees);
+        assert_eq!(judge(&mut stacks, &[9, 8, 91], Some(0)), Verdict::Unverified);
     }
 }

@@ -3,7 +3,7 @@
 //! The kernel pushes a frame with all registers, often onto another stack, and lets the handler return into a function
 //! that only calls `rt_sigreturn`. To unwind through it, restore the registers from that frame.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use super::cfi::Cfi;
 use super::elf::{self, Elf};
@@ -14,7 +14,7 @@ pub(super) const MAX_CODE: usize = 16;
 
 /// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is known.
 /// The declaration alone is not enough: it does not say where the registers are.
-pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<Range<u64>> {
+pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<RangeInclusive<u64>> {
     let mut found = Vec::new();
     for range in cfi.signal_frames() {
         let size = range.end.saturating_sub(range.start).min(64);
@@ -34,7 +34,8 @@ pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
         for at in 0..code.len().min(16) {
             if let Some(pattern) = patterns.iter().find(|pattern| code[at..].starts_with(pattern)) {
                 let start = range.start.wrapping_add(at as u64).wrapping_sub(elf.base_svma);
-                found.push(start..start.saturating_add(pattern.len() as u64));
+                // One past the end is in it: the address of a thread that is inside of the system call.
+                found.push(start..=start.saturating_add(pattern.len() as u64));
                 break;
             }
         }

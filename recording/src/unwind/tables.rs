@@ -5,7 +5,7 @@
 //! old rules valid again. So each file has a framehop unwinder of its own, in which it lies at address 0, and caches of
 //! its own: modules never change, the generation never matters, and what one process taught serves the next.
 
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use framehop::{FrameAddress, Unwinder};
@@ -46,7 +46,7 @@ pub(super) struct Rules<A: Arch> {
     pub(super) cfi: Cfi,
     places: Places,
     /// Relative addresses of signal return functions.
-    signal_returns: Vec<Range<u64>>,
+    signal_returns: Vec<RangeInclusive<u64>>,
     unwinder: A::Unwinder,
     caches: Box<[Option<Box<A::Cache>>]>,
 }

@@ -23,7 +23,7 @@ const ROOT_SCAN: u64 = 2048;
 /// What identifies a frame between two samples of a thread: same code, same place on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
-    pub(super) address: u64,
+    pub(super) frame: Frame,
     pub(super) sp: u64,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) end: End,
-    /// The first frame whose caller was found with bytes read after the sample: index into the points.
+    /// The first frame whose caller was looked for with bytes read after the sample: index into the points.
     pub(super) seam: Option<usize>,
     /// True if at least one caller was found without rules.
     pub(super) guessed: bool,
@@ -56,8 +56,7 @@ pub(super) struct Walk<'a, M, F> {
     pub(super) signal_returns: &'a mut SignalReturns,
     pub(super) quality: &'a mut Quality,
     pub(super) stack: StackMemory<'a, M>,
-    /// User frames, leaf first, are appended; a point for each goes to `points`.
-    pub(super) frames: &'a mut Vec<Frame>,
+    /// The result, leaf first.
     pub(super) points: &'a mut Vec<Point>,
     pub(super) max_frames: usize,
 }
@@ -74,9 +73,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         };
         let mut signals = 0;
         loop {
-            self.frames.push(frame(address));
             self.points.push(Point {
-                address: address.address(),
+                frame: frame(address),
                 sp: A::sp(&regs),
             });
             if self.points.len() >= self.max_frames {
@@ -84,13 +82,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return Some(outcome);
             }
             self.stack.floor = A::sp(&regs);
-            let region = self.space.find(address.address_for_lookup()).copied();
-            let from_signal = region.is_some_and(|region| self.is_signal_return::<A>(&region, address));
-            let step = if from_signal {
-                A::step_out_of_signal(&mut regs, &mut |address| self.stack.read(address))
-            } else {
-                self.step::<A>(region, address, &mut regs)
-            };
+            let (step, from_signal) = self.step::<A>(address, &mut regs);
             if self.stack.used_live && outcome.seam.is_none() {
                 outcome.seam = Some(self.points.len() - 1);
             }
@@ -138,45 +130,53 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         self.space.find(address.wrapping_sub(1)).is_some()
     }
 
-    fn step<A: Arch>(&mut self, region: Option<Region>, address: FrameAddress, regs: &mut A::Regs) -> Step {
+    /// One step, and whether it was out of a signal handler.
+    fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
+        let region = self.space.find(address.address_for_lookup()).copied();
+        let stack = &mut self.stack;
         // A call to an address that is not code: its caller is where a leaf's is.
-        let mut is_assembly = region.is_none();
-        if let Some(region) = region
-            && let Some(tables) = self.modules.tables(region.module, self.quality)
-            && let Some(rules) = A::rules(tables)
-        {
-            let stack = &mut self.stack;
-            if let Some(relative) = relative(address, region.base)
-                && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
-            {
-                return step;
+        let mut like_assembly = region.is_none();
+        if let Some(region) = region {
+            let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+            if let Some(rules) = rules {
+                if rules.is_signal_return(address.address().wrapping_sub(region.base)) {
+                    return (A::step_out_of_signal(regs, &mut |address| stack.read(address)), true);
+                }
+                if let Some(relative) = relative(address, region.base)
+                    && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
+                {
+                    return (step, false);
+                }
+                like_assembly = true;
+            } else if self.is_signal_return_by_code::<A>(&region, address) {
+                return (
+                    A::step_out_of_signal(regs, &mut |address| self.stack.read(address)),
+                    true,
+                );
             }
-            is_assembly = true;
         }
         let (stack, space) = (&mut self.stack, self.space);
-        A::step_by_guess(
-            address,
-            is_assembly,
-            regs,
-            &mut |address| stack.read(address),
-            &|address| space.find(address.wrapping_sub(1)).is_some(),
+        let is_code = |address: u64| space.find(address.wrapping_sub(1)).is_some();
+        (
+            A::step_by_guess(
+                address,
+                like_assembly,
+                regs,
+                &mut |address| stack.read(address),
+                &is_code,
+            ),
+            false,
         )
     }
 
-    fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
-        let relative = address.address().wrapping_sub(region.base);
-        if let Some(tables) = self.modules.tables(region.module, self.quality)
-            && let Some(rules) = A::rules(tables)
-        {
-            return rules.is_signal_return(relative);
-        }
-        // No declaration to go by: compare the code. Once per address, it is read from the target.
+    /// Where no unwind rules declare signal return functions: compares the code, once per address.
+    fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let process = if region.module == ANONYMOUS {
             self.stack.pid.0
         } else {
             0
         };
-        let key = (region.module, process, relative);
+        let key = (region.module, process, address.address().wrapping_sub(region.base));
         if let Some(known) = self.signal_returns.get(&key) {
             return *known;
         }
