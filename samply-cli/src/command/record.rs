@@ -42,6 +42,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
         symbol_dirs: args.serve.symbol_dir.clone(),
+        recorded_at: Some(std::time::SystemTime::now()),
     }));
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
