@@ -1,27 +1,30 @@
-// 60 % of the CPU time in `sixty`, 30 % in `thirty`, 10 % in `ten`: the same loop, 6 : 3 : 1 rounds.
+// 60 % of the CPU time in `sixty`, 30 % in `thirty`, 10 % in `ten`: the same loop, 6 : 3 : 1 rounds. Their length
+// varies by chance, so that no sampling rate can be in step with them.
 // usage: split CPU_MS [THREADS]
 #include "common.h"
 #include <pthread.h>
 #include <string.h>
 
-#define UNIT 20000u
-
 static volatile uint64_t sink;
 
-NOINLINE void sixty(void) { sink += xorshift(0x60, 6 * UNIT); }
-NOINLINE void thirty(void) { sink += xorshift(0x30, 3 * UNIT); }
-NOINLINE void ten(void) { sink += xorshift(0x10, 1 * UNIT); }
+NOINLINE void sixty(uint64_t unit) { sink += xorshift(0x60, 6 * unit); }
+NOINLINE void thirty(uint64_t unit) { sink += xorshift(0x30, 3 * unit); }
+NOINLINE void ten(uint64_t unit) { sink += xorshift(0x10, 1 * unit); }
 
-NOINLINE void one_round(void) {
-    sixty();
-    thirty();
-    ten();
+NOINLINE void one_round(uint64_t unit) {
+    sixty(unit);
+    thirty(unit);
+    ten(unit);
     KEEP_FRAME();
 }
 
 NOINLINE void run_split(uint64_t cpu_ns) {
+    uint64_t chance = 88172645463325252u;
     while (thread_cpu_ns() < cpu_ns) {
-        for (int i = 0; i < 50; i++) one_round();
+        for (int i = 0; i < 50; i++) {
+            chance = chance * 6364136223846793005u + 1442695040888963407u;
+            one_round(4000 + (chance >> 32) % 32000);
+        }
     }
     KEEP_FRAME();
 }

@@ -1,8 +1,7 @@
-//! 60 % of the CPU time in `sixty`, 30 % in `thirty`, 10 % in `ten`, by two named threads.
+//! 60 % of the CPU time in `sixty`, 30 % in `thirty`, 10 % in `ten`, by two named threads. The length of
+//! their loops varies by chance, so that no sampling rate can be in step with them.
 //! usage: split_rs ROUNDS
 use std::hint::black_box;
-
-const UNIT: u64 = 20_000;
 
 #[inline(always)]
 fn xorshift(seed: u64, rounds: u64) -> u64 {
@@ -17,23 +16,30 @@ fn xorshift(seed: u64, rounds: u64) -> u64 {
 }
 
 #[inline(never)]
-fn sixty() -> u64 {
-    xorshift(black_box(0x60), 6 * UNIT)
+fn sixty(unit: u64) -> u64 {
+    xorshift(black_box(0x60), 6 * unit)
 }
 
 #[inline(never)]
-fn thirty() -> u64 {
-    xorshift(black_box(0x30), 3 * UNIT)
+fn thirty(unit: u64) -> u64 {
+    xorshift(black_box(0x30), 3 * unit)
 }
 
 #[inline(never)]
-fn ten() -> u64 {
-    xorshift(black_box(0x10), UNIT)
+fn ten(unit: u64) -> u64 {
+    xorshift(black_box(0x10), unit)
 }
 
 #[inline(never)]
 fn run_split(rounds: u64) -> u64 {
-    (0..rounds).fold(0, |sum, _| sum ^ sixty() ^ thirty() ^ ten())
+    let mut chance: u64 = 88_172_645_463_325_252;
+    let mut sum = 0;
+    for _ in 0..rounds {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = 4000 + (chance >> 32) % 32_000;
+        sum ^= sixty(unit) ^ thirty(unit) ^ ten(unit);
+    }
+    sum
 }
 
 fn main() {

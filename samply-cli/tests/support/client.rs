@@ -34,7 +34,8 @@ impl Client {
         // Its socket lives in here: a path of at most 108 bytes.
         let state = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
         let client = Client { bin, session, state };
-        client.run(&["load", what]);
+        let (success, text) = client.try_run(&["load", what]);
+        assert!(success, "profiler-cli load {what}: {text}");
         Some(client)
     }
 
