@@ -63,8 +63,11 @@ fn a_program_that_uses_no_cpu_time_gives_a_valid_profile_that_says_so() {
             "not said: {}",
             recording.stderr
         );
-        let inside = profile.json["meta"]["extra"].to_string().to_lowercase();
-        assert!(inside.contains("no samples"), "not said in the profile: {inside}");
+        let told = profile
+            .threads
+            .iter()
+            .any(|thread| thread.marker_names.iter().any(|name| name == "No samples"));
+        assert!(told, "not said in the profile");
     }
     recording.assert_tidy();
 }
@@ -234,6 +237,14 @@ fn damaged_and_foreign_profile_files_are_refused() {
 #[test]
 fn a_pid_that_is_gone_is_said() {
     let Some(_machine) = perf_events() else { return };
+    let help = output(sprof().args(["record", "--help"]));
+    if !has(
+        Need::Attach,
+        String::from_utf8_lossy(&help.stdout).contains("--pid"),
+        "sprof can't attach yet",
+    ) {
+        return;
+    }
     // Above the largest pid_max.
     let output = output(sprof().args(["record", "--save-only", "-d", "1", "-p", "4999999"]));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -263,8 +274,8 @@ fn assert_damaged_binary_is_survived(name: &str, damage: impl Fn(Vec<u8>) -> Vec
     std::fs::copy(program("split").unwrap(), &good).unwrap();
     let bad = dir.path().join("bad");
     std::fs::write(&bad, damage(std::fs::read(&good).unwrap())).unwrap();
-    // Renamed over the running file before the first second is over; the build id in the damaged file is the same.
-    let script = format!("{0} 600 & mv {1} {0}; wait", good.display(), bad.display());
+    // Renamed over the running file; the build id in the damaged file may still be the same.
+    let script = format!("{0} 600 & sleep 0.1; mv {1} {0}; wait", good.display(), bad.display());
     let recording = record().run("sh", &["-c", &script]);
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     assert!(!recording.stderr.contains("panicked at"), "{}", recording.stderr);
@@ -299,20 +310,19 @@ fn dwarf_that_lies_is_survived() {
 }
 
 #[test]
-fn a_script_without_interpreter_and_an_empty_file_are_status_126_or_what_exec_says() {
+fn files_that_exec_refuses_are_no_panic() {
     let dir = temp_dir();
-    for (name, text) in [("empty", ""), ("bad-interpreter", "#!/no/such/interpreter\n")] {
+    // An empty executable file is an empty shell script to every shell: status 0.
+    for (name, text, codes) in [
+        ("empty", "", &[0, 126][..]),
+        ("bad", "#!/no/such/interpreter\n", &[126, 127]),
+    ] {
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        let mode = PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         let recording = record().run::<&str>(&path, &[]);
-        assert!(
-            matches!(recording.code, Some(126 | 127)),
-            "{name}: {:?} {}",
-            recording.code,
-            recording.stderr
-        );
+        let code = recording.code.unwrap();
+        assert!(codes.contains(&code), "{name}: {code} {}", recording.stderr);
         recording.assert_tidy();
     }
 }

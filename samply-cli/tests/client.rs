@@ -79,7 +79,7 @@ fn the_client_loads_every_kind_of_recording_and_shows_its_functions() {
         ("processes", &["exec", "200"], "exec_work"),
         ("processes", &["rename", "200"], "renamed_work"),
         ("processes", &["many", "100"], ""),
-        ("reader", &["300"], "read_zero"),
+        ("reader", &["300"], "read_all_zeros"),
         ("callback", &["200"], "compare_leaf"),
         ("names", &["200"], ""),
         ("exits", &["idle", "50"], ""),

@@ -211,7 +211,8 @@ fn the_program_owns_the_standard_streams() {
 fn a_summary_with_the_quality_of_the_recording_is_printed() {
     let Some(_machine) = perf_events() else { return };
     let recording = record().run(program("split").unwrap(), &["500"]);
-    for word in ["samples", "sixty", "lost"] {
+    // By self time, the hottest function is the loop that is inlined everywhere.
+    for word in ["samples", "xorshift", "lost"] {
         assert!(recording.stderr.contains(word), "no `{word}` in: {}", recording.stderr);
     }
     assert!(

@@ -17,6 +17,7 @@ pub(crate) enum Need {
     Lld,
     Perf,
     FullDisk,
+    Attach,
 }
 
 impl Need {
@@ -32,6 +33,7 @@ impl Need {
             Need::Lld => "lld",
             Need::Perf => "perf",
             Need::FullDisk => "full-disk",
+            Need::Attach => "attach",
         }
     }
 }
