@@ -56,31 +56,23 @@ pub(super) struct ThreadStacks {
     /// Some that were completed live.
     completed: Vec<Known>,
     oldest: usize,
+    /// The last one that was completed live and did not reach the root.
+    broken: Known,
 }
 
 impl ThreadStacks {
-    /// Judges a stack and keeps it. Where the memory is gone (the process has ended), but an earlier stack had the last
-    /// frame that was found, its callers are taken from there, as unverified.
+    /// Judges a stack and keeps it. What was read live and led nowhere is cut off: those were another call's bytes.
+    /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     pub(super) fn judge(&mut self, points: &mut Vec<Point>, outcome: &mut Outcome) -> Verdict {
-        if outcome.end == End::NoMemory {
-            let last = points.len().saturating_sub(1);
-            if let Some(end) = self.complete(points) {
-                outcome.end = end;
-                outcome.seam.get_or_insert(last);
-                return Verdict::Unverified;
-            }
-        }
         let Some(seam) = outcome.seam else {
             self.whole.keep(points, outcome.end);
-            return Verdict::FromSample;
+            return self.complete(points, outcome);
         };
         // Where live bytes only said that there are no more callers, the last frame stands for that.
         let first_live = (seam + 1).min(points.len().saturating_sub(1));
         let live = points.get(first_live..).unwrap_or_default();
-        if first_live == seam && outcome.end != End::Root {
-            return Verdict::FromSample;
-        }
-        if let Some(known) = self.completed.iter_mut().find(|known| known.agrees(live, outcome.end)) {
+        let kept = self.completed.iter_mut().chain([&mut self.broken]);
+        if let Some(known) = { kept }.find(|known| known.agrees(live, outcome.end)) {
             // The longer one can confirm more.
             if points.len() > known.points.len() {
                 known.keep(points, outcome.end);
@@ -88,6 +80,16 @@ impl ThreadStacks {
             return Verdict::Agrees;
         }
         let agrees = self.whole.agrees(live, outcome.end);
+        if !matches!(outcome.end, End::Root | End::Depth) {
+            // It may also be true: code without rules is at the root of every stack. Then the next one agrees.
+            self.broken.keep(points, outcome.end);
+            if agrees {
+                return Verdict::Agrees;
+            }
+            points.truncate(seam + 1);
+            outcome.end = End::NoMemory;
+            return self.complete(points, outcome);
+        }
         if self.completed.len() < KEPT {
             self.completed.push(Known::default());
             self.oldest = self.completed.len() - 1;
@@ -99,18 +101,30 @@ impl ThreadStacks {
         if agrees { Verdict::Agrees } else { Verdict::Unverified }
     }
 
-    /// Appends the callers that the last frame had in an earlier stack, and returns how that one ended.
-    fn complete(&self, points: &mut Vec<Point>) -> Option<End> {
-        let last = *points.last()?;
-        self.completed
+    /// Where memory was missing, appends the callers that the last frame had in an earlier stack.
+    fn complete(&self, points: &mut Vec<Point>, outcome: &mut Outcome) -> Verdict {
+        let (End::NoMemory, Some(last)) = (outcome.end, points.last().copied()) else {
+            return Verdict::FromSample;
+        };
+        let seam = points.len() - 1;
+        let known = self
+            .completed
             .iter()
             .chain([&self.whole])
-            .filter(|known| known.end != Some(End::NoMemory))
-            .find_map(|known| {
-                let at = known.points.iter().rposition(|point| *point == last)?;
-                points.extend_from_slice(known.points.get(at + 1..)?);
-                known.end
-            })
+            .filter(|known| known.end == Some(End::Root));
+        for known in known {
+            let Some(at) = known.points.iter().rposition(|point| *point == last) else {
+                continue;
+            };
+            points.extend_from_slice(known.points.get(at + 1..).unwrap_or_default());
+            *outcome = Outcome {
+                end: End::Root,
+                seam: Some(seam),
+                ..*outcome
+            };
+            return Verdict::Unverified;
+        }
+        Verdict::FromSample
     }
 }
 
@@ -200,6 +214,33 @@ mod tests {
         assert_eq!(stacks.judge(&mut points, &mut outcome), Verdict::Unverified);
         assert_eq!((outcome.end, outcome.seam), (End::Root, Some(2)));
         assert_eq!(points, stack(&[6, 8, 7, 3, 2, 1]));
+    }
+
+    #[test]
+    fn live_bytes_that_lead_nowhere_are_cut_off() {
+        let mut stacks = ThreadStacks::default();
+        let torn = |stacks: &mut ThreadStacks, frames: &[u64]| {
+            let (mut points, mut outcome) = (
+                stack(frames),
+                Outcome {
+                    end: End::NoRule,
+                    seam: Some(1),
+                    guessed: false,
+                },
+            );
+            let verdict = stacks.judge(&mut points, &mut outcome);
+            (verdict, outcome.end, points.len())
+        };
+        assert_eq!(
+            torn(&mut stacks, &[9, 8, 77, 66]),
+            (Verdict::FromSample, End::NoMemory, 2)
+        );
+        assert_eq!(
+            torn(&mut stacks, &[9, 8, 78, 66]),
+            (Verdict::FromSample, End::NoMemory, 2)
+        );
+        // Twice the same: the stack does end there.
+        assert_eq!(torn(&mut stacks, &[9, 8, 78, 66]), (Verdict::Agrees, End::NoRule, 4));
     }
 
     #[test]
