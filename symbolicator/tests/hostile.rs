@@ -249,6 +249,46 @@ fn functions_that_share_one_long_range_list_are_refused() {
 }
 
 #[test]
+fn units_that_share_one_long_table_of_abbreviations_are_refused() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the assembly is for x86_64");
+        return;
+    }
+    // 20,000 units whose tables start at different places of one run of 50,000 abbreviations: 10^9 of them in all.
+    let abbreviations = "
+        .set code, 1
+        .rept 50000
+        .uleb128 code
+        .byte 0x11, 0, 0x11, 0x01, 0, 0
+        .set code, code + 1
+        .endr
+    ";
+    let units = "
+        .byte 0
+2:      .set offset, 0
+        .rept 20000
+        .long 12
+        .short 4
+        .long offset
+        .byte 8
+        .long 0
+        .byte 0
+        .set offset, offset + 7
+        .endr
+        .section .debug_str
+    ";
+    let (_dir, path) = assemble(units, abbreviations, "");
+    let (start, _) = function(&path, "subject");
+    let (_, notes) = ask_all(&module(&path), &[start]);
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("more often than its size warrants")),
+        "{notes:?}"
+    );
+}
+
+#[test]
 fn compressed_sections_that_claim_too_much_are_refused() {
     let built = build("inline.c", &["-O2", "-g", "-gz=zlib"]);
     let mut bytes = std::fs::read(&built.path).unwrap();

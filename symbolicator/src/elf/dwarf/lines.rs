@@ -81,7 +81,7 @@ fn collect(
     let mut first = rows.len();
     let mut program = program.rows();
     while let Some((_, row)) = program.next_row()? {
-        budget.take(1)?;
+        budget.keep(1)?;
         if row.end_sequence() {
             let begin = rows.get(first).map_or(0, |row: &Row| row.address);
             // Sequences of functions that the linker dropped start at 0.

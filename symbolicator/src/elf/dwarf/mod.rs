@@ -82,14 +82,16 @@ impl Dwarf {
             opened: Arena::new(),
             unpacked: Arena::new(),
         };
+        let mut budget = Budget::for_bytes(0);
         let cell = Cell::try_new(store, |store| {
             let mut dwarf = store.load(&store.main)?;
             if let Some(supplementary) = &store.supplementary {
                 dwarf.set_sup(store.load(supplementary)?);
             }
             let size = debug_bytes(&dwarf) + dwarf.sup().map_or(0, debug_bytes);
+            budget = Budget::for_bytes(size);
             Ok::<_, SymbolError>(Tables {
-                units: Units::open(dwarf, &mut Budget::for_bytes(size)),
+                units: Units::open(dwarf, &mut budget),
                 package: store.load_package(),
                 size,
             })
@@ -99,7 +101,7 @@ impl Dwarf {
             base_svma,
             split,
             names: Names::default(),
-            budget: Budget::for_bytes(0),
+            budget,
             missing_dwo: Vec::new(),
         })
     }
@@ -107,7 +109,7 @@ impl Dwarf {
     /// Begins a batch of look-ups, which may do a bounded amount of work.
     pub(super) fn begin_batch(&mut self) {
         let size = self.cell.with_dependent(|_, tables| tables.size);
-        self.budget = Budget::for_bytes(size);
+        self.budget.begin_batch(size);
     }
 
     /// What the debug info says of a relative address: its frames, innermost first, and the outer function as far as
@@ -165,6 +167,7 @@ fn debug_bytes(dwarf: &gimli::Dwarf<Slice<'_>>) -> u64 {
     use gimli::Section;
     let sections = [
         dwarf.debug_info.reader().len(),
+        dwarf.debug_abbrev.reader().len(),
         dwarf.debug_line.reader().len(),
         dwarf.debug_aranges.reader().len(),
         dwarf.ranges.debug_ranges().reader().len(),

@@ -47,7 +47,7 @@ impl<'a> RangeAttributes<'a> {
             if let Some(offset) = unit.attr_ranges_offset(*list)? {
                 let mut ranges = unit.ranges(offset)?;
                 while let Some(range) = ranges.next()? {
-                    budget.take(1)?;
+                    budget.keep(1)?;
                     give(range.begin, range.end);
                 }
             }

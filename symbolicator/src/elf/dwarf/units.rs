@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use gimli::{DebugInfoOffset, UnitOffset, UnitRef};
+use gimli::{DebugInfoOffset, Reader, Section, UnitOffset, UnitRef};
 use recording::symbol::SourceFrame;
+use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, Flaw};
 use super::functions::{Functions, Inlines};
@@ -61,13 +62,13 @@ impl<'a> Units<'a> {
     pub(super) fn open(dwarf: DwarfOf<'a>, budget: &mut Budget) -> Units<'a> {
         let mut flaws = Vec::new();
         let supplementary = match dwarf.sup() {
-            Some(dwarf) => headers(dwarf, &mut flaws),
+            Some(dwarf) => headers(dwarf, budget, &mut flaws),
             None => Vec::new(),
         };
         let aranges = read_aranges(&dwarf, &mut flaws);
         let mut ranges = Vec::new();
         let mut units = Vec::new();
-        for skeleton in headers(&dwarf, &mut flaws) {
+        for skeleton in headers(&dwarf, budget, &mut flaws) {
             let mut unit = Unit {
                 skeleton,
                 split: None,
@@ -202,29 +203,72 @@ fn unit_at<'u, 'a, T>(
 }
 
 /// The units of a file, by offset, but for type units, which have no code.
-fn headers<'a>(dwarf: &DwarfOf<'a>, flaws: &mut Vec<Flaw>) -> Vec<GimliUnit<'a>> {
+fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) -> Vec<GimliUnit<'a>> {
     let mut units = Vec::new();
+    // What dwz has been over shares one table between many units.
+    let mut tables: FxHashMap<usize, Arc<gimli::Abbreviations>> = FxHashMap::default();
     let mut headers = dwarf.units();
-    loop {
-        let header = match headers.next() {
-            Ok(Some(header)) => header,
-            Ok(None) => return units,
-            Err(error) => {
-                flaws.push(error.into());
-                return units;
-            }
-        };
+    while let Some(header) = headers.next().unwrap_or_else(|error| {
+        flaws.push(error.into());
+        None
+    }) {
         if matches!(
             header.type_(),
             gimli::UnitType::Type { .. } | gimli::UnitType::SplitType { .. }
         ) {
             continue;
         }
-        match dwarf.unit(header) {
+        let offset = header.debug_abbrev_offset();
+        let known = tables.get(&offset.0).cloned();
+        // Abbreviations unpack to 30 times their size, a unit's header to 500 bytes.
+        let new_bytes = if known.is_some() {
+            0
+        } else {
+            abbreviations_bytes(dwarf, offset)
+        };
+        if let Err(exhausted) = budget.keep(new_bytes + 16) {
+            flaws.push(exhausted.into());
+            break;
+        }
+        let table = known.map_or_else(|| header.abbreviations(&dwarf.debug_abbrev).map(Arc::new), Ok);
+        let unit = table.and_then(|table| {
+            tables.insert(offset.0, Arc::clone(&table));
+            gimli::Unit::new_with_abbreviations(dwarf, header, table)
+        });
+        match unit {
             Ok(unit) => units.push(unit),
             Err(error) => flaws.push(error.into()),
         }
     }
+    units
+}
+
+/// The size of a table of abbreviations: DWARF 5, 7.5.3. Where it is damaged, up to there.
+fn abbreviations_bytes(dwarf: &DwarfOf<'_>, offset: gimli::DebugAbbrevOffset) -> u64 {
+    let mut rest = *dwarf.debug_abbrev.reader();
+    if rest.skip(offset.0).is_err() {
+        return 0;
+    }
+    let before = rest.len();
+    let _ = skip_abbreviations(&mut rest);
+    (before - rest.len()) as u64
+}
+
+fn skip_abbreviations(table: &mut Slice<'_>) -> gimli::Result<()> {
+    while table.read_uleb128()? != 0 {
+        table.read_uleb128()?; // tag
+        table.skip(1)?; // children
+        loop {
+            let (name, form) = (table.read_uleb128()?, table.read_uleb128()?);
+            if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                table.read_sleb128()?;
+            }
+            if (name, form) == (0, 0) {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `.debug_aranges`: (unit, begin, end), by unit. What is damaged in it is left out.
