@@ -1,8 +1,10 @@
 //! aarch64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
 
+use std::cell::Cell;
+
 use framehop::FrameAddress;
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
-use gimli::{AArch64 as Dwarf, CfaRule, RegisterRule, Vendor};
+use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::arch::{Arch, ReadStack, Step};
 use super::cfi::{Columns, Place, Row};
@@ -109,15 +111,23 @@ impl Arch for Aarch64 {
         rules: &Rules<Self>,
         row: &Row,
         address: FrameAddress,
+        saved: Option<(Register, u64)>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
+        let lost = Cell::new(None);
         let register = |register| match register {
             Dwarf::SP => Some(regs.sp()),
             Dwarf::X29 => Some(regs.fp()),
             Dwarf::X30 => Some(regs.lr()),
             Dwarf::PC => Some(address.address()),
-            _ => None,
+            other => {
+                let value = saved.filter(|(saved, _)| *saved == other).map(|(_, value)| value);
+                if value.is_none() {
+                    lost.set(Some(other));
+                }
+                value
+            }
         };
         // Only a leaf may still have its return address in lr, and only a leaf may have no stack of its own.
         let is_leaf = !address.is_return_address();
@@ -133,7 +143,7 @@ impl Arch for Aarch64 {
                     Step::Caller(regs.lr())
                 }
             }
-            Ok(_) => Step::NoRule,
+            Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
             Err(_) => Step::NoMemory,
         }
     }

@@ -1,6 +1,7 @@
 //! What the walk needs to know of a machine. `x86_64` and `aarch64` answer, side by side.
 
 use framehop::FrameAddress;
+use gimli::Register;
 
 use super::cfi::{Columns, Place, Row};
 use super::tables::{Rules, Tables};
@@ -28,6 +29,8 @@ pub(super) enum Step {
     NoMemory,
     /// No rule, and no usable frame pointer.
     NoRule,
+    /// The rule needs the value that this register has in this frame. Only its callees can tell.
+    NeedsRegister(Register),
 }
 
 /// One kind of processor.
@@ -56,11 +59,12 @@ pub(super) trait Arch {
         Self: Sized;
     /// Who follows this row.
     fn place(row: &Row) -> Place;
-    /// Follows an unusual row.
+    /// Follows an unusual row. `saved`: a register that was found in a callee's frame.
     fn step_by_row(
         rules: &Rules<Self>,
         row: &Row,
         address: FrameAddress,
+        saved: Option<(Register, u64)>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step

@@ -140,6 +140,15 @@ impl Cfi {
         self.row_as(svma, self.columns.vendor)
     }
 
+    /// The rule of one register; the inner `None`: there is a row, without a rule for it.
+    pub(super) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
+        let columns = self.columns;
+        self.columns.fp = register;
+        let row = self.row(svma);
+        self.columns = columns;
+        row.map(|row| row.fp)
+    }
+
     /// True if framehop reads this row, too: it does not know the machine's own instructions
     /// (aarch64: `DW_CFA_AARCH64_negate_ra_state` in code built with pointer authentication).
     pub(super) fn row_is_portable(&mut self, svma: u64) -> bool {

@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use framehop::{FrameAddress, Unwinder};
+use gimli::{Register, RegisterRule};
 
 use super::aarch64::Aarch64;
 use super::arch::{Arch, ReadStack, Step};
@@ -38,6 +39,13 @@ impl Tables {
             _ => None,
         }
     }
+}
+
+/// What a function has done with one of its caller's registers.
+pub(super) enum Saved {
+    Untouched,
+    /// Stored at CFA + this.
+    FromCfa(i64),
 }
 
 /// The rules of one file.
@@ -111,7 +119,7 @@ impl<A: Arch> Rules<A> {
             Place::Uncovered => return None,
             Place::Unusual => {
                 let row = self.cfi.row(svma)?;
-                return Some(A::step_by_row(self, &row, relative, regs, read));
+                return Some(A::step_by_row(self, &row, relative, None, regs, read));
             }
         }
         let slot = spread(key, self.caches.len());
@@ -124,8 +132,32 @@ impl<A: Arch> Rules<A> {
             // the caller's rule; and it rejects callers that use the frame pointer for something else.
             Ok(None) | Err(_) => {
                 let row = self.cfi.row(svma)?;
-                Some(A::step_by_row(self, &row, relative, regs, read))
+                Some(A::step_by_row(self, &row, relative, None, regs, read))
             }
+        }
+    }
+
+    /// The step that could not be done without the value of a register.
+    pub(super) fn step_with(
+        &mut self,
+        relative: FrameAddress,
+        saved: (Register, u64),
+        regs: &mut A::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
+        let row = self.cfi.row(svma)?;
+        Some(A::step_by_row(self, &row, relative, Some(saved), regs, read))
+    }
+
+    /// What the code at an address has done with a register: where it is, relative to the CFA, if it was saved.
+    /// `None`: nothing is known.
+    pub(super) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<Saved> {
+        let svma = self.base_svma.wrapping_add(relative_lookup);
+        match self.cfi.rule(svma, register)? {
+            None | Some(RegisterRule::SameValue) => Some(Saved::Untouched),
+            Some(RegisterRule::Offset(offset)) => Some(Saved::FromCfa(offset)),
+            _ => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! From the leaf to the root of one stack.
 
 use framehop::FrameAddress;
+use gimli::Register;
 use rustc_hash::FxHashMap;
 
 use super::arch::{Arch, Step};
@@ -8,6 +9,7 @@ use super::modules::Modules;
 use super::signal;
 use super::space::{ANONYMOUS, AddressSpace, Region};
 use super::stack_memory::StackMemory;
+use super::tables::Saved;
 use crate::address::Avma;
 use crate::quality::Quality;
 use crate::sink::{ModuleFiles, TargetMemory};
@@ -17,6 +19,8 @@ use crate::stack::{Frame, Registers};
 pub(super) const PLAUSIBLE_FRAME: u64 = 16 << 20;
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
+/// How many callees may have left a register alone.
+const MAX_CALLEES: usize = 32;
 /// How far above a frame without caller to look for signs that there is one.
 const ROOT_SCAN: u64 = 2048;
 
@@ -100,7 +104,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     outcome.end = End::NoMemory;
                     return Some(outcome);
                 }
-                Step::NoRule | Step::FramePointerIsZero => {
+                Step::NoRule | Step::NeedsRegister(_) | Step::FramePointerIsZero => {
                     outcome.end = End::NoRule;
                     return Some(outcome);
                 }
@@ -145,6 +149,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 if let Some(relative) = relative(address, region.base)
                     && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
                 {
+                    let step = match step {
+                        Step::NeedsRegister(register) => self.step_with::<A>(register, &region, relative, regs),
+                        step => step,
+                    };
                     return (step, false);
                 }
                 like_assembly = true;
@@ -167,6 +175,45 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             ),
             false,
         )
+    }
+
+    /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
+    /// old stack pointer in rbx. Any function that it called and that uses the register has saved it.
+    fn step_with<A: Arch>(
+        &mut self,
+        register: Register,
+        region: &Region,
+        relative: FrameAddress,
+        regs: &mut A::Regs,
+    ) -> Step {
+        let Some(value) = self.saved_register::<A>(register) else {
+            return Step::NoRule;
+        };
+        let stack = &mut self.stack;
+        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        let saved = (register, value);
+        rules
+            .and_then(|rules| rules.step_with(relative, saved, regs, &mut |address| stack.read(address)))
+            .unwrap_or(Step::NoRule)
+    }
+
+    /// The value that a register has in the frame that was found last: from its callee that saved it.
+    fn saved_register<A: Arch>(&mut self, register: Register) -> Option<u64> {
+        // The caller's stack pointer is the callee's CFA, except around signal frames.
+        for at in (1..self.points.len()).rev().take(MAX_CALLEES) {
+            let (callee, cfa) = (self.points[at - 1], self.points[at].sp);
+            if !matches!(self.points[at].frame, Frame::ReturnAddress(_)) {
+                return None;
+            }
+            let lookup = callee.frame.lookup_address()?.0;
+            let region = self.space.find(lookup)?;
+            let rules = self.modules.tables(region.module, self.quality).and_then(A::rules)?;
+            match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
+                Saved::Untouched => {}
+                Saved::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
+            }
+        }
+        None
     }
 
     /// Where no unwind rules declare signal return functions: compares the code, once per address.

@@ -1,8 +1,10 @@
 //! x86_64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
 
+use std::cell::Cell;
+
 use framehop::FrameAddress;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use gimli::{CfaRule, RegisterRule, Vendor, X86_64 as Dwarf};
+use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::arch::{Arch, ReadStack, Step};
 use super::cfi::{Columns, Place, Row};
@@ -83,14 +85,22 @@ impl Arch for X86_64 {
         rules: &Rules<Self>,
         row: &Row,
         address: FrameAddress,
+        saved: Option<(Register, u64)>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
+        let lost = Cell::new(None);
         let register = |register| match register {
             Dwarf::RA => Some(address.address()),
             Dwarf::RSP => Some(regs.sp()),
             Dwarf::RBP => Some(regs.bp()),
-            _ => None,
+            other => {
+                let value = saved.filter(|(saved, _)| *saved == other).map(|(_, value)| value);
+                if value.is_none() {
+                    lost.set(Some(other));
+                }
+                value
+            }
         };
         match rules.cfi.step(row, register, read) {
             Ok(Some((_, _, 0))) => Step::Root,
@@ -98,7 +108,7 @@ impl Arch for X86_64 {
                 *regs = UnwindRegsX86_64::new(ra, cfa, fp);
                 Step::Caller(ra)
             }
-            Ok(_) => Step::NoRule,
+            Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
             Err(_) => Step::NoMemory,
         }
     }
