@@ -242,3 +242,67 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(segments: &[(u64, u64, u64, bool)]) -> Elf {
+        let segment = |&(offset, svma, size, executable)| Segment {
+            piece: Piece { svma, offset, size },
+            executable,
+        };
+        Elf {
+            machine: EM_X86_64,
+            build_id: None,
+            base_svma: 0,
+            segments: segments.iter().map(segment).collect(),
+            eh_frame_hdr: None,
+            sections_offset: 0,
+            section_count: 0,
+            names_index: 0,
+        }
+    }
+
+    #[test]
+    fn with_lld_the_bias_is_that_of_the_executable_segment() {
+        // readelf -lW of a program linked by lld:
+        //   LOAD 0x000000 0x0000000000000000 0x0015c4 R
+        //   LOAD 0x0015d0 0x00000000000025d0 0x000f10 R E
+        //   LOAD 0x0024e0 0x00000000000044e0 0x000350 RW
+        let elf = elf(&[
+            (0, 0, 0x15c4, false),
+            (0x15d0, 0x25d0, 0xf10, true),
+            (0x24e0, 0x44e0, 0x350, false),
+        ]);
+        // The mapping starts at page 1 of the file, which three segments share.
+        assert_eq!(elf.bias(0x5555_0000_2000, 0x1000), Some(0x5555_0000_0000));
+        // Its second page, remapped on its own.
+        assert_eq!(elf.bias(0x5555_0000_3000, 0x2000), Some(0x5555_0000_0000));
+    }
+
+    #[test]
+    fn a_program_at_a_fixed_address_has_no_bias() {
+        let elf = elf(&[(0, 0x40_0000, 0x500, false), (0x1000, 0x40_1000, 0x2000, true)]);
+        assert_eq!(elf.bias(0x40_1000, 0x1000), Some(0));
+        assert_eq!(elf.bias(0x40_1000, 0x9000), None);
+    }
+
+    #[test]
+    fn a_build_id_is_found_after_other_notes() {
+        let mut notes = Vec::new();
+        for (kind, name, content) in [
+            (5u32, b"GNU\0", &[1u8, 2, 3][..]),
+            (NT_GNU_BUILD_ID, b"GNU\0", &[0xab; 20]),
+        ] {
+            notes.extend((name.len() as u32).to_le_bytes());
+            notes.extend((content.len() as u32).to_le_bytes());
+            notes.extend(kind.to_le_bytes());
+            notes.extend(name);
+            notes.extend(content);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(build_id(&notes, 4), Some(BuildId(vec![0xab; 20])));
+        assert_eq!(build_id(&notes[..notes.len() - 1], 4), None);
+    }
+}

@@ -113,6 +113,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         match sample.stack {
             Stack::Frames(_) => return self.next.on_event(&Event::Sample(*sample)),
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
+            Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
+                self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
+            }
             Stack::Snapshot(snapshot) => self.on_snapshot(sample, &snapshot),
         }
         self.next.on_event(&Event::Sample(Sample {
@@ -125,6 +128,15 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         *self.quality.missing.entry(reason).or_default() += 1;
         self.frames.extend_from_slice(kernel);
         self.frames.push(Frame::Mark(StackMark::Missing(reason)));
+    }
+
+    /// A task in the middle of exec or exit has the registers of a user space that is no more.
+    fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
+        let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
+        let space = self.spaces.get(&pid);
+        !snapshot.kernel.is_empty()
+            && snapshot.stack_bytes.is_empty()
+            && space.is_none_or(|space| space.find(ip).is_none())
     }
 
     fn on_snapshot(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>) {
