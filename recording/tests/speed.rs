@@ -33,7 +33,7 @@ fn cpu_nanos() -> f64 {
 }
 
 fn measure(what: &str, depth: usize, limit: usize) {
-    const SAMPLES: u32 = 2000;
+    const SAMPLES: u32 = 10_000;
     let mut unwinder = unwinder(OwnMemory::open());
     let mut nanos = 0.0;
     let mut feed = |captured: &Captured| {

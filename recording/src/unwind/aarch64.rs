@@ -9,6 +9,7 @@ use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 use super::arch::{Arch, ReadStack, Step};
 use super::cfi::{Columns, Place, Row};
 use super::tables::{Rules, Tables};
+use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;
@@ -165,7 +166,7 @@ impl Arch for Aarch64 {
             return Step::FramePointerIsZero;
         }
         // (lr, sp, fp) = (*(fp + 8), fp + 16, *fp)
-        if fp >= sp && fp % 8 == 0 && fp < u64::MAX - 16 {
+        if (sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&fp) && fp % 8 == 0 && fp < u64::MAX - 16 {
             match (read(fp), read(fp + 8)) {
                 (Ok(new_fp), Ok(lr)) => {
                     let caller = caller(regs, lr, fp + 16, new_fp);
@@ -177,8 +178,7 @@ impl Arch for Aarch64 {
                         return Step::Guess(caller.lr());
                     }
                 }
-                _ if fp - sp < super::walk::PLAUSIBLE_FRAME => return Step::NoMemory,
-                _ => {}
+                _ => return Step::NoMemory,
             }
         }
         if is_leaf && is_code(regs.lr()) {

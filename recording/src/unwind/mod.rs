@@ -149,6 +149,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let space = self.spaces.entry(sample.pid).or_default();
         let mut walk = Walk {
             space,
+            region: None,
             modules: &mut self.modules,
             signal_returns: &mut self.signal_returns,
             quality: &mut self.quality,

@@ -110,8 +110,15 @@ impl<M: TargetMemory> StackMemory<'_, M> {
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.copy_live(address, &mut bytes)?;
+        let block = self.live.from(self.memory, self.pid, address);
+        let bytes = match block.first_chunk() {
+            Some(bytes) => *bytes,
+            None => {
+                let mut bytes = [0; 8];
+                self.copy_live(address, &mut bytes)?;
+                bytes
+            }
+        };
         self.used_live = true;
         Some(u64::from_le_bytes(bytes))
     }

@@ -56,6 +56,8 @@ pub(super) type SignalReturns = FxHashMap<(u32, i32, u64), bool>;
 /// One walk, with what it needs.
 pub(super) struct Walk<'a, M, F> {
     pub(super) space: &'a AddressSpace,
+    /// The last one looked up: most callers are in the same.
+    pub(super) region: Option<Region>,
     pub(super) modules: &'a mut Modules<F>,
     pub(super) signal_returns: &'a mut SignalReturns,
     pub(super) quality: &'a mut Quality,
@@ -130,13 +132,23 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         }
     }
 
-    fn is_code(&self, address: u64) -> bool {
-        self.space.find(address.wrapping_sub(1)).is_some()
+    fn find(&mut self, address: u64) -> Option<Region> {
+        if !self
+            .region
+            .is_some_and(|region| (region.start..region.end).contains(&address))
+        {
+            self.region = self.space.find(address).copied();
+        }
+        self.region
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        self.find(address.wrapping_sub(1)).is_some()
     }
 
     /// One step, and whether it was out of a signal handler.
     fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
-        let region = self.space.find(address.address_for_lookup()).copied();
+        let region = self.find(address.address_for_lookup());
         let stack = &mut self.stack;
         // A call to an address that is not code: its caller is where a leaf's is.
         let mut like_assembly = region.is_none();

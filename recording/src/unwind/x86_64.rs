@@ -9,6 +9,7 @@ use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 use super::arch::{Arch, ReadStack, Step};
 use super::cfi::{Columns, Place, Row};
 use super::tables::{Rules, Tables};
+use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
@@ -140,7 +141,7 @@ impl Arch for X86_64 {
             return Step::FramePointerIsZero;
         }
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
-        if bp >= sp && bp % 8 == 0 && bp < u64::MAX - 16 {
+        if (sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&bp) && bp % 8 == 0 && bp < u64::MAX - 16 {
             match (read(bp), read(bp + 8)) {
                 (Ok(_), Ok(0)) => return Step::Root,
                 (Ok(new_bp), Ok(ra)) if is_code(ra) => {
@@ -148,8 +149,7 @@ impl Arch for X86_64 {
                     return Step::Guess(ra);
                 }
                 (Ok(_), Ok(_)) => {}
-                _ if bp - sp < super::walk::PLAUSIBLE_FRAME => return Step::NoMemory,
-                _ => {}
+                _ => return Step::NoMemory,
             }
         }
         if is_leaf && let Some(caller) = just_return(read) {
