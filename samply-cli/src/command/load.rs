@@ -25,7 +25,9 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
 
     let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
         symbol_dirs: args.serve.symbol_dir.clone(),
-        recorded_at: std::fs::metadata(&args.file).and_then(|profile| profile.modified()).ok(),
+        recorded_at: std::fs::metadata(&args.file)
+            .and_then(|profile| profile.modified())
+            .ok(),
     }));
     for module in saved.libs.iter().filter_map(module) {
         symbolicator.add_module(&module);
