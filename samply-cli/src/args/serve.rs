@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
           value_parser = value::address)]
     pub(crate) address: IpAddr,
 
-    /// Profiler UI to open [default: https://profiler.firefox.com, or PROFILER_URL].
+    /// Profiler UI to open [default: profiler.firefox.com, or PROFILER_URL].
     #[arg(long, value_name = "URL", env = "SPROF_UI_URL", hide_env = true, value_parser = value::ui_url,
           conflicts_with = "ui_dir")]
     pub(crate) ui_url: Option<String>,
