@@ -1,4 +1,4 @@
-//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof [-- --quick]`.
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|million]...`.
 //!
 //! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
 //! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
@@ -16,7 +16,14 @@ mod support;
 
 #[cfg(target_os = "linux")]
 fn main() {
-    measure::all(std::env::args().any(|argument| argument == "--quick"));
+    // Cargo adds `--bench` to what the user gave.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let wanted: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with("--"))
+        .collect();
+    measure::all(arguments.iter().any(|word| word == "--quick"), &wanted);
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -160,7 +167,8 @@ mod measure {
         }
     }
 
-    pub(crate) fn all(quick: bool) {
+    /// Measures what is wanted; everything if nothing is named.
+    pub(crate) fn all(quick: bool, wanted: &[&str]) {
         let mut tools = vec![Alone, Sprof];
         if Command::new("perf")
             .arg("--version")
@@ -171,12 +179,22 @@ mod measure {
         } else {
             println!("skipped: perf is not installed, so there is nothing to compare with");
         }
-        let repeats = if quick { 3 } else { 7 };
-        gap(&tools, repeats);
-        recorder_cpu(&tools, if quick { 3 } else { 5 });
-        losses(&tools);
-        start_and_stop(&tools, if quick { 11 } else { 31 });
-        million(if quick { 100_000 } else { 1_000_000 });
+        let wants = |name| wanted.is_empty() || wanted.contains(&name);
+        if wants("gap") {
+            gap(&tools, if quick { 3 } else { 7 });
+        }
+        if wants("cpu") {
+            recorder_cpu(&tools, if quick { 3 } else { 5 });
+        }
+        if wants("losses") {
+            losses(&tools);
+        }
+        if wants("start") {
+            start_and_stop(&tools, if quick { 5 } else { 21 });
+        }
+        if wants("million") {
+            million(if quick { 100_000 } else { 1_000_000 });
+        }
     }
 
     /// Interleaved medians: one figure per tool.
