@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 /// Whether the user wants us to come to an end.
 #[derive(Clone, Debug)]
@@ -14,12 +14,14 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From here on SIGINT, SIGTERM and SIGHUP do not end the process.
+    /// From here on SIGINT, SIGTERM and SIGHUP do not end the process. Nor does SIGXFSZ: a file that grows past `ulimit -f`
+    /// is then an error of the write (EFBIG, write(2)), which has a fallback.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, seen.clone())?;
         }
+        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Interrupt { seen })
     }
 

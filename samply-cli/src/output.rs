@@ -40,9 +40,6 @@ pub(crate) enum OutputError {
         /// What else was tried.
         others: String,
     },
-    /// Who reads our stdout has left.
-    #[error("stdout was closed")]
-    BrokenPipe,
 }
 
 /// Where a profile will go, known to be writable.
@@ -70,6 +67,12 @@ pub(crate) struct Saved {
     pub(crate) path: Option<PathBuf>,
     /// What happened on the way: the profile is at `path`, which is not where it should be.
     pub(crate) problem: Option<OutputError>,
+}
+
+impl Saved {
+    fn at(path: Option<PathBuf>) -> Saved {
+        Saved { path, problem: None }
+    }
 }
 
 impl Output {
@@ -132,31 +135,17 @@ impl Output {
         let Output { path, place } = self;
         let error = match place {
             Place::Stdout(file) => match fill(&file, &write) {
-                Ok(()) => {
-                    return Ok(Saved {
-                        path: None,
-                        problem: None,
-                    });
-                }
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(OutputError::BrokenPipe),
+                Ok(()) => return Ok(Saved::at(None)),
+                // Who reads our stdout has left, and does not want the rest.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Saved::at(None)),
                 Err(error) => error,
             },
             Place::Direct(file) => match fill(&file, &write) {
-                Ok(()) => {
-                    return Ok(Saved {
-                        path: Some(path),
-                        problem: None,
-                    });
-                }
+                Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
             Place::Beside { partial, target } => match fill_beside(partial, &target, &write) {
-                Ok(()) => {
-                    return Ok(Saved {
-                        path: Some(path),
-                        problem: None,
-                    });
-                }
+                Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
@@ -51,17 +52,21 @@ pub(crate) struct Recorded {
 /// The program after its (last) run.
 pub(crate) enum Program {
     /// It may have to be waited for, up to 5 s.
-    Ending(Target),
+    Ending(Option<Target>),
     /// It has ended.
     Ended(ProgramExit),
 }
 
 impl Program {
     /// How it ended.
-    pub(crate) fn wait(self) -> ProgramExit {
+    pub(crate) fn wait(&mut self) -> ProgramExit {
         match self {
-            Program::Ending(target) => target.wait(),
-            Program::Ended(exit) => exit,
+            Program::Ending(target) => {
+                let exit = target.take().map_or(ProgramExit::StillRunning, Target::wait);
+                *self = Program::Ended(exit);
+                exit
+            }
+            Program::Ended(exit) => *exit,
         }
     }
 }
@@ -97,7 +102,7 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
         if iteration == plan.iterations || runs.stop != Some(StopReason::ProgramEnded) || interrupt.is_seen() {
             break;
         }
-        let exit = runs.wait();
+        let exit = runs.program.as_mut().map(Program::wait);
         if exit != Some(ProgramExit::Code(0)) && !plan.ignore_exit_code {
             term.warning(format_args!(
                 "run {iteration} failed, the others are left out; -i goes on with them"
@@ -144,7 +149,7 @@ impl Runs {
     fn add(&mut self, run: recorder::Finished) {
         self.count += 1;
         self.stop = Some(run.stop);
-        self.program = Some(Program::Ending(run.target));
+        self.program = Some(Program::Ending(Some(run.target)));
         let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
         if self.count == 1 {
             self.cpu_time_ns = run.cpu_time_ns;
@@ -154,12 +159,6 @@ impl Runs {
             self.delivered = (self.delivered.zip(delivered)).map(|(sum, more)| sum + more);
         }
         self.info = Some(run.info);
-    }
-
-    fn wait(&mut self) -> Option<ProgramExit> {
-        let exit = self.program.take()?.wait();
-        self.program = Some(Program::Ended(exit));
-        Some(exit)
     }
 
     fn achieved_rate_hz(&self) -> Option<f64> {
@@ -211,6 +210,7 @@ pub(crate) fn symbolicate(
 ) -> Enriched {
     let modules = profile.libs().len();
     term.progress(true, format_args!("looking up symbols in {modules} modules"));
+    let started = Instant::now();
     let mut done = 0;
     let enriched = enrich(profile, |module, addresses| {
         done += 1;
@@ -233,6 +233,13 @@ pub(crate) fn symbolicate(
         }
     });
     term.erase_progress();
+    term.verbose(format_args!(
+        "looked up {} addresses in {} modules in {:.1?}; {} have no name",
+        enriched.addresses,
+        enriched.modules,
+        started.elapsed(),
+        enriched.addresses_without_name
+    ));
     if interrupt.is_seen() {
         term.warning("interrupted: saving without the remaining symbols");
     }

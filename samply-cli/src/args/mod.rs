@@ -31,11 +31,12 @@ pub(crate) struct Cli {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status of `sprof record`: the program's own; 128+N if signal N ended it; 127 no such program; 126 not executable;
-2 wrong usage; 125 sprof itself failed.
+Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
+127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
 
-Every option has an environment variable, SPROF_ and its long name: SPROF_RATE=4000, SPROF_SAVE_ONLY=1.
-NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR and TERM=dumb are honoured.";
+Every option has an environment variable, SPROF_ and its long name:
+SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
+and TERM=dumb are honoured.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

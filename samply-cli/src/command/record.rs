@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use profile::build::BuildOptions;
 use profile::export::firefox;
@@ -15,7 +16,7 @@ use super::show;
 use crate::args::{self, RecordArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
-use crate::output::{Output, OutputError, Saved};
+use crate::output::{Output, Saved};
 use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason};
 use crate::serve::{self, Content, Listener, Server};
 use crate::summary::{HOTTEST, Summary};
@@ -64,7 +65,7 @@ fn save(
 ) -> Outcome {
     let profile = &mut recorded.profile;
     let enriched = (!args.no_symbolicate).then(|| pipeline::symbolicate(profile, symbolicator, term, interrupt));
-    let saved = write(term, output, profile)?;
+    let (saved, mut recorded) = write(term, output, recorded)?;
     let mut summary = summary(&recorded, &saved);
     summary.hottest = top(&recorded.profile, HOTTEST).functions;
     summary.enriched = enriched;
@@ -76,43 +77,53 @@ fn save(
             term.style(Style::Bold, load_command(path))
         ));
     }
-    end(args, summary, recorded.program.wait(), &saved)
+    let exit = wait(term, &mut recorded);
+    end(args, summary, exit, &saved)
 }
 
 /// Writes the profile without symbols and serves it; they are looked up when the UI asks.
 fn save_and_serve(
     args: &RecordArgs,
     term: &Term,
-    mut recorded: Recorded,
+    recorded: Recorded,
     output: Output,
     symbolicator: Arc<Symbolicator>,
     listener: Listener,
 ) -> Outcome {
-    let saved = write(term, output, &recorded.profile)?;
-    let path = saved.path.as_deref().unwrap_or(Path::new("-"));
-    let profile = serve::open_profile(path)
-        .map_err(|error| Failure::failed(format_args!("reading {} again failed: {error}", path.display())))?;
+    let (saved, mut recorded) = write(term, output, recorded)?;
+    let opened = serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-")));
     for lib in recorded.profile.libs() {
         symbolicator.add_module(&lib.module);
     }
     let (links, address) = (listener.links(), listener.address());
-    let content = Content {
-        profile,
-        symbols: pipeline::symbol_answers(symbolicator.clone()),
-    };
-    let server = Server::start(listener, content).map_err(Failure::failed)?;
-
     let mut summary = summary(&recorded, &saved);
     summary.link = Some(links.open.clone());
     summary.hottest = pipeline::hottest_lazily(&mut recorded.profile, &symbolicator, HOTTEST);
     summary.print(term);
     say_where(term, &saved);
+    // Before the server has a thread: until then Ctrl-C means the program, from then on the server.
+    let exit = wait(term, &mut recorded);
+    drop(recorded);
+    let status = end(args, summary, exit, &saved)?;
+
+    let content = Content {
+        profile: opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?,
+        symbols: pipeline::symbol_answers(symbolicator),
+    };
+    let server = Server::start(listener, content).map_err(Failure::failed)?;
     show::open(term, &args.serve, address, &links, true);
-    let program = recorded.program;
-    drop(recorded.profile);
-    let status = end(args, summary, program.wait(), &saved);
     server.wait();
-    status
+    Ok(status)
+}
+
+/// Waits for the program, which recording may have outlived.
+fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
+    if recorded.stop != StopReason::ProgramEnded {
+        term.progress(false, "waiting for the program to end; Ctrl-C kills it");
+    }
+    let exit = recorded.program.wait();
+    term.erase_progress();
+    exit
 }
 
 /// The contract's "terminal and browser": someone who can read the link and end the server.
@@ -191,18 +202,25 @@ fn output(args: &RecordArgs) -> Result<Output, Failure> {
     Ok(Output::stdout(File::from(stdout)))
 }
 
-fn write(term: &Term, output: Output, profile: &profile::Profile) -> Result<Saved, Failure> {
+/// Writes the profile. Also where that fails the program is not left to itself.
+fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
     term.progress(false, "writing the profile");
-    let saved = output.save(|out| firefox::write_gz(profile, out));
+    let started = Instant::now();
+    let saved = output.save(|out| firefox::write_gz(&recorded.profile, out));
     term.erase_progress();
-    let saved = saved.map_err(|error| match error {
-        OutputError::BrokenPipe => Failure::BrokenPipe,
-        error => Failure::failed(error),
-    })?;
-    if let Some(problem) = &saved.problem {
-        term.error(problem);
+    match saved {
+        Ok(saved) => {
+            term.verbose(format_args!("wrote the profile in {:.1?}", started.elapsed()));
+            if let Some(problem) = &saved.problem {
+                term.error(problem);
+            }
+            Ok((saved, recorded))
+        }
+        Err(error) => {
+            wait(term, &mut recorded);
+            Err(Failure::failed(error))
+        }
     }
-    Ok(saved)
 }
 
 fn say_where(term: &Term, saved: &Saved) {

@@ -1,0 +1,183 @@
+//! `sprof record` on a terminal: it saves, serves, and ends with the program's status. `script` gives the terminal.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::skip::perf_events;
+use support::{program, temp_dir};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// sprof under `script`, which writes all that appears on the terminal to a file.
+struct Terminal {
+    script: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Terminal {
+    /// `None` where there is no `script`.
+    fn start(environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
+        if Command::new("script")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_err()
+        {
+            let _ = writeln!(std::io::stderr(), "skipped: no `script` (Debian: bsdutils)");
+            return None;
+        }
+        let folder = temp_dir();
+        let mut line = format!("exec '{}' record", env!("CARGO_BIN_EXE_sprof"));
+        for word in options
+            .iter()
+            .chain(&["--"])
+            .chain(&program.split(' ').collect::<Vec<_>>())
+        {
+            line.push_str(&format!(" '{word}'"));
+        }
+        let mut command = Command::new("script");
+        for variable in [
+            "CI",
+            "DISPLAY",
+            "WAYLAND_DISPLAY",
+            "BROWSER",
+            "SSH_CONNECTION",
+            "PROFILER_URL",
+            "SUDO_USER",
+        ] {
+            command.env_remove(variable);
+        }
+        let script = command
+            .args(["--quiet", "--flush", "--return", "--command", &line, "typescript"])
+            .envs(environment.iter().copied())
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Terminal { script, folder })
+    }
+
+    fn text(&self) -> String {
+        let bytes = std::fs::read(self.folder.path().join("typescript")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn wait_for(&self, text: &str) {
+        let start = Instant::now();
+        while !self.text().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "no {text:?} in:\n{}", self.text());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types Ctrl-C (ETX, termios(3) VINTR) and waits for the end.
+    fn interrupt(mut self) -> (Option<i32>, String) {
+        self.script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.script.try_wait().unwrap() {
+                return (status.code(), self.text());
+            }
+            if start.elapsed() > PATIENCE {
+                let _ = self.script.kill();
+                panic!("Ctrl-C did not end it:\n{}", self.text());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn profile(&self) -> std::path::PathBuf {
+        self.folder.path().join("profile.json.gz")
+    }
+}
+
+fn served_profile(text: &str) -> Vec<u8> {
+    let base = text.split("symbolServer=").nth(1).unwrap();
+    let base: String = base
+        .chars()
+        .take_while(|c| c.is_ascii_alphanumeric() || "%.".contains(*c))
+        .collect();
+    let base = base.replace("%3A", ":").replace("%2F", "/");
+    let (address, token) = base.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{token}/profile.json HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).unwrap();
+    let body = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    reply.split_off(body)
+}
+
+fn exits(mode: &str) -> String {
+    format!("{} {mode}", program("exits").unwrap().display())
+}
+
+#[test]
+fn on_a_terminal_the_profile_is_saved_and_served_until_ctrl_c() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(terminal) = Terminal::start(&[], &["--port", "0"], &exits("status 3")) else {
+        return;
+    };
+    terminal.wait_for("until Ctrl-C");
+    let text = terminal.text();
+    assert!(text.contains("saved") && text.contains("quality:"), "{text}");
+    assert!(text.contains("https://profiler.firefox.com/from-url/"), "{text}");
+    // The names of the hottest are known, although the file has none yet.
+    assert!(text.contains("busy_work") || text.contains("xorshift"), "{text}");
+    let saved = std::fs::read(terminal.profile()).unwrap();
+    assert_eq!(served_profile(&text), saved);
+    let (status, text) = terminal.interrupt();
+    assert_eq!(status, Some(3), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn over_ssh_the_tunnel_is_printed() {
+    let Some(_machine) = perf_events() else { return };
+    let ssh = [("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.1 22"), ("USER", "ada")];
+    let Some(terminal) = Terminal::start(&ssh, &["--port", "0"], &exits("status 0")) else {
+        return;
+    };
+    terminal.wait_for("until Ctrl-C");
+    let (status, text) = terminal.interrupt();
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains("ssh -N -L ") && text.contains("ada@192.0.2.1"), "{text}");
+}
+
+#[test]
+fn with_ci_set_nothing_is_served() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(mut terminal) = Terminal::start(&[("CI", "true")], &[], &exits("status 5")) else {
+        return;
+    };
+    assert_eq!(terminal.script.wait().unwrap().code(), Some(5));
+    assert!(terminal.text().contains("open it with"), "{}", terminal.text());
+    assert!(terminal.profile().exists());
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_before_the_program_runs() {
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let Some(mut terminal) = Terminal::start(&[], &["--port", &port], "touch ran") else {
+        return;
+    };
+    assert_eq!(terminal.script.wait().unwrap().code(), Some(125));
+    assert!(
+        terminal.text().contains(&format!("--port {port}+")),
+        "{}",
+        terminal.text()
+    );
+    assert!(!Path::exists(&terminal.folder.path().join("ran")));
+}
