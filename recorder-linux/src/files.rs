@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 
@@ -19,6 +20,10 @@ pub struct Memory {}
 impl TargetMemory for Memory {
     fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize {
         sys::memory::read(pid.0, address, buffer)
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(sys::process::monotonic_ns())
     }
 }
 

@@ -141,6 +141,10 @@ impl TargetMemory for Memory {
     fn read(&mut self, _pid: Pid, _address: u64, _buffer: &mut [u8]) -> usize {
         0
     }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(u64::MAX)
+    }
 }
 
 /// Opens mapped files: none on macOS yet.

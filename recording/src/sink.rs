@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::event::{Event, Mapping, Pid};
 use crate::module::BuildId;
 
@@ -16,6 +17,9 @@ pub trait TargetMemory {
     /// Reads up to `buffer.len()` bytes at `address` of process `pid`, and returns how many could be read, from the
     /// start. 0 if the process is gone, the page is not mapped or reading is not permitted.
     fn read(&mut self, pid: Pid, address: u64, buffer: &mut [u8]) -> usize;
+
+    /// The present, on the clock of the events: what was read just now is the memory as of this time.
+    fn now(&self) -> Timestamp;
 }
 
 /// A target without readable memory: replayed recordings.
@@ -25,6 +29,10 @@ pub struct NoMemory;
 impl TargetMemory for NoMemory {
     fn read(&mut self, _pid: Pid, _address: u64, _buffer: &mut [u8]) -> usize {
         0
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(u64::MAX)
     }
 }
 

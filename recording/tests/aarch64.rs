@@ -175,6 +175,10 @@ impl TargetMemory for Words {
         buffer[..len].copy_from_slice(&bytes[..len]);
         len
     }
+
+    fn now(&self) -> recording::clock::Timestamp {
+        recording::clock::Timestamp(0)
+    }
 }
 
 fn unwind(path: &str, memory: Words, registers: Registers, words: &[u64]) -> (Vec<Frame>, Quality) {

@@ -39,7 +39,7 @@ use crate::sink::{EventSink, ModuleFiles, TargetMemory};
 use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use modules::Modules;
-use seam::{ThreadStacks, Verdict};
+use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
 use stack_memory::{LiveBlocks, StackMemory};
 use walk::{End, Outcome, Point, SignalReturns, Walk};
@@ -180,7 +180,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .threads
             .entry(sample.tid)
             .or_insert_with(|| (sample.pid, ThreadStacks::default()));
-        let verdict = stacks.judge(&mut self.points, &mut outcome);
+        let times = Times {
+            sampled: sample.time,
+            // Nothing was read live without a seam: then the sample is all there is.
+            read: outcome.seam.map_or(sample.time, |_| self.memory.now()),
+        };
+        let verdict = stacks.judge(&mut self.points, &mut outcome, times);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.unverified += u64::from(verdict == Verdict::Unverified);

@@ -94,6 +94,11 @@ impl TargetMemory for OwnMemory {
     fn read(&mut self, _pid: Pid, address: u64, buffer: &mut [u8]) -> usize {
         self.0.read_at(buffer, address).unwrap_or(0)
     }
+
+    /// The thread stands still between its sample and this reading: all is of one time.
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
 }
 
 /// Keeps what it is sent.
