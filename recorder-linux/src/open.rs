@@ -24,7 +24,7 @@ const LARGEST_RING_BYTES: usize = 8 << 20;
 const ALL_RINGS_BYTES: usize = 64 << 20;
 /// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
 /// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
-const RING_SECONDS: f64 = 0.24;
+const RING_SECONDS: f64 = 0.26;
 
 /// All events of a recording, one a CPU, with their rings.
 #[derive(Debug)]
@@ -291,5 +291,19 @@ fn map_rings(
                 ));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_hold_a_quarter_second_within_what_the_machine_affords() {
+        let mebibytes = |rate_hz, cpus| wanted_ring_bytes(rate_hz, 16384, cpus) >> 20;
+        assert_eq!(mebibytes(100.0, 2), 2);
+        assert_eq!(mebibytes(1000.0, 2), 4);
+        assert_eq!(mebibytes(10_000.0, 2), 8);
+        assert_eq!(mebibytes(10_000.0, 64), 2);
     }
 }
