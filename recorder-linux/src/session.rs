@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::Pid;
+use recording::event::{Event, Pid};
 use recording::info::RecordingInfo;
 use recording::sink::EventSink;
 
@@ -175,15 +175,13 @@ impl Recording {
         );
         drop(quick_turns);
         // The program's memory and files are still needed by the last samples; only now may it be told to end.
-        let (stop, end) = match ended {
-            Ok(ended) => ended,
-            Err(error) => {
-                Target::after(child, StopReason::Terminated, false, &translator).wait();
-                return Err(RecordError::Failed(format!(
-                    "recording stopped: reading the perf rings failed: {error}"
-                )));
-            }
-        };
+        let (stop, end) = ended.unwrap_or_else(|_| {
+            // Never seen. What was recorded until then is kept, and says that it is not all.
+            let time = Timestamp(monotonic_ns());
+            let what = "the rings could not be read to the end";
+            sink.on_event(&Event::Malformed { time, what });
+            (StopReason::Terminated, time)
+        });
         let target = Target::after(child, stop, self.options.keep_running, &translator);
         let totals = self.totals();
         drain::report_remaining_losses(totals.lost, &mut translator, end, sink);

@@ -92,6 +92,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             if self.stack.used_live && outcome.seam.is_none() {
                 outcome.seam = Some(self.points.len() - 1);
             }
+            if from_signal && let Some(point) = self.points.last_mut() {
+                // Nobody called it: the kernel lets the handler return to its first instruction.
+                point.frame = Frame::InstructionPointer(Avma(address.address()));
+            }
             let caller = match step {
                 Step::Caller(caller) => caller,
                 Step::Guess(caller) => {
