@@ -60,7 +60,9 @@ pub(crate) fn until_end(
 ) -> io::Result<(StopReason, Timestamp)> {
     let usual_round = round_for(opened.ring_bytes, opened.layout.stack_bytes, rate_hz);
     let longest_round = LONGEST_IDLE_ROUND.max(usual_round);
-    let mut round = usual_round;
+    let short_round = usual_round.min(LONGEST_ROUND_FOR_DEEP_STACKS);
+    // Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
+    let mut round = short_round;
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
     let stop = loop {
@@ -77,8 +79,8 @@ pub(crate) fn until_end(
         let taken = drain(opened, translator, &mut queue, woken.saturating_sub(SETTLE_NS), sink);
         round = match (taken, translator.take_deep_stacks()) {
             (0, _) => (round * 2).min(longest_round),
-            (_, 0) => usual_round,
-            _ => usual_round.min(LONGEST_ROUND_FOR_DEEP_STACKS),
+            (_, 0) => (round * 2).clamp(short_round, usual_round),
+            _ => short_round,
         };
         // Never more than half of a CPU: what does not fit is lost and counted, the program goes on.
         round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));

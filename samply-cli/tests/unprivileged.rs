@@ -80,12 +80,12 @@ fn can_become_nobody() -> Option<Machine> {
 fn an_ordinary_user_records_user_stacks_and_is_told_so() {
     let Some(_machine) = can_become_nobody() else { return };
     let playground = Playground::new(&["split"]);
-    let (output, path) = playground.record(&[], "split", &["1000", "2"]);
+    let (output, path) = playground.record(&[], "split", &["4000", "2"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
-    assert!(sixty.of > 1500, "{}", profile.summary());
+    assert!(sixty.of > 6000, "{}", profile.summary());
     assert!(
         (sixty.percent() - 60.0).abs() <= 3.0,
         "{sixty:?}\n{}",
