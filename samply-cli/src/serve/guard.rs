@@ -30,6 +30,9 @@ fn is_ours(authority: &str, listening_on: IpAddr) -> bool {
         return false;
     }
     let Some(host) = uri.host() else { return false };
+    if authority.len() > host.len() && uri.port_u16().is_none() {
+        return false;
+    }
     if host.eq_ignore_ascii_case("localhost") {
         return true;
     }
@@ -126,6 +129,7 @@ mod tests {
             "[::1",
             "0x7f.1",
             "2130706433",
+            "localhost:99999",
         ] {
             assert!(!is_ours(other, loopback), "{other}");
         }
