@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid};
+use recording::event::Pid;
 use recording::info::RecordingInfo;
 use recording::sink::EventSink;
 
@@ -105,6 +105,8 @@ pub struct Finished {
     pub achieved_rate_hz: Option<f64>,
     /// CPU time counted by the kernel for all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
+    /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
+    pub problem: Option<String>,
     /// The program.
     pub target: Target,
 }
@@ -175,13 +177,14 @@ impl Recording {
         );
         drop(quick_turns);
         // The program's memory and files are still needed by the last samples; only now may it be told to end.
-        let (stop, end) = ended.unwrap_or_else(|_| {
-            // Never seen. What was recorded until then is kept, and says that it is not all.
-            let time = Timestamp(monotonic_ns());
-            let what = "the rings could not be read to the end";
-            sink.on_event(&Event::Malformed { time, what });
-            (StopReason::Terminated, time)
-        });
+        // Never seen to fail. What was recorded until then is kept.
+        let (stop, end, problem) = match ended {
+            Ok((stop, end)) => (stop, end, None),
+            Err(error) => {
+                let problem = format!("recording stopped early: reading the perf rings failed: {error}");
+                (StopReason::Terminated, Timestamp(monotonic_ns()), Some(problem))
+            }
+        };
         let target = Target::after(child, stop, self.options.keep_running, &translator);
         let totals = self.totals();
         drain::report_remaining_losses(totals.lost, &mut translator, end, sink);
@@ -194,6 +197,7 @@ impl Recording {
             stop,
             achieved_rate_hz,
             cpu_time_ns,
+            problem,
             target,
         })
     }

@@ -89,6 +89,8 @@ pub struct Finished {
     pub achieved_rate_hz: Option<f64>,
     /// CPU time of all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
+    /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
+    pub problem: Option<String>,
     /// The program.
     pub target: Target,
 }

@@ -92,7 +92,10 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
             recording.run(clock, &mut unwinder)
         });
         match launched {
-            Ok(finished) => runs.add(finished),
+            Ok(finished) => {
+                failure = finished.problem.as_deref().map(Failure::failed);
+                runs.add(finished);
+            }
             Err(error) if runs.count == 0 => return Err(error.into()),
             Err(error) => {
                 failure = Some(error.into());
