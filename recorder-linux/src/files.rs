@@ -1,7 +1,9 @@
 //! The files behind mappings, as the target sees them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,9 @@ use std::sync::Arc;
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
+use recording::unwind::build_id_of;
 
+use crate::mapped_copy::MappedCopies;
 use crate::sys;
 
 /// Reads a live target's memory with process_vm_readv.
@@ -28,10 +32,17 @@ impl TargetMemory for Memory {
 }
 
 /// Opens mapped files: through the target's own root (another mount namespace, chroot), by plain path when the target
-/// is already gone, through /proc/PID/exe and map_files when the file was deleted.
+/// is already gone, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
+/// memory where that is not permitted. What is opened stays readable when all of these are gone.
 #[derive(Debug, Default)]
-pub struct Files {}
+pub struct Files {
+    /// Root folders of other mount namespaces, by the namespace: for processes that end before their files are opened.
+    roots: Vec<(u64, File)>,
+    copies: MappedCopies,
+}
 
+/// Mount namespaces whose root is kept open.
+const MAX_ROOTS: usize = 16;
 const DELETED: &str = " (deleted)";
 
 impl ModuleFiles for Files {
@@ -46,12 +57,15 @@ impl ModuleFiles for Files {
         if !is_file(mapping.path) {
             return Err(ModuleMiss::Anonymous);
         }
-        let path = Path::new(std::ffi::OsStr::from_bytes(mapping.path));
+        let path = Path::new(OsStr::from_bytes(mapping.path));
         let mut miss = ModuleMiss::NotFound;
-        for candidate in candidates(mapping.pid, mapping.start, mapping.len, path) {
-            match open_regular(&candidate, mapping.inode) {
+        for (candidate, is_sure) in self.candidates(mapping, path) {
+            // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to stat(2).
+            let inode = mapping.inode.filter(|_| !is_sure);
+            match open_regular(&candidate, inode).and_then(|file| right_build(file, mapping)) {
                 Ok(file) => {
                     let readable_path = (candidate != path).then(|| shortest(&candidate, path, &file));
+                    self.remember_root(mapping.pid, &readable_path);
                     return Ok(ModuleFile {
                         readable_path: readable_path.flatten(),
                         bytes: Arc::new(OnDisk(file)),
@@ -61,7 +75,13 @@ impl ModuleFiles for Files {
                 Err(reason) => miss = reason,
             }
         }
-        Err(miss)
+        match self.copies.copy(mapping) {
+            Some(bytes) => Ok(ModuleFile {
+                readable_path: None,
+                bytes: Arc::new(Bytes(bytes)),
+            }),
+            None => Err(miss),
+        }
     }
 }
 
@@ -71,19 +91,49 @@ fn is_file(path: &[u8]) -> bool {
     path.starts_with(b"/") && !not_files.iter().any(|prefix| path.starts_with(prefix))
 }
 
-fn candidates(pid: Pid, start: u64, len: u64, path: &Path) -> Vec<PathBuf> {
-    let proc_folder = PathBuf::from(format!("/proc/{}", pid.0));
-    let in_root = |path: &Path| proc_folder.join("root").join(path.strip_prefix("/").unwrap_or(path));
-    let mut candidates = vec![in_root(path), path.to_owned()];
-    if path.as_os_str().as_bytes().ends_with(DELETED.as_bytes()) {
+impl Files {
+    /// Where the file may be, and whether what is there can only be the mapped one.
+    fn candidates(&self, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
+        let Mapping { pid, start, len, .. } = *mapping;
+        let folder = PathBuf::from(format!("/proc/{}", pid.0));
+        let in_root = |root: PathBuf| root.join(path.strip_prefix("/").unwrap_or(path));
+        let mut candidates = vec![(in_root(folder.join("root")), false), (path.to_owned(), false)];
+        if !folder.exists() {
+            let roots = self.roots.iter().map(|(_, root)| in_root(own_path(root)));
+            candidates.extend(roots.map(|path| (path, false)));
+        }
         // /proc/PID/exe needs no privilege; map_files needs CAP_CHECKPOINT_RESTORE.
-        let exe = proc_folder.join("exe");
-        if fs::read_link(&exe).is_ok_and(|link| link == path) {
-            candidates.push(exe);
+        let links = [
+            folder.join("exe"),
+            folder.join(format!("map_files/{:x}-{:x}", start, start.saturating_add(len))),
+        ];
+        let leads_here =
+            |link: &PathBuf| fs::read_link(link).is_ok_and(|target| without_deleted(&target) == without_deleted(path));
+        candidates.extend(links.into_iter().filter(leads_here).map(|link| (link, true)));
+        candidates
+    }
+
+    /// Keeps the root of another mount namespace open.
+    fn remember_root(&mut self, pid: Pid, readable_path: &Option<Option<PathBuf>>) {
+        if !matches!(readable_path, Some(Some(_))) || self.roots.len() >= MAX_ROOTS {
+            return;
+        }
+        let folder = PathBuf::from(format!("/proc/{}", pid.0));
+        let Ok(namespace) = fs::metadata(folder.join("ns/mnt")).map(|link| link.ino()) else {
+            return;
+        };
+        if !self.roots.iter().any(|(known, _)| *known == namespace)
+            && let Ok(root) = File::open(folder.join("root"))
+        {
+            self.roots.push((namespace, root));
         }
     }
-    candidates.push(proc_folder.join(format!("map_files/{:x}-{:x}", start, start.saturating_add(len))));
-    candidates
+}
+
+/// Paths of mappings and of links carry this from the moment that the file is gone.
+fn without_deleted(path: &Path) -> &[u8] {
+    let path = path.as_os_str().as_bytes();
+    path.strip_suffix(DELETED.as_bytes()).unwrap_or(path)
 }
 
 fn open_regular(path: &Path, inode: Option<(u32, u32, u64)>) -> Result<File, ModuleMiss> {
@@ -103,6 +153,18 @@ fn open_regular(path: &Path, inode: Option<(u32, u32, u64)>) -> Result<File, Mod
     File::open(path).map_err(miss)
 }
 
+/// Goes on to the next candidate where another build has taken the place of the mapped one.
+fn right_build(file: File, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
+    let Some(wanted) = &mapping.build_id else {
+        return Ok(file);
+    };
+    let file = OnDisk(file);
+    match build_id_of(&file) {
+        Some(found) if found == *wanted => Ok(file.0),
+        _ => Err(ModuleMiss::Replaced),
+    }
+}
+
 /// The path to remember: none if the mapping's own path leads to the same file.
 fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     let (Ok(opened), Ok(plain)) = (file.metadata(), fs::metadata(path)) else {
@@ -110,6 +172,11 @@ fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     };
     let same = opened.ino() == plain.ino() && opened.dev() == plain.dev();
     (!same).then(|| candidate.to_owned())
+}
+
+/// A link of our own that leads to an open file, whatever became of its path.
+fn own_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// The vdso of this very process: the kernel maps the same one everywhere.
@@ -135,6 +202,10 @@ impl ReadAt for OnDisk {
 
     fn len(&self) -> u64 {
         self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn own_path(&self) -> Option<PathBuf> {
+        Some(own_path(&self.0))
     }
 }
 

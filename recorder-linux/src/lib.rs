@@ -14,7 +14,7 @@
 //! 6. [`translate`]: records to events.
 //! 7. `stop`: the end of the program, when recording ends first.
 //!
-//! `files` is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`, `merge` and
+//! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`, `merge` and
 //! `translate` are functions over bytes that compile and are tested on every system.
 
 pub mod decode;
@@ -31,6 +31,8 @@ mod files;
 mod host;
 #[cfg(target_os = "linux")]
 mod launch;
+#[cfg(target_os = "linux")]
+mod mapped_copy;
 #[cfg(target_os = "linux")]
 mod open;
 #[cfg(target_os = "linux")]

@@ -61,6 +61,11 @@ pub trait ReadAt {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// A path that leads to these very bytes while this object lives, also after the file was deleted or its mount
+    /// namespace is gone. `None`: there is none.
+    fn own_path(&self) -> Option<std::path::PathBuf> {
+        None
+    }
 }
 
 /// Why a module's file could not be used.

@@ -9,7 +9,8 @@ use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
 use profile::view::{TopFunction, top};
 use recording::info::RecordingInfo;
-use recording::unwind::{UnwindOptions, Unwinder};
+use recording::module::Module;
+use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
 use symbolicator::Symbolicator;
 
 use crate::exit::Failure;
@@ -41,6 +42,8 @@ pub(crate) struct Plan {
 /// A recording that has ended; the last run's program may not have.
 pub(crate) struct Recorded {
     pub(crate) profile: Profile,
+    /// The sampled modules' files, still open: when symbols are looked up, they may be on no path any more.
+    pub(crate) kept_files: Vec<(Arc<Module>, KeptFile)>,
     pub(crate) stop: StopReason,
     pub(crate) program: Program,
     /// Runs that took place.
@@ -114,6 +117,7 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
         }
     }
 
+    let kept_files = unwinder.take_kept_files();
     let (builder, mut quality) = unwinder.finish();
     quality.asked_rate_hz = plan.recorder.rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
@@ -129,6 +133,7 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
     }
     Ok(Recorded {
         profile: builder.finish(info, quality),
+        kept_files,
         stop,
         program,
         iterations: runs.count,
@@ -185,7 +190,7 @@ impl From<recorder::RecordError> for Failure {
 /// when it is first seen.
 fn name_kernel(builder: &mut Builder) {
     use recording::address::Avma;
-    use recording::module::{Image, Module, ModuleKind};
+    use recording::module::{Image, ModuleKind};
 
     let Some(base) = symbolicator::kernel_text_base() else {
         return;

@@ -10,28 +10,7 @@ mod support;
 
 use support::profile::is_mark;
 use support::skip::{kernel_samples, perf_events};
-use support::{Profile, program, record};
-
-/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`. Give it 10,000
-/// samples: one that falls on each by chance has a standard deviation of half a point then, of 1.1 points at 2,000.
-fn assert_split(profile: &Profile, prefix: &str) {
-    let name = |function: &str| format!("{prefix}{function}");
-    let run_split = name("run_split");
-    for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
-        let function = name(function);
-        let share = profile.share(
-            |names| names.contains(&&*run_split),
-            |names| names.contains(&&*function),
-        );
-        assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-        assert!(
-            (share.percent() - expected).abs() <= 2.0,
-            "{function}: {:.1} %, not {expected} %\n{}",
-            share.percent(),
-            profile.summary()
-        );
-    }
-}
+use support::{Profile, assert_split, program, record};
 
 /// Every sample with user code of ours in it reaches `root`; at most `allowed_percent` do not.
 fn assert_rooted(profile: &Profile, root: &str, at_least_percent: f64) {
@@ -315,29 +294,6 @@ fn a_library_loaded_while_the_program_runs_is_seen() {
 fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
     let Some(_machine) = perf_events() else { return };
     assert_library_is_seen("library_frame_pointer.so", "library_leaf");
-}
-
-#[test]
-fn a_binary_that_is_deleted_while_it_runs_is_unwound_to_the_root() {
-    let Some(_machine) = perf_events() else { return };
-    let dir = support::temp_dir();
-    let copy = dir.path().join("split-that-goes");
-    std::fs::copy(program("split").unwrap(), &copy).unwrap();
-    let script = format!("{0} 1000 & sleep 0.3; rm {0}; wait", copy.display());
-    let (recording, profile) = record().options(&["--rate", "2000"]).profile("sh", &["-c", &script]);
-    let in_program = profile.share(
-        |names| names.iter().any(|name| name.starts_with("__libc_start_main")),
-        |names| !names.iter().any(|name| is_mark(name)),
-    );
-    assert!(in_program.of > 1500, "{}", profile.summary());
-    assert_eq!(in_program.hits, in_program.of, "{}", profile.summary());
-    // Its names go with the file; either they were read in time, or that they are missing is said.
-    let named = profile.share_of("sixty").hits > 0;
-    assert!(
-        named || !recording.stderr.contains(" 0 without symbols"),
-        "{}",
-        recording.stderr
-    );
 }
 
 #[test]

@@ -145,3 +145,24 @@ fn an_ordinary_user_with_little_locked_memory_still_records() {
     let profile = Profile::read(&output);
     assert!(profile.share_of("thread_work").hits > 900, "{}", profile.summary());
 }
+
+#[test]
+fn a_library_that_deletes_itself_before_anyone_can_look_is_unwound_from_the_copy_in_memory() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&["dlopen", "library.so"]);
+    let library = playground.path("library.so");
+    // The library is the test's to delete; its own code has unwind tables, and needs them: it has no frame pointers.
+    let (output, profile) = playground.record(&[], "dlopen", &[library.to_str().unwrap(), "1000", "unlink"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!library.exists());
+    let profile = Profile::read(&profile);
+    let rooted = profile.share(
+        |names| names.contains(&"through_library"),
+        |names| names.contains(&"main") && !names.iter().any(|name| support::profile::is_mark(name)),
+    );
+    assert!(rooted.of > 700, "{}", profile.summary());
+    assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+    // By its unwind tables, that is: without them, the loop in the library would be left by a guess.
+    let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));
+    assert!(!guessed, "{:?}", profile.quality());
+}

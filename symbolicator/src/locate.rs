@@ -7,6 +7,8 @@ use std::time::SystemTime;
 
 use object::Object;
 use recording::module::{BuildId, Module};
+use recording::sink::ReadAt;
+use recording::unwind::KeptFile;
 
 use crate::SymbolOptions;
 use crate::elf::file::ElfFile;
@@ -23,8 +25,8 @@ pub(crate) struct Files {
     pub(crate) debug: Option<ElfFile>,
 }
 
-/// Finds the files of a module.
-pub(crate) fn locate(module: &Module, options: &SymbolOptions) -> Result<Files, SymbolError> {
+/// Finds the files of a module. `kept` is the file that ran, if it was kept open.
+pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Files, SymbolError> {
     let symbol_dirs = &options.symbol_dirs;
     let mut search = Search {
         module,
@@ -37,7 +39,9 @@ pub(crate) fn locate(module: &Module, options: &SymbolOptions) -> Result<Files, 
     // Without a build id nothing tells whether a file of the same name elsewhere is the same.
     let moved_to: &[PathBuf] = if module.build_id.is_some() { symbol_dirs } else { &[] };
     let moved = moved_to.iter().filter_map(|dir| Some(dir.join(name?)));
-    let mut binary = own.cloned().chain(moved).find_map(|path| search.open(&path));
+    let mut binary = kept
+        .and_then(|kept| search.open_kept(&**kept))
+        .or_else(|| own.cloned().chain(moved).find_map(|path| search.open(&path)));
     let mut debug = None;
     let complete = binary
         .as_ref()
@@ -110,6 +114,21 @@ impl Search<'_> {
             return None;
         }
         Some(file)
+    }
+
+    fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ElfFile> {
+        match ElfFile::open_kept(&self.module.path, kept) {
+            // It was the right one; someone may have written to it since.
+            Ok(file) if same_build(self.module, &file) => Some(file),
+            Ok(file) => {
+                self.fail(replaced(self.module, &file));
+                None
+            }
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
     }
 
     /// Keeps the first failure: it concerns the most likely file.

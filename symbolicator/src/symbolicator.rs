@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use recording::module::{Module, ModuleKind};
 use recording::symbol::AddressInfo;
+use recording::unwind::KeptFile;
 use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
@@ -50,6 +51,8 @@ pub struct Symbolicator {
 /// One module, and what has been read of it.
 pub(crate) struct Entry {
     pub(crate) module: Module,
+    /// The file that ran, kept open since: it may be on no path any more.
+    kept: Mutex<Option<KeptFile>>,
     engine: Mutex<Option<Engine>>,
 }
 
@@ -60,10 +63,10 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    fn open(module: &Module, options: &SymbolOptions) -> Result<Engine, SymbolError> {
+    fn open(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Engine, SymbolError> {
         match module.kind {
             ModuleKind::File => {
-                let elf = ElfModule::open(module, options)?;
+                let elf = ElfModule::open(module, kept, options)?;
                 Ok(Engine::Elf(Box::new(elf)))
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
@@ -93,13 +96,19 @@ impl Symbolicator {
         self.entry(module);
     }
 
+    /// Registers a module together with its opened file, which is then read instead of what is at the module's path. Opens
+    /// nothing.
+    pub fn add_kept_file(&self, module: &Module, file: KeptFile) {
+        *lock(&self.entry(module).kept) = Some(file);
+    }
+
     fn entry(&self, module: &Module) -> Arc<Entry> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let entries = modules.entry(ModuleKey::of(module)).or_default();
         // A build id says all; without one only the path tells files apart.
         let same = |entry: &&Arc<Entry>| match (&entry.module.build_id, &module.build_id) {
             (Some(known), Some(new)) => known == new && entry.module.kind == module.kind,
-            (None, None) => entry.module.path == module.path,
+            (None, None) => entry.module.path == module.path && entry.module.readable_path == module.readable_path,
             _ => false,
         };
         if let Some(known) = entries.iter().find(same) {
@@ -107,6 +116,7 @@ impl Symbolicator {
         }
         let entry = Arc::new(Entry {
             module: module.clone(),
+            kept: Mutex::new(None),
             engine: Mutex::new(None),
         });
         entries.push(Arc::clone(&entry));
@@ -168,7 +178,10 @@ impl Symbolicator {
         // A failure is not kept: the file may be there the next time.
         let engine = match &mut *engine {
             Some(engine) => engine,
-            empty => empty.insert(Engine::open(&entry.module, &self.options)?),
+            empty => {
+                let kept = lock(&entry.kept).clone();
+                empty.insert(Engine::open(&entry.module, kept.as_ref(), &self.options)?)
+            }
         };
         task(engine)
     }

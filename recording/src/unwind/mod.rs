@@ -34,15 +34,23 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::event::{Event, Pid, Sample, Tid};
+use crate::module::{BuildId, Module};
 use crate::quality::Quality;
-use crate::sink::{EventSink, ModuleFiles, TargetMemory};
+use crate::sink::{EventSink, ModuleFiles, ReadAt, TargetMemory};
 use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+
+pub use modules::KeptFile;
 
 use modules::Modules;
 use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
 use stack_memory::{LiveBlocks, StackMemory};
 use walk::{End, Outcome, Point, SignalReturns, Walk};
+
+/// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
+pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
+    elf::Elf::read(file)?.build_id
+}
 
 /// How to unwind.
 #[derive(Clone, Debug)]
@@ -100,6 +108,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     /// The next stage. For figures while recording; events go through [`on_event`](EventSink::on_event).
     pub fn next_mut(&mut self) -> &mut N {
         &mut self.next
+    }
+
+    /// The files of the modules that samples fell into, still open: whoever looks up names later can read them, also
+    /// when the file was deleted or the target's mount namespace is gone.
+    pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.modules.take_kept()
     }
 
     /// Ends the stage.

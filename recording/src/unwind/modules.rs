@@ -12,11 +12,19 @@ use crate::address::Avma;
 use crate::event::{Mapping, Pid};
 use crate::module::{BuildId, Image, Module, ModuleKind};
 use crate::quality::Quality;
-use crate::sink::{ModuleFile, ModuleFiles, ModuleMiss, same_build};
+use crate::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, same_build};
 
 /// Files that are kept open between being mapped and being sampled. A build runs thousands of programs, most of them
 /// never sampled, and a process may have 1024 files open: later ones are opened a second time.
 const MAX_KEPT_OPEN: usize = 256;
+/// Files that are kept open after being sampled, until their symbols are looked up: by then the file may be deleted and
+/// the target's mount namespace gone. Later ones are looked up by path.
+const MAX_KEPT_SAMPLED: usize = 512;
+/// What the kernel appends to the path of a file that is gone (d_path).
+const DELETED: &[u8] = b" (deleted)";
+
+/// The opened file of a module.
+pub type KeptFile = Arc<dyn ReadAt + Send + Sync>;
 
 /// What makes two mappings the same file.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -30,17 +38,28 @@ struct Entry {
     module: Arc<Module>,
     elf: Option<Elf>,
     tables: State,
+    /// After it was sampled.
+    file: Option<KeptFile>,
 }
 
 enum State {
-    /// Not sampled yet. The file, if it is kept open, and whom to open it for, if not.
+    /// Not sampled yet. The file, if it is kept open, and where it was mapped, if not.
     Untouched {
-        file: Option<ModuleFile>,
+        file: Option<KeptFile>,
         identity: Identity,
-        pid: Pid,
+        place: Place,
     },
     Read(Tables),
     None,
+}
+
+/// Where a file was mapped when it was first seen.
+#[derive(Clone, Copy)]
+struct Place {
+    pid: Pid,
+    start: u64,
+    len: u64,
+    file_offset: u64,
 }
 
 /// All modules so far.
@@ -49,6 +68,7 @@ pub(super) struct Modules<F> {
     by_identity: FxHashMap<Identity, ModuleIndex>,
     entries: Vec<Entry>,
     kept_open: usize,
+    kept_sampled: usize,
 }
 
 impl<F: ModuleFiles> Modules<F> {
@@ -58,7 +78,15 @@ impl<F: ModuleFiles> Modules<F> {
             by_identity: FxHashMap::default(),
             entries: Vec::new(),
             kept_open: 0,
+            kept_sampled: 0,
         }
+    }
+
+    /// The files of the modules that samples fell into, as far as they are still open.
+    pub(super) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
+        self.kept_sampled = 0;
+        let kept = |entry: &mut Entry| Some((entry.module.clone(), entry.file.take()?));
+        self.entries.iter_mut().filter_map(kept).collect()
     }
 
     /// Identifies what was mapped, and where its relative address 0 is.
@@ -121,8 +149,8 @@ impl<F: ModuleFiles> Modules<F> {
             } else {
                 ModuleKind::File
             },
-            path: path_of(mapping.path),
-            readable_path: file.as_ref().and_then(|file| file.readable_path.clone()),
+            path: path_of(mapping.path.strip_suffix(DELETED).unwrap_or(mapping.path)),
+            readable_path: file.as_ref().and_then(|file| self.readable_path(file, &identity)),
             build_id: mapping.build_id.clone().or_else(|| elf.as_ref()?.build_id.clone()),
             arch: elf.as_ref().and_then(|elf| match elf.machine {
                 elf::EM_X86_64 => Some("x86_64"),
@@ -135,16 +163,36 @@ impl<F: ModuleFiles> Modules<F> {
                 let keep = self.kept_open < MAX_KEPT_OPEN;
                 self.kept_open += usize::from(keep);
                 State::Untouched {
-                    file: keep.then_some(file),
+                    file: keep.then_some(file.bytes),
                     identity,
-                    pid: mapping.pid,
+                    place: Place {
+                        pid: mapping.pid,
+                        start: mapping.start,
+                        len: mapping.len,
+                        file_offset: mapping.file_offset,
+                    },
                 }
             }
             None => State::None,
         };
-        self.entries.push(Entry { module, elf, tables });
+        self.entries.push(Entry {
+            module,
+            elf,
+            tables,
+            file: None,
+        });
         // 4 billion files: other limits come first.
         (self.entries.len() - 1) as ModuleIndex
+    }
+
+    /// Where to find the file, if not at its path. Also what tells two files of one path apart that have no build id: a
+    /// program that was replaced by another while it ran.
+    fn readable_path(&self, file: &ModuleFile, identity: &Identity) -> Option<PathBuf> {
+        let other = |known: &Identity| known.path == identity.path && known.build_id.is_none() && known != identity;
+        if identity.build_id.is_none() && self.by_identity.keys().any(other) {
+            return file.bytes.own_path().or_else(|| file.readable_path.clone());
+        }
+        file.readable_path.clone()
     }
 
     fn open(&mut self, mapping: &Mapping<'_>) -> Result<(ModuleFile, Elf), ModuleMiss> {
@@ -167,18 +215,23 @@ impl<F: ModuleFiles> Modules<F> {
     /// The unwind tables of a module, read now if that was not done yet. `None` if it has none.
     pub(super) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
         let entry = self.entries.get_mut(module as usize)?;
-        if let State::Untouched { file, identity, pid } = &mut entry.tables {
-            let tables = match (file.take(), &entry.elf) {
-                (Some(file), Some(elf)) => {
-                    self.kept_open -= 1;
-                    Ok(Tables::read(elf, &*file.bytes))
-                }
-                (None, Some(elf)) => reopen(&mut self.files, identity, *pid, elf),
-                (_, None) => Ok(None),
+        if let State::Untouched { file, identity, place } = &mut entry.tables
+            && let Some(elf) = &entry.elf
+        {
+            self.kept_open -= usize::from(file.is_some());
+            let file = match file.take() {
+                Some(file) => Ok(file),
+                None => reopen(&mut self.files, identity, *place, elf),
             };
-            entry.tables = match tables {
-                Ok(Some(tables)) => State::Read(tables),
-                Ok(None) => State::None,
+            entry.tables = match file {
+                Ok(file) => {
+                    let tables = Tables::read(elf, &*file);
+                    if self.kept_sampled < MAX_KEPT_SAMPLED {
+                        self.kept_sampled += 1;
+                        entry.file = Some(file);
+                    }
+                    tables.map_or(State::None, State::Read)
+                }
                 Err(miss) => {
                     *quality.module_misses.entry(miss).or_default() += 1;
                     State::None
@@ -192,18 +245,13 @@ impl<F: ModuleFiles> Modules<F> {
     }
 }
 
-fn reopen(
-    files: &mut impl ModuleFiles,
-    identity: &Identity,
-    pid: Pid,
-    elf: &Elf,
-) -> Result<Option<Tables>, ModuleMiss> {
+fn reopen(files: &mut impl ModuleFiles, identity: &Identity, place: Place, elf: &Elf) -> Result<KeptFile, ModuleMiss> {
     let file = files.open(&Mapping {
         time: Default::default(),
-        pid,
-        start: 0,
-        len: 0,
-        file_offset: 0,
+        pid: place.pid,
+        start: place.start,
+        len: place.len,
+        file_offset: place.file_offset,
         path: &identity.path,
         build_id: identity.build_id.clone(),
         inode: identity.inode,
@@ -212,7 +260,7 @@ fn reopen(
     if again.build_id != elf.build_id {
         return Err(ModuleMiss::Replaced);
     }
-    Ok(Tables::read(elf, &*file.bytes))
+    Ok(file.bytes)
 }
 
 /// Names that the kernel gives to memory without a file: `//anon` (perf), `[heap]`, `[stack]`, `[anon:name]`, and shared

@@ -45,6 +45,9 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         symbol_dirs: args.serve.symbol_dir.clone(),
         recorded_at: Some(std::time::SystemTime::now()),
     }));
+    for (module, file) in recorded.kept_files.drain(..) {
+        symbolicator.add_kept_file(&module, file);
+    }
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
     let status = match listener {

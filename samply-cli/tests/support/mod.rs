@@ -29,3 +29,24 @@ pub(crate) fn temp_dir() -> tempfile::TempDir {
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
         .unwrap()
 }
+
+/// `sixty`, `thirty` and `ten` have these shares, within 2 points, of the samples that are inside `run_split`. Give it 10,000
+/// samples: one that falls on each by chance has a standard deviation of half a point then, of 1.1 points at 2,000.
+pub(crate) fn assert_split(profile: &Profile, prefix: &str) {
+    let name = |function: &str| format!("{prefix}{function}");
+    let run_split = name("run_split");
+    for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
+        let function = name(function);
+        let share = profile.share(
+            |names| names.contains(&&*run_split),
+            |names| names.contains(&&*function),
+        );
+        assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
+        assert!(
+            (share.percent() - expected).abs() <= 2.0,
+            "{function}: {:.1} %, not {expected} %\n{}",
+            share.percent(),
+            profile.summary()
+        );
+    }
+}

@@ -54,6 +54,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let folder = format!("-B{}", lld.display());
             c("split.c", &["-pthread", &folder, "-fuse-ld=lld"])
         }
+        "split_without_build_id" => c("split.c", &["-pthread", "-Wl,--build-id=none"]),
+        "callback_without_build_id" => c("callback.c", &["-Wl,--build-id=none"]),
         "split_stripped" => c("split.c", &["-pthread", "-s"]),
         "split_debug_frame" => {
             // `.debug_frame` instead of `.eh_frame`.

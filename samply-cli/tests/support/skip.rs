@@ -18,6 +18,7 @@ pub(crate) enum Need {
     Perf,
     FullDisk,
     Attach,
+    Namespaces,
 }
 
 impl Need {
@@ -34,6 +35,7 @@ impl Need {
             Need::Perf => "perf",
             Need::FullDisk => "full-disk",
             Need::Attach => "attach",
+            Need::Namespaces => "namespaces",
         }
     }
 }

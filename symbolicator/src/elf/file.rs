@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 use recording::module::BuildId;
+use recording::sink::ReadAt;
 
 use crate::error::SymbolError;
 use crate::sys::Mapping;
@@ -16,6 +17,9 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// Largest ratio of unpacked to packed: debug info shrinks 2 to 8 times, `.debug_str` of generated code up to 30.
 /// Beyond it is a bomb. Small sections may shrink more.
 const MAX_UNPACKED_RATIO: u64 = 100;
+
+/// Largest file that is read into memory, where it can't be mapped.
+const MAX_COPIED_BYTES: usize = 1 << 30;
 
 /// Where the bytes of a file are.
 enum Bytes {
@@ -47,6 +51,19 @@ impl ElfFile {
     pub(crate) fn open(path: &Path) -> Result<ElfFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         ElfFile::new(path, Bytes::Mapped(mapping))
+    }
+
+    /// Opens a file that was kept open since it ran. `path` is what it is called, and where files beside it are looked for.
+    pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ElfFile, SymbolError> {
+        let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
+        if let Some(own) = kept.own_path() {
+            let mapping = Mapping::open(&own).map_err(|error| unreadable(&error))?;
+            return ElfFile::new(path, Bytes::Mapped(mapping));
+        }
+        let len = usize::try_from(kept.len()).ok().filter(|len| *len <= MAX_COPIED_BYTES);
+        let mut bytes = vec![0; len.ok_or_else(|| unreadable(&"too large to be copied into memory"))?];
+        kept.read_exact_at(&mut bytes, 0).map_err(|error| unreadable(&error))?;
+        ElfFile::from_bytes(path, bytes)
     }
 
     /// Takes bytes that are not a file of their own (the vdso, `.gnu_debugdata`); `path` is what errors call them.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use recording::module::Module;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::unwind::KeptFile;
 
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
@@ -41,8 +42,12 @@ enum Stage {
 
 impl ElfModule {
     /// Finds and opens the files; nothing but headers is read.
-    pub(crate) fn open(module: &Module, options: &SymbolOptions) -> Result<ElfModule, SymbolError> {
-        let Files { binary, debug } = locate::locate(module, options)?;
+    pub(crate) fn open(
+        module: &Module,
+        kept: Option<&KeptFile>,
+        options: &SymbolOptions,
+    ) -> Result<ElfModule, SymbolError> {
+        let Files { binary, debug } = locate::locate(module, kept, options)?;
         Ok(ElfModule::new(binary, debug, &options.symbol_dirs))
     }
 
