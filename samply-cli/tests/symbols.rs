@@ -120,7 +120,11 @@ fn cpp_names_are_demangled() {
     let Some(_machine) = perf_events() else { return };
     let Some(path) = program("names") else { return };
     let (_, profile) = record().profile(path, &["1000"]);
-    for part in ["outer_space::overloaded", "outer_space::Holder<int>::spin", "hidden"] {
+    for part in [
+        "outer_space::overloaded",
+        "outer_space::Holder<int>::spin",
+        "(anonymous namespace)::hidden",
+    ] {
         let found = profile.share(|_| true, |names| names.iter().any(|name| name.contains(part)));
         assert!(found.percent() > 10.0, "{part}: {found:?}\n{}", profile.summary());
     }

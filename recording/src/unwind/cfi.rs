@@ -67,12 +67,29 @@ pub(super) struct Cfi {
 }
 
 /// Sections and their addresses, as read from the file.
+#[derive(Clone)]
 pub(super) struct Sections {
     pub(super) eh_frame: Option<(u64, Arc<[u8]>)>,
     pub(super) eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
     pub(super) debug_frame: Option<Arc<[u8]>>,
     pub(super) text_svma: u64,
     pub(super) got_svma: u64,
+}
+
+impl Sections {
+    /// `.eh_frame` and `.debug_frame` on their own: a file may have different functions in each.
+    pub(super) fn split(self) -> (Sections, Sections) {
+        let debug_frame = Sections {
+            eh_frame: None,
+            eh_frame_hdr: None,
+            ..self.clone()
+        };
+        let eh_frame = Sections {
+            debug_frame: None,
+            ..self
+        };
+        (eh_frame, debug_frame)
+    }
 }
 
 impl Cfi {
@@ -369,7 +386,10 @@ fn make_index(kind: Kind, section: &[u8], svma: u64, bases: &BaseAddresses, vend
             let mut section = DebugFrame::new(section, LittleEndian);
             section.set_address_size(8);
             section.set_vendor(vendor);
-            functions(&section, bases)
+            let mut functions = functions(&section, bases);
+            // Linkers leave entries of functions that they dropped, at address 0 (bfd, gold) or at the end (lld).
+            functions.retain(|(start, _)| *start != 0 && *start < u64::MAX - 1);
+            functions
         }
     };
     functions.sort_unstable();

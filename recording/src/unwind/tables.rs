@@ -57,11 +57,25 @@ pub(super) struct Rules<A: Arch> {
     signal_returns: Vec<RangeInclusive<u64>>,
     unwinder: A::Unwinder,
     caches: Box<[Option<Box<A::Cache>>]>,
+    /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
+    /// functions there, while the C library's start code in the same file has `.eh_frame`.
+    others: Option<Box<Rules<A>>>,
 }
 
 impl<A: Arch> Rules<A> {
     fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Self> {
-        let cfi = Cfi::new(read_sections(elf, file), A::COLUMNS)?;
+        let (eh_frame, debug_frame) = read_sections(elf, file).split();
+        let debug_frame = Cfi::new(debug_frame, A::COLUMNS).map(|cfi| Rules::new(elf, file, cfi));
+        match Cfi::new(eh_frame, A::COLUMNS) {
+            Some(cfi) => Some(Rules {
+                others: debug_frame.map(Box::new),
+                ..Rules::new(elf, file, cfi)
+            }),
+            None => debug_frame,
+        }
+    }
+
+    fn new(elf: &Elf, file: &dyn ReadAt, cfi: Cfi) -> Self {
         let signal_returns = signal::returns_in(elf, file, &cfi, A::SIGNAL_RETURNS);
         let mut unwinder = A::Unwinder::default();
         let sections = cfi.module_sections(elf.base_svma);
@@ -74,14 +88,15 @@ impl<A: Arch> Rules<A> {
         let count = (cfi.function_count() / FUNCTIONS_PER_CACHE)
             .clamp(1, MAX_CACHES)
             .next_power_of_two();
-        Some(Rules {
+        Rules {
             base_svma: elf.base_svma,
             places: Places::new(cfi.function_count()),
             cfi,
             signal_returns,
             unwinder,
             caches: (0..count).map(|_| None).collect(),
-        })
+            others: None,
+        }
     }
 
     /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
@@ -92,7 +107,12 @@ impl<A: Arch> Rules<A> {
     /// True if the byte before the address belongs to the same function, one that has rules and callers.
     pub(super) fn is_inside_function(&mut self, relative: u64) -> bool {
         let svma = self.base_svma.wrapping_add(relative);
-        self.cfi.same_function(svma.wrapping_sub(1), svma) && self.place(svma) != Place::Root
+        if self.cfi.same_function(svma.wrapping_sub(1), svma) {
+            return self.place(svma) != Place::Root;
+        }
+        self.others
+            .as_mut()
+            .is_some_and(|others| others.is_inside_function(relative))
     }
 
     /// One step from an address of this file, relative to its base.
@@ -116,7 +136,7 @@ impl<A: Arch> Rules<A> {
         match place {
             Place::Rule => {}
             Place::Root => return Some(Step::Root),
-            Place::Uncovered => return None,
+            Place::Uncovered => return self.others.as_mut()?.step(relative, regs, read),
             Place::Unusual => {
                 let row = self.cfi.row(svma)?;
                 return Some(A::step_by_row(self, &row, relative, None, regs, read));
@@ -146,15 +166,20 @@ impl<A: Arch> Rules<A> {
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
-        let row = self.cfi.row(svma)?;
-        Some(A::step_by_row(self, &row, relative, Some(saved), regs, read))
+        match self.cfi.row(svma) {
+            Some(row) => Some(A::step_by_row(self, &row, relative, Some(saved), regs, read)),
+            None => self.others.as_mut()?.step_with(relative, saved, regs, read),
+        }
     }
 
     /// What the code at an address has done with a register: where it is, relative to the CFA, if it was saved.
     /// `None`: nothing is known.
     pub(super) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<Saved> {
         let svma = self.base_svma.wrapping_add(relative_lookup);
-        match self.cfi.rule(svma, register)? {
+        let Some(rule) = self.cfi.rule(svma, register) else {
+            return self.others.as_mut()?.saved_at(relative_lookup, register);
+        };
+        match rule {
             None | Some(RegisterRule::SameValue) => Some(Saved::Untouched),
             Some(RegisterRule::Offset(offset)) => Some(Saved::FromCfa(offset)),
             _ => None,
@@ -190,11 +215,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
         .or_else(pointed_to)
         .and_then(|piece| Some((piece.svma, read(piece)?)));
     Sections {
-        debug_frame: if eh_frame.is_none() {
-            debug_frame.and_then(read)
-        } else {
-            None
-        },
+        debug_frame: debug_frame.and_then(read),
         eh_frame,
         eh_frame_hdr,
         text_svma: text.map_or(0, |piece| piece.svma),

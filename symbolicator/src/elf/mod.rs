@@ -123,7 +123,10 @@ impl ElfModule {
         }
         // Assembly has lines and no function in its debug info; so have units whose split part is missing.
         if let (Some(outer), Some(function)) = (frames.last_mut(), &function) {
-            outer.function.get_or_insert_with(|| function.name.clone());
+            let name = outer.function.get_or_insert_with(|| function.name.clone());
+            if let Some(full) = with_its_scope(name, &function.name) {
+                *name = full.to_owned();
+            }
         }
         AddressInfo { function, frames }
     }
@@ -192,5 +195,40 @@ impl ElfModule {
     /// False if a file was written to since it was opened: what was read of it is void.
     pub(crate) fn check_unchanged(&self) -> bool {
         self.symbol_files.iter().all(|file| file.check_unchanged())
+    }
+}
+
+/// The symbol's name, where it is the name in the debug info with scope and arguments. Compilers give functions in
+/// anonymous namespaces, and static ones, no linkage name in the debug info: `hidden` is `(anonymous namespace)::hidden(int)`.
+fn with_its_scope<'s>(name: &str, symbol: &'s str) -> Option<&'s str> {
+    let whole = symbol.split(" [clone").next().unwrap_or(symbol);
+    let is_it = |(at, _): (usize, &str)| {
+        let (before, after) = (&whole[..at], &whole[at + name.len()..]);
+        (before.is_empty() || before.ends_with("::") || before.ends_with(' ')) && after.starts_with(['(', '<', '['])
+    };
+    (!name.is_empty() && whole.match_indices(name).any(is_it)).then_some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_its_scope;
+
+    #[test]
+    fn a_name_without_scope_gets_that_of_its_symbol() {
+        let full = "(anonymous namespace)::hidden(unsigned long)";
+        assert_eq!(with_its_scope("hidden", full), Some(full));
+        assert_eq!(with_its_scope("hidden", &format!("{full} [clone .cold]")), Some(full));
+        assert_eq!(with_its_scope("local", "local(int)"), Some("local(int)"));
+        let lambda = "main::{lambda(int)#1}::operator()(int) const";
+        assert_eq!(with_its_scope("operator()", lambda), Some(lambda));
+    }
+
+    #[test]
+    fn c_names_and_names_of_others_stay() {
+        // Parts of C functions and functions that were merged into one.
+        assert_eq!(with_its_scope("work", "work.constprop.0"), None);
+        assert_eq!(with_its_scope("work", "work"), None);
+        assert_eq!(with_its_scope("work", "framework(int)"), None);
+        assert_eq!(with_its_scope("", "f()"), None);
     }
 }
