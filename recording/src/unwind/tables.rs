@@ -5,11 +5,11 @@
 //! old rules valid again. So each file has a framehop unwinder of its own, in which it lies at address 0, and caches of
 //! its own: modules never change, the generation never matters, and what one process taught serves the next.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use framehop::{FrameAddress, Unwinder};
-use gimli::{Register, RegisterRule};
+use gimli::{CfaRule, Register, RegisterRule};
 
 use super::aarch64::Aarch64;
 use super::arch::{Arch, ReadStack, Step};
@@ -37,6 +37,14 @@ impl Tables {
             elf::EM_X86_64 => Some(Tables::X86_64(Box::new(Rules::read(elf, file)?))),
             elf::EM_AARCH64 => Some(Tables::Aarch64(Box::new(Rules::read(elf, file)?))),
             _ => None,
+        }
+    }
+
+    /// The relative addresses of the function that holds this one.
+    pub(super) fn function(&self, relative: u64) -> Option<Range<u64>> {
+        match self {
+            Tables::X86_64(rules) => rules.function(relative),
+            Tables::Aarch64(rules) => rules.function(relative),
         }
     }
 }
@@ -93,6 +101,20 @@ impl<A: Arch> Rules<A> {
     pub(super) fn is_inside_function(&mut self, relative: u64) -> bool {
         let svma = self.base_svma.wrapping_add(relative);
         self.cfi.same_function(svma.wrapping_sub(1), svma) && self.place(svma) != Place::Root
+    }
+
+    fn function(&self, relative: u64) -> Option<Range<u64>> {
+        let base = self.base_svma;
+        let function = self.cfi.function(base.wrapping_add(relative))?;
+        Some(function.start.checked_sub(base)?..function.end.checked_sub(base)?)
+    }
+
+    /// True if a function has no frame at this place: at its start, and where it returns or makes a tail call.
+    pub(super) fn has_no_frame(&mut self, relative: u64) -> bool {
+        let (register, offset) = A::CFA_AT_ENTRY;
+        self.cfi
+            .row(self.base_svma.wrapping_add(relative))
+            .is_none_or(|row| row.cfa == CfaRule::RegisterAndOffset { register, offset })
     }
 
     /// One step from an address of this file, relative to its base.
