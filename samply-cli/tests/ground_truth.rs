@@ -8,6 +8,8 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use support::profile::is_mark;
 use support::skip::{kernel_samples, perf_events};
 use support::{Profile, assert_split, program, record};
@@ -190,6 +192,37 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
 fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
     let Some(_machine) = perf_events() else { return };
     let (_, profile) = record().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
+    assert_growing_and_shrinking(&profile);
+}
+
+/// A thread that has to wait for its CPU does so where it last asked for the time, again and again: its stack is read when
+/// it is always the same other one.
+#[test]
+fn stacks_that_keep_growing_and_shrinking_on_a_busy_machine_are_rooted_or_marked() {
+    let Some(_machine) = perf_events() else { return };
+    let profile = with_busy_cpus(|| record().profile(program("deep").unwrap(), &["updown", "64", "1500"]).1);
+    assert_growing_and_shrinking(&profile);
+}
+
+/// Runs something while every CPU has something else to do, too.
+fn with_busy_cpus<T>(run: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Also when it panics: the scope waits for its threads.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn assert_growing_and_shrinking(profile: &Profile) {
     let honest = profile.share(
         |names| names.contains(&"down_and_up"),
         |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),

@@ -7,7 +7,9 @@ use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAa
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::arch::{Arch, ReadStack, Step};
+use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Columns, Place, Row};
+use super::elf::u32_at;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
@@ -40,6 +42,7 @@ impl Arch for Aarch64 {
         fp: Dwarf::X29,
         ra: Dwarf::X30,
     };
+    const CFA_AT_ENTRY: (Register, i64) = (Dwarf::SP, 0);
     const SIGNAL_RETURNS: &'static [&'static [u8]] = &[
         // mov x8, #139; svc #0 (the kernel's vdso, musl, bionic)
         &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4],
@@ -202,5 +205,109 @@ impl Arch for Aarch64 {
             }
             _ => Step::NoMemory,
         }
+    }
+
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
+        let word = u32_at(bytes, CALL_BYTES - 4)?;
+        // bl
+        (word >> 26 == 0b10_0101)
+            .then(|| Target::Address(return_address.wrapping_sub(4).wrapping_add_signed(words(word, 0, 26))))
+    }
+
+    fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
+        // bti c; adrp x16, page; ldr x17, [x16, #offset]: the first is optional.
+        let start = if u32_at(code, 0)? == 0xd503_245f { 4 } else { 0 };
+        let (adrp, ldr) = (u32_at(code, start)?, u32_at(code, start + 4)?);
+        if adrp & 0x9f00_001f != 0x9000_0010 || ldr & 0xffc0_03ff != 0xf940_0211 {
+            return None;
+        }
+        // 21 bits in units of 4 KiB: the upper 19 at bit 5, the lower 2 at bit 29.
+        let pages = words(adrp, 5, 19) + i64::from(adrp >> 29 & 3);
+        let page = address.wrapping_add(start as u64) & !0xfff;
+        Some(
+            page.wrapping_add_signed(pages << 12)
+                .wrapping_add(u64::from(ldr >> 10 & 0xfff) * 8),
+        )
+    }
+
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target)) {
+        for (at, word) in (address..).step_by(4).zip(code.chunks_exact(4)) {
+            let word = u32_at(word, 0).unwrap_or_default();
+            let offset = match word >> 24 {
+                // b
+                0x14..=0x17 => words(word, 0, 26),
+                // b.cond, cbz, cbnz
+                0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => words(word, 5, 19),
+                // tbz, tbnz
+                0x36 | 0x37 | 0xb6 | 0xb7 => words(word, 5, 14),
+                // br, braa and their kind; not blr, not ret
+                0xd6 | 0xd7 if word >> 21 & 7 == 0 => {
+                    found(at, Target::Anywhere);
+                    continue;
+                }
+                _ => continue,
+            };
+            found(at, Target::Address(at.wrapping_add_signed(offset)));
+        }
+    }
+}
+
+/// A signed field of an instruction, in units of 4.
+fn words(instruction: u32, first_bit: u32, bits: u32) -> i64 {
+    let field = (instruction << (32 - bits - first_bit)) as i32 >> (32 - bits);
+    i64::from(field) * 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn calls_name_their_target() {
+        // bl .-8, bl .+16, blr x8
+        let before = |word: u32| {
+            let [a, b, c, d] = word.to_le_bytes();
+            Aarch64::call_before(&[0, 0, a, b, c, d], 0x1004)
+        };
+        assert_eq!(before(0x97ff_fffe), Some(Target::Address(0xff8)));
+        assert_eq!(before(0x9400_0004), Some(Target::Address(0x1010)));
+        assert_eq!(before(0xd63f_0100), None);
+    }
+
+    #[test]
+    fn stubs_name_their_slot() {
+        // adrp x16, +0x1f000; ldr x17, [x16, #0xfb8]; add x16, x16, #0xfb8; br x17
+        let stub = [0xf000_00f0, 0xf947_de11, 0x913e_e210, 0xd61f_0220];
+        assert_eq!(Aarch64::stub_slot(&code(&stub), 0x4010), Some(0x4000 + 0x1f000 + 0xfb8));
+        let marked = [0xd503_245f, stub[0], stub[1]];
+        assert_eq!(
+            Aarch64::stub_slot(&code(&marked), 0x4010),
+            Some(0x4000 + 0x1f000 + 0xfb8)
+        );
+        assert_eq!(Aarch64::stub_slot(&code(&stub[1..]), 0x4010), None);
+    }
+
+    #[test]
+    fn jumps_of_all_kinds_are_found() {
+        // b .+8, b.eq .-4, cbz x0, .+16, tbz w0, #3, .+32, ret, br x16, blr x8
+        let instructions = [
+            0x1400_0002,
+            0x54ff_ffe0,
+            0xb400_0080,
+            0x3618_0100,
+            0xd65f_03c0,
+            0xd61f_0200,
+            0xd63f_0100,
+        ];
+        let mut found = Vec::new();
+        Aarch64::jumps(&code(&instructions), 0x1000, &mut |at, target| found.push((at, target)));
+        let jumps = [(0x1000, 0x1008), (0x1004, 0x1000), (0x1008, 0x1018), (0x100c, 0x102c)];
+        let (last, direct) = found.split_last().unwrap();
+        assert_eq!(direct, jumps.map(|(at, to)| (at, Target::Address(to))));
+        assert_eq!(*last, (0x1014, Target::Anywhere));
     }
 }

@@ -3,6 +3,7 @@
 use framehop::FrameAddress;
 use gimli::Register;
 
+use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Columns, Place, Row};
 use super::tables::{Rules, Tables};
 use crate::stack::Registers;
@@ -46,6 +47,8 @@ pub(super) trait Arch {
 
     /// DWARF numbers.
     const COLUMNS: Columns;
+    /// The CFA at a function's first instruction: this register plus this.
+    const CFA_AT_ENTRY: (Register, i64);
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
@@ -81,4 +84,12 @@ pub(super) trait Arch {
     ) -> Step;
     /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
+    /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a
+    /// register or a table.
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target>;
+    /// The slot that a linker's stub at `address` jumps through; `None` if the code is not a stub.
+    fn stub_slot(code: &[u8], address: u64) -> Option<u64>;
+    /// Calls `found` for everything in the code at `address` that looks like a jump, with its address. Instructions of
+    /// varying length are not told apart, so some of it is not.
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target));
 }

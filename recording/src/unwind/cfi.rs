@@ -4,6 +4,7 @@
 //! and it caches that choice. So each address is looked up here first, once, and only what framehop follows exactly
 //! is left to it ([`Place::Rule`]).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::{
@@ -191,6 +192,26 @@ impl Cfi {
         }
     }
 
+    /// The stated addresses of the function that holds this one.
+    pub(super) fn function(&self, svma: u64) -> Option<Range<u64>> {
+        let offset = self.fde_offset(svma)?;
+        let range = match self.kind {
+            Kind::EhFrame => {
+                let mut section = EhFrame::new(&self.section, LittleEndian);
+                section.set_address_size(8);
+                section.set_vendor(self.columns.vendor);
+                range_in(&section, &self.bases, offset)
+            }
+            Kind::DebugFrame => {
+                let mut section = DebugFrame::new(&self.section, LittleEndian);
+                section.set_address_size(8);
+                section.set_vendor(self.columns.vendor);
+                range_in(&section, &self.bases, offset)
+            }
+        };
+        range.filter(|range| range.contains(&svma))
+    }
+
     /// True if both addresses are in one function.
     pub(super) fn same_function(&mut self, a: u64, b: u64) -> bool {
         self.fde_offset(a).is_some_and(|fde| self.fde_offset(b) == Some(fde))
@@ -224,7 +245,7 @@ impl Cfi {
     }
 
     /// The address ranges of functions that their author declared to be signal frames (augmentation `S`).
-    pub(super) fn signal_frames(&self) -> Vec<std::ops::Range<u64>> {
+    pub(super) fn signal_frames(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         if self.kind == Kind::EhFrame {
             let mut section = EhFrame::new(&self.section, LittleEndian);
@@ -340,6 +361,17 @@ where
         ra: row.register(columns.ra),
         encoding,
     })
+}
+
+fn range_in<'a, S>(section: &S, bases: &BaseAddresses, offset: usize) -> Option<Range<u64>>
+where
+    S: UnwindSection<Reader<'a>>,
+    S::Offset: From<usize>,
+{
+    let fde = section
+        .fde_from_offset(bases, S::Offset::from(offset), S::cie_from_offset)
+        .ok()?;
+    Some(fde.initial_address()..fde.initial_address().checked_add(fde.len())?)
 }
 
 /// version, encodings, pointer to `.eh_frame`, count: then the table. See the LSB, "The .eh_frame_hdr section".

@@ -18,6 +18,8 @@ const MAX_SECTION: u64 = 1 << 30;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+/// What the loader makes read-only after it has filled it in.
+const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
@@ -60,6 +62,7 @@ pub(super) struct Elf {
     pub(super) base_svma: u64,
     segments: Vec<Segment>,
     eh_frame_hdr: Option<Piece>,
+    relro: Option<Piece>,
     sections_offset: u64,
     section_count: u64,
     names_index: u64,
@@ -84,6 +87,7 @@ impl Elf {
             base_svma: u64::MAX,
             segments: Vec::new(),
             eh_frame_hdr: None,
+            relro: None,
             sections_offset: u64_at(&header, 40)?,
             section_count: if u16_at(&header, 58)? == 64 {
                 u64::from(u16_at(&header, 60)?)
@@ -106,6 +110,7 @@ impl Elf {
                         executable: u32_at(entry, 4)? & PF_X != 0,
                     });
                 }
+                PT_GNU_RELRO => elf.relro = Some(piece),
                 PT_GNU_EH_FRAME => elf.eh_frame_hdr = Some(piece),
                 PT_NOTE if elf.build_id.is_none() => {
                     elf.build_id = read_range(file, piece.offset, piece.size, MAX_NOTES)
@@ -115,6 +120,12 @@ impl Elf {
             }
         }
         (elf.base_svma != u64::MAX).then_some(elf)
+    }
+
+    /// True if the data at a relative address cannot change once the program runs.
+    pub(super) fn is_fixed_at_start(&self, relative: u64) -> bool {
+        let svma = self.base_svma.wrapping_add(relative);
+        self.relro.is_some_and(|relro| relro.offset_of(svma).is_some())
     }
 
     /// Address minus stated address of a mapping that starts at `start` with the file's byte `file_offset`.
@@ -258,6 +269,7 @@ mod tests {
             base_svma: 0,
             segments: segments.iter().map(segment).collect(),
             eh_frame_hdr: None,
+            relro: None,
             sections_offset: 0,
             section_count: 0,
             names_index: 0,

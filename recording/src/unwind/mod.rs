@@ -14,10 +14,11 @@
 //! 4. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 5. `walk`: from leaf to root.
 //! 6. `arch`, `x86_64`, `aarch64`, `signal`: one step of it.
-//! 7. `seam`: what of a stack read after the sample can be believed.
+//! 7. `seam`: what of a stack read after the sample can be believed; `calls`: which of its calls the code rules out.
 
 mod aarch64;
 mod arch;
+mod calls;
 mod cfi;
 mod elf;
 mod modules;
@@ -41,6 +42,8 @@ use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 pub use modules::KeptFile;
 
+use arch::Arch;
+use calls::{Calls, Code};
 use modules::Modules;
 use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
@@ -75,6 +78,7 @@ pub struct Unwinder<N, M, F> {
     spaces: FxHashMap<Pid, Arc<AddressSpace>>,
     threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
     signal_returns: SignalReturns,
+    calls: Calls,
     quality: Quality,
     // Reused from sample to sample.
     frames: Vec<Frame>,
@@ -93,6 +97,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             spaces: FxHashMap::default(),
             threads: FxHashMap::default(),
             signal_returns: SignalReturns::default(),
+            calls: Calls::default(),
             quality: Quality::default(),
             frames: Vec::new(),
             points: Vec::new(),
@@ -157,9 +162,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.frames.extend_from_slice(snapshot.kernel);
         self.points.clear();
         self.live.clear();
-        let sp = match snapshot.registers {
-            Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
-        };
+        match snapshot.registers {
+            Registers::X86_64 { sp, .. } => self.unwind::<x86_64::X86_64>(sample, snapshot, sp),
+            Registers::Aarch64 { sp, .. } => self.unwind::<aarch64::Aarch64>(sample, snapshot, sp),
+        }
+    }
+
+    fn unwind<A: Arch>(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>, sp: u64) {
         let space = self.spaces.entry(sample.pid).or_default();
         let mut walk = Walk {
             space,
@@ -179,17 +188,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             points: &mut self.points,
             max_frames: self.options.max_frames,
         };
-        let outcome = match snapshot.registers {
-            Registers::X86_64 { .. } => walk.run::<x86_64::X86_64>(&snapshot.registers),
-            Registers::Aarch64 { .. } => walk.run::<aarch64::Aarch64>(&snapshot.registers),
-        };
+        let outcome = walk.run::<A>(&snapshot.registers);
         if let Some(outcome) = outcome {
-            self.conclude(sample, outcome);
+            self.conclude::<A>(sample, outcome);
         }
     }
 
     /// Judges, counts and marks a walk.
-    fn conclude(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
+    fn conclude<A: Arch>(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
         let (_, stacks) = self
             .threads
             .entry(sample.tid)
@@ -199,7 +205,15 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             // Nothing was read live without a seam: then the sample is all there is.
             read: outcome.seam.map_or(sample.time, |_| self.memory.now()),
         };
-        let verdict = stacks.judge(&mut self.points, &mut outcome, times);
+        let mut code = Code {
+            pid: sample.pid,
+            space: self.spaces.entry(sample.pid).or_default(),
+            modules: &mut self.modules,
+            memory: &mut self.memory,
+            quality: &mut self.quality,
+        };
+        let mut are_possible = |points: &[Point]| self.calls.are_possible::<A>(points, &mut code);
+        let verdict = stacks.judge(&mut self.points, &mut outcome, times, &mut are_possible);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.unverified += u64::from(verdict == Verdict::Unverified);

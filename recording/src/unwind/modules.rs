@@ -212,6 +212,12 @@ impl<F: ModuleFiles> Modules<F> {
         Ok((file, elf))
     }
 
+    /// True if the data at a relative address cannot change once the program runs.
+    pub(super) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
+        let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());
+        elf.is_some_and(|elf| elf.is_fixed_at_start(relative))
+    }
+
     /// The unwind tables of a module, read now if that was not done yet. `None` if it has none.
     pub(super) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
         let entry = self.entries.get_mut(module as usize)?;

@@ -12,8 +12,11 @@
 //! Two samples of one round do not confirm each other. Both were completed after both were taken, from the same bytes: seen
 //! on ripgrep, where `strategy::new` was sampled three times, then returned, and its caller's next call was found thrice.
 //!
-//! The case that this can get wrong: a thread alternates between two callers with frames of the same size, both readings
-//! saw the one, and the sample the other.
+//! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks for
+//! the frame at which such a stack changes hands, and a stack with an impossible call is marked, too.
+//!
+//! The case that this can get wrong: a thread alternates between two virtual calls, or two calls of the same function, with
+//! frames of the same size, both readings saw the one, and the sample the other.
 
 use crate::clock::Timestamp;
 
@@ -48,10 +51,13 @@ struct Known {
     points: Vec<Point>,
     end: Option<End>,
     read: Timestamp,
+    /// Each of its frames can have called the next.
+    possible: bool,
 }
 
 impl Known {
-    fn keep(&mut self, points: &[Point], end: End, times: Times) {
+    fn keep(&mut self, points: &[Point], end: End, times: Times, possible: bool) {
+        self.possible = possible;
         self.points.clear();
         self.points.extend_from_slice(points);
         self.end = Some(end);
@@ -83,9 +89,17 @@ pub(super) struct ThreadStacks {
 impl ThreadStacks {
     /// Judges a stack and keeps it. What was read live and led nowhere is cut off: those were another call's bytes.
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
-    pub(super) fn judge(&mut self, points: &mut Vec<Point>, outcome: &mut Outcome, times: Times) -> Verdict {
+    ///
+    /// `are_possible` tells of frames, leaf first, whether each can have been called by the next.
+    pub(super) fn judge(
+        &mut self,
+        points: &mut Vec<Point>,
+        outcome: &mut Outcome,
+        times: Times,
+        are_possible: &mut dyn FnMut(&[Point]) -> bool,
+    ) -> Verdict {
         let Some(seam) = outcome.seam else {
-            self.whole.keep(points, outcome.end, times);
+            self.whole.keep(points, outcome.end, times, true);
             return self.complete(points, outcome);
         };
         // Where live bytes only said that there are no more callers, the last frame stands for that.
@@ -95,15 +109,21 @@ impl ThreadStacks {
         let known = || self.completed.iter().chain([&self.broken, &self.whole]);
         let confirmed = known().any(|known| known.confirms(live, end, times));
         // A longer one can confirm more.
-        let is_new = !known().any(|known| known.is(live, end) && known.points.len() >= points.len());
+        let same = known().find(|known| known.is(live, end) && known.points.len() >= points.len());
+        let is_new = same.is_none();
+        let possible = match same {
+            // Its calls are known; the one at the seam need not be.
+            Some(same) => same.possible && are_possible(points.get(seam..=first_live).unwrap_or_default()),
+            None => are_possible(points.get(seam..).unwrap_or_default()),
+        };
         let reached_root = matches!(end, End::Root | End::Depth);
         if is_new && reached_root {
-            self.keep_completed(points, end, times);
+            self.keep_completed(points, end, times, possible);
         } else if is_new {
             // It may be true: code without rules is at the root of every stack. Then a later one agrees.
-            self.broken.keep(points, end, times);
+            self.broken.keep(points, end, times, possible);
         }
-        match (confirmed, reached_root) {
+        match (confirmed && possible, reached_root) {
             (true, _) => Verdict::Agrees,
             (false, true) => Verdict::Unverified,
             (false, false) => {
@@ -114,13 +134,13 @@ impl ThreadStacks {
         }
     }
 
-    fn keep_completed(&mut self, points: &[Point], end: End, times: Times) {
+    fn keep_completed(&mut self, points: &[Point], end: End, times: Times, possible: bool) {
         if self.completed.len() < KEPT {
             self.completed.push(Known::default());
             self.oldest = self.completed.len() - 1;
         }
         if let Some(oldest) = self.completed.get_mut(self.oldest) {
-            oldest.keep(points, end, times);
+            oldest.keep(points, end, times, possible);
         }
         self.oldest = (self.oldest + 1) % KEPT;
     }
@@ -135,7 +155,7 @@ impl ThreadStacks {
             .completed
             .iter()
             .chain([&self.whole])
-            .filter(|known| known.end == Some(End::Root));
+            .filter(|known| known.end == Some(End::Root) && known.possible);
         for known in known {
             let Some(at) = known.points.iter().rposition(|point| *point == last) else {
                 continue;
@@ -180,7 +200,8 @@ mod tests {
             let sampled = Timestamp(self.clock + 1);
             self.clock += 2;
             let read = Timestamp(self.clock);
-            self.stacks.judge(points, outcome, Times { sampled, read })
+            self.stacks
+                .judge(points, outcome, Times { sampled, read }, &mut |_| true)
         }
     }
 
@@ -204,7 +225,12 @@ mod tests {
                 sampled: Timestamp(sampled),
                 read: Timestamp(read),
             };
-            stacks.judge(&mut stack(&[9, 8, 7, 3, 2, 1]), &mut rooted(Some(1)), times)
+            stacks.judge(
+                &mut stack(&[9, 8, 7, 3, 2, 1]),
+                &mut rooted(Some(1)),
+                times,
+                &mut |_| true,
+            )
         };
         // Sampled at 1, 2 and 3, all completed from the memory as it was at 5.
         assert_eq!([at(1, 5), at(2, 5), at(3, 5)], [Verdict::Unverified; 3]);
@@ -226,6 +252,32 @@ mod tests {
         let mut thread = Thread::default();
         judge(&mut thread, &[9, 50, 4, 3, 2, 1], Some(1));
         assert_eq!(judge(&mut thread, &[9, 51, 4, 3, 2, 1], Some(1)), Verdict::Agrees);
+    }
+
+    #[test]
+    fn a_stack_with_an_impossible_call_is_never_verified() {
+        let mut thread = ThreadStacks::default();
+        // 1 can have called 2, and any other caller anything.
+        let mut possible = |points: &[Point]| {
+            let is = |point: &Point, number| point.frame == Frame::ReturnAddress(Avma(number));
+            !points.windows(2).any(|pair| is(&pair[1], 1) && !is(&pair[0], 2))
+        };
+        let mut clock = 0;
+        let mut at = |frames: &[u64], seam| {
+            clock += 2;
+            let times = Times {
+                sampled: Timestamp(clock - 1),
+                read: Timestamp(clock),
+            };
+            thread.judge(&mut stack(frames), &mut rooted(Some(seam)), times, &mut possible)
+        };
+        assert_eq!(at(&[9, 8, 7, 3, 1], 1), Verdict::Unverified);
+        assert_eq!(at(&[9, 8, 7, 3, 1], 1), Verdict::Unverified);
+        assert_eq!(at(&[9, 8, 7, 2, 1], 1), Verdict::Unverified);
+        assert_eq!(at(&[9, 8, 7, 2, 1], 1), Verdict::Agrees);
+        // The call at the seam is asked for each time: the frames rootwards of it are known.
+        assert_eq!(at(&[9, 8, 7, 3, 2, 1], 4), Verdict::Agrees);
+        assert_eq!(at(&[9, 8, 7, 2, 3, 1], 4), Verdict::Unverified);
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! old rules valid again. So each file has a framehop unwinder of its own, in which it lies at address 0, and caches of
 //! its own: modules never change, the generation never matters, and what one process taught serves the next.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use framehop::{FrameAddress, Unwinder};
-use gimli::{Register, RegisterRule};
+use gimli::{CfaRule, Register, RegisterRule};
 
 use super::aarch64::Aarch64;
 use super::arch::{Arch, ReadStack, Step};
@@ -37,6 +37,14 @@ impl Tables {
             elf::EM_X86_64 => Some(Tables::X86_64(Box::new(Rules::read(elf, file)?))),
             elf::EM_AARCH64 => Some(Tables::Aarch64(Box::new(Rules::read(elf, file)?))),
             _ => None,
+        }
+    }
+
+    /// The relative addresses of the function that holds this one.
+    pub(super) fn function(&self, relative: u64) -> Option<Range<u64>> {
+        match self {
+            Tables::X86_64(rules) => rules.function(relative),
+            Tables::Aarch64(rules) => rules.function(relative),
         }
     }
 }
@@ -113,6 +121,24 @@ impl<A: Arch> Rules<A> {
         self.others
             .as_mut()
             .is_some_and(|others| others.is_inside_function(relative))
+    }
+
+    fn function(&self, relative: u64) -> Option<Range<u64>> {
+        let base = self.base_svma;
+        match self.cfi.function(base.wrapping_add(relative)) {
+            Some(function) => Some(function.start.checked_sub(base)?..function.end.checked_sub(base)?),
+            None => self.others.as_ref()?.function(relative),
+        }
+    }
+
+    /// True if a function has no frame at this place: at its start, and where it returns or makes a tail call.
+    pub(super) fn has_no_frame(&mut self, relative: u64) -> bool {
+        let (register, offset) = A::CFA_AT_ENTRY;
+        match (self.cfi.row(self.base_svma.wrapping_add(relative)), &mut self.others) {
+            (Some(row), _) => row.cfa == CfaRule::RegisterAndOffset { register, offset },
+            (None, Some(others)) => others.has_no_frame(relative),
+            (None, None) => true,
+        }
     }
 
     /// One step from an address of this file, relative to its base.

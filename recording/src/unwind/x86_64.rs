@@ -7,7 +7,9 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::arch::{Arch, ReadStack, Step};
+use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Columns, Place, Row};
+use super::elf::u32_at;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
@@ -31,6 +33,7 @@ impl Arch for X86_64 {
         fp: Dwarf::RBP,
         ra: Dwarf::RA,
     };
+    const CFA_AT_ENTRY: (Register, i64) = (Dwarf::RSP, 8);
     const SIGNAL_RETURNS: &'static [&'static [u8]] = &[
         // mov $15, %rax; syscall (glibc, musl)
         &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05],
@@ -169,5 +172,109 @@ impl Arch for X86_64 {
             }
             _ => Step::NoMemory,
         }
+    }
+
+    fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
+        let target = relative_to(return_address, bytes, 2)?;
+        match bytes {
+            // call *disp32(%rip)
+            [0xff, 0x15, ..] => Some(Target::Slot(target)),
+            // call rel32
+            [_, 0xe8, ..] => Some(Target::Address(target)),
+            _ => None,
+        }
+    }
+
+    fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
+        // endbr64; bnd jmp *disp32(%rip): the first two are optional.
+        let prefixed = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+        let jump = prefixed.strip_prefix(&[0xf2]).unwrap_or(prefixed);
+        let end = address.wrapping_add((code.len() - jump.len() + 6) as u64);
+        relative_to(end, jump.strip_prefix(&[0xff, 0x25])?, 0)
+    }
+
+    fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target)) {
+        for at in 0..code.len() {
+            let end = |len: usize| address.wrapping_add((at + len) as u64);
+            let target = |len: usize| relative_to(end(len), code, at + len - 4);
+            let jump = match (code[at], code.get(at + 1)) {
+                // jmp rel8
+                (0xeb, Some(&near)) => Some(Target::Address(end(2).wrapping_add_signed(i64::from(near as i8)))),
+                // jmp rel32
+                (0xe9, _) => target(5).map(Target::Address),
+                // jcc rel32
+                (0x0f, Some(0x80..=0x8f)) => target(6).map(Target::Address),
+                // jmp *disp32(%rip)
+                (0xff, Some(0x25)) => target(6).map(Target::Slot),
+                // jmp *%reg, jmp *disp(%reg): 4 in the middle bits of the second byte
+                (0xff, Some(operand)) if operand >> 3 & 7 == 4 => Some(Target::Anywhere),
+                _ => None,
+            };
+            if let Some(target) = jump {
+                found(address.wrapping_add(at as u64), target);
+            }
+        }
+    }
+}
+
+/// `end` and the signed 32 bits at `at`: how instructions that end there name an address.
+fn relative_to(end: u64, code: &[u8], at: usize) -> Option<u64> {
+    Some(end.wrapping_add_signed(i64::from(u32_at(code, at)? as i32)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_name_their_target() {
+        // Bytes as `objdump -d` shows them for a call at 0x1416 and at 0x1495.
+        assert_eq!(
+            X86_64::call_before(&[0x90, 0xe8, 0x15, 0xfc, 0xff, 0xff], 0x149b),
+            Some(Target::Address(0x10b0))
+        );
+        assert_eq!(
+            X86_64::call_before(&[0xff, 0x15, 0x10, 0, 0, 0], 0x1010),
+            Some(Target::Slot(0x1020))
+        );
+        // call *0x18(%rax)
+        assert_eq!(X86_64::call_before(&[0x48, 0x89, 0xc7, 0xff, 0x50, 0x18], 0x1010), None);
+    }
+
+    #[test]
+    fn stubs_name_their_slot() {
+        let plain = [0xff, 0x25, 0x02, 0x30, 0, 0, 0x68, 0, 0, 0, 0];
+        assert_eq!(X86_64::stub_slot(&plain, 0x1000), Some(0x4008));
+        let marked = [0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0x02, 0x30, 0, 0];
+        assert_eq!(X86_64::stub_slot(&marked, 0x1000), Some(0x400d));
+        assert_eq!(X86_64::stub_slot(&[0x55, 0x48, 0x89, 0xe5], 0x1000), None);
+        assert_eq!(X86_64::stub_slot(&[0xff, 0x25], 0x1000), None);
+    }
+
+    #[test]
+    fn jumps_of_all_lengths_are_found() {
+        let code = [
+            0xeb, 0xfe, // jmp .
+            0xe9, 0x10, 0, 0, 0, // jmp +16
+            0x0f, 0x84, 0x20, 0, 0, 0, // je +32
+            0xff, 0x25, 0x30, 0, 0, 0, // jmp *48(%rip)
+            0xff, 0xe0, // jmp *%rax
+            0xff, 0x60, 0x10, // jmp *0x10(%rax)
+            0xff, 0x50, 0x10, // call *0x10(%rax)
+            0xe9, // cut off
+        ];
+        let mut found = Vec::new();
+        X86_64::jumps(&code, 0x1000, &mut |at, target| found.push((at, target)));
+        assert_eq!(
+            found,
+            [
+                (0x1000, Target::Address(0x1000)),
+                (0x1002, Target::Address(0x1017)),
+                (0x1007, Target::Address(0x102d)),
+                (0x100d, Target::Slot(0x1043)),
+                (0x1013, Target::Anywhere),
+                (0x1015, Target::Anywhere),
+            ]
+        );
     }
 }

@@ -1,0 +1,237 @@
+//! Whether a caller can have called its callee, from the call instruction itself.
+//!
+//! Two readings of a stack can agree and both be of another call: seen with a thread that waits for its CPU within the same
+//! system call whenever the memory is read. Then the stack changes hands somewhere: below a return address into `wander`,
+//! which belongs to its call of `clock_gettime`, lie old frames of `down_and_up`. Most calls name their callee in the code:
+//!
+//! ```text
+//! call down_and_up                                       the address
+//! call *slot(%rip)                                       what the slot holds
+//! call stub;  stub: jmp *slot(%rip)                      what the slot holds
+//! ```
+//!
+//! The callee found on the stack must be that function, or one that it jumps to (tail calls, cold parts). Virtual calls,
+//! functions that end with one, and code without rules say nothing.
+//!
+//! Code is read from the target's memory, where the linker's slots are filled in, once for each pair.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::arch::Arch;
+use super::modules::Modules;
+use super::space::{ANONYMOUS, AddressSpace, ModuleIndex, Region};
+use super::walk::Point;
+use crate::event::Pid;
+use crate::quality::Quality;
+use crate::sink::{ModuleFiles, TargetMemory};
+use crate::stack::Frame;
+
+/// The longest call instruction that is read.
+pub(super) const CALL_BYTES: usize = 6;
+/// The longest stub up to its jump: `endbr64`, `bnd jmp *slot(%rip)`.
+const STUB_BYTES: usize = 16;
+/// The code of a larger function is not searched for jumps.
+const MAX_FUNCTION: u64 = 256 << 10;
+/// Tail calls of tail calls are followed through this many functions.
+const MAX_FUNCTIONS: usize = 16;
+/// Pairs that are remembered.
+const MAX_PAIRS: usize = 1 << 14;
+
+/// Where a call or a jump goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To this address.
+    Address(u64),
+    /// To the address that is stored here.
+    Slot(u64),
+    /// Anywhere: through a register or a table.
+    Anywhere,
+}
+
+/// A return address and an address in the callee: module and relative address of each.
+type Pair = [(ModuleIndex, u64); 2];
+
+/// What was found out so far, for all processes.
+#[derive(Default)]
+pub(super) struct Calls {
+    possible: FxHashMap<Pair, bool>,
+}
+
+/// The code of one process.
+pub(super) struct Code<'a, M, F> {
+    pub(super) pid: Pid,
+    pub(super) space: &'a AddressSpace,
+    pub(super) modules: &'a mut Modules<F>,
+    pub(super) memory: &'a mut M,
+    pub(super) quality: &'a mut Quality,
+}
+
+impl Calls {
+    /// True if no call among these frames, leaf first, is known to be impossible.
+    pub(super) fn are_possible<A: Arch>(
+        &mut self,
+        points: &[Point],
+        code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
+    ) -> bool {
+        points.windows(2).all(|pair| match pair {
+            [callee, caller] => self.is_possible::<A>(caller, callee, code),
+            _ => true,
+        })
+    }
+
+    fn is_possible<A: Arch>(
+        &mut self,
+        caller: &Point,
+        callee: &Point,
+        code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
+    ) -> bool {
+        // An interrupted frame has called nobody.
+        let (Frame::ReturnAddress(return_address), Some(callee)) = (caller.frame, callee.frame.lookup_address()) else {
+            return true;
+        };
+        let relative = |address: u64, region: &Region| (region.module, address.wrapping_sub(region.base));
+        let (Some(from), Some(to)) = (code.region(return_address.0.wrapping_sub(1)), code.region(callee.0)) else {
+            return true;
+        };
+        let pair = [relative(return_address.0, &from), relative(callee.0, &to)];
+        if let Some(possible) = self.possible.get(&pair) {
+            return *possible;
+        }
+        let Some(callee) = code.function(callee.0) else {
+            return true;
+        };
+        let possible = code
+            .called_at::<A>(return_address.0)
+            .and_then(|target| code.leads_to::<A>(target, &callee));
+        if let Some(possible) = possible {
+            if self.possible.len() >= MAX_PAIRS {
+                self.possible.clear();
+            }
+            self.possible.insert(pair, possible);
+        }
+        possible.unwrap_or(true)
+    }
+}
+
+impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
+    fn region(&self, address: u64) -> Option<Region> {
+        self.space
+            .find(address)
+            .copied()
+            .filter(|region| region.module != ANONYMOUS)
+    }
+
+    /// The addresses of the function that holds this one.
+    fn function(&mut self, address: u64) -> Option<Range<u64>> {
+        let region = self.region(address)?;
+        let tables = self.modules.tables(region.module, self.quality)?;
+        let function = tables.function(address.wrapping_sub(region.base))?;
+        Some(function.start.wrapping_add(region.base)..function.end.wrapping_add(region.base))
+    }
+
+    fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<Target> {
+        let mut bytes = [0; CALL_BYTES];
+        let start = return_address.checked_sub(CALL_BYTES as u64)?;
+        (self.memory.read(self.pid, start, &mut bytes) == CALL_BYTES).then_some(())?;
+        let target = A::call_before(&bytes, return_address)?;
+        // Any other variable may have held another address at the time of the call.
+        let fixed = match target {
+            Target::Slot(slot) => {
+                let region = self.region(return_address.wrapping_sub(1))?;
+                self.modules
+                    .is_fixed_at_start(region.module, slot.wrapping_sub(region.base))
+            }
+            _ => true,
+        };
+        fixed.then_some(target)
+    }
+
+    /// The address that a target stands for, behind all stubs.
+    fn resolve<A: Arch>(&mut self, target: Target) -> Option<u64> {
+        let mut target = target;
+        // A stub leads to a function or, across two modules, to another stub.
+        for _ in 0..3 {
+            let address = match target {
+                Target::Address(address) => address,
+                Target::Slot(slot) => {
+                    let mut bytes = [0; 8];
+                    (self.memory.read(self.pid, slot, &mut bytes) == bytes.len()).then_some(())?;
+                    u64::from_le_bytes(bytes)
+                }
+                Target::Anywhere => return None,
+            };
+            self.region(address)?;
+            let mut stub = [0; STUB_BYTES];
+            let len = self.memory.read(self.pid, address, &mut stub).min(STUB_BYTES);
+            match A::stub_slot(stub.get(..len)?, address) {
+                Some(slot) => target = Target::Slot(slot),
+                None => return Some(address),
+            }
+        }
+        None
+    }
+
+    /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function, or can
+    /// end up anywhere.
+    fn leads_to<A: Arch>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
+        // The stub itself may have been interrupted.
+        let into = |target| matches!(target, Target::Address(address) if callee.contains(&address));
+        if into(target) {
+            return Some(true);
+        }
+        let first = self.resolve::<A>(target)?;
+        if callee.contains(&first) {
+            return Some(true);
+        }
+        let mut functions = vec![self.function(first).filter(|function| function.start == first)?];
+        let mut next = 0;
+        while let Some(function) = functions.get(next).cloned() {
+            next += 1;
+            for jump in self.jumps_out_of::<A>(&function)? {
+                if into(jump) {
+                    return Some(true);
+                }
+                let Some(address) = self.resolve::<A>(jump) else {
+                    continue;
+                };
+                if callee.contains(&address) {
+                    return Some(true);
+                }
+                if let Some(other) = self.function(address).filter(|other| other.start == address)
+                    && !functions.contains(&other)
+                {
+                    if functions.len() >= MAX_FUNCTIONS {
+                        return None;
+                    }
+                    functions.push(other);
+                }
+            }
+        }
+        Some(false)
+    }
+
+    /// Targets of the jumps that leave a function; `None` if one of them can go anywhere.
+    fn jumps_out_of<A: Arch>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
+        let size = function
+            .end
+            .checked_sub(function.start)
+            .filter(|size| *size <= MAX_FUNCTION)?;
+        let mut code = vec![0; size as usize];
+        (self.memory.read(self.pid, function.start, &mut code) == code.len()).then_some(())?;
+        let (mut targets, mut anywhere) = (Vec::new(), Vec::new());
+        A::jumps(&code, function.start, &mut |at, target| match target {
+            Target::Address(address) if function.contains(&address) => {}
+            Target::Anywhere => anywhere.push(at),
+            target => targets.push(target),
+        });
+        // A jump table is used in the middle of a function, a tail call when its frame is gone.
+        let region = self.region(function.start)?;
+        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules)?;
+        let leaves = anywhere
+            .iter()
+            .any(|at| rules.has_no_frame(at.wrapping_sub(region.base)));
+        (!leaves).then_some(targets)
+    }
+}
