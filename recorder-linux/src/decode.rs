@@ -28,13 +28,14 @@ mod record_type {
     pub(super) const LOST_SAMPLES: u32 = 13;
 }
 
-const MISC_CPUMODE_MASK: u16 = 7;
-const MISC_CPUMODE_KERNEL: u16 = 1;
+pub(crate) const MISC_CPUMODE_MASK: u16 = 7;
+pub(crate) const MISC_CPUMODE_KERNEL: u16 = 1;
 const MISC_COMM_EXEC: u16 = 1 << 13;
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 /// Call-chain entries from here up are not addresses but `enum perf_callchain_context`.
 const CALLCHAIN_CONTEXT_MAX: u64 = (-4095i64) as u64;
+const CALLCHAIN_CONTEXT_KERNEL: u64 = (-128i64) as u64;
 
 /// `struct perf_event_header`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +191,8 @@ pub struct RawSample<'a> {
     pub stack: &'a [u8],
     /// All of the bytes asked for were there.
     pub stack_cut_off: bool,
+    /// Neither registers nor stack bytes were asked for: the call chain is the whole stack, with its user part.
+    pub unwound: bool,
 }
 
 /// User registers of a sample.
@@ -214,6 +217,19 @@ impl RawSample<'_> {
         (0..self.call_chain.len() / 8)
             .map(|index| word(self.call_chain, index))
             .filter(|address| *address < CALLCHAIN_CONTEXT_MAX)
+    }
+
+    /// All addresses of the call chain, leaf first, each with whether it is the kernel's.
+    pub fn whole_chain(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let mut in_kernel = self.in_kernel;
+        (0..self.call_chain.len() / 8).filter_map(move |index| {
+            let address = word(self.call_chain, index);
+            if address < CALLCHAIN_CONTEXT_MAX {
+                return Some((address, in_kernel));
+            }
+            in_kernel = address == CALLCHAIN_CONTEXT_KERNEL;
+            None
+        })
     }
 }
 
@@ -253,7 +269,12 @@ pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malfo
         .len()
         .checked_sub(SAMPLE_ID_BYTES)
         .ok_or(Malformed("record without sample id"))?;
-    let mut body = Reader(&body[..body_bytes]);
+    side_band(header, &body[..body_bytes])
+}
+
+/// Takes a record apart that is no sample, without its header and its sample id.
+pub(crate) fn side_band(header: Header, body: &[u8]) -> Result<Record<'_>, Malformed> {
+    let mut body = Reader(body);
     match header.kind {
         record_type::MMAP2 => mmap2(header, &mut body).ok_or(Malformed("mapping")),
         record_type::COMM => comm(header, &mut body).ok_or(Malformed("name")),
@@ -315,6 +336,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         registers,
         stack,
         stack_cut_off,
+        unwound: false,
     })
 }
 
@@ -380,10 +402,10 @@ fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
 }
 
 /// Reads native-endian fields from the front.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(front)
@@ -395,19 +417,19 @@ impl<'a> Reader<'a> {
         Some(*front)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.chunk().map(u64::from_ne_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.chunk().map(u32::from_ne_bytes)
     }
 
-    fn i32(&mut self) -> Option<i32> {
+    pub(crate) fn i32(&mut self) -> Option<i32> {
         self.chunk().map(i32::from_ne_bytes)
     }
 
-    fn c_string(&mut self) -> &'a [u8] {
+    pub(crate) fn c_string(&mut self) -> &'a [u8] {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
         &self.0[..end]
     }

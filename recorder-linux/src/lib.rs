@@ -14,10 +14,13 @@
 //! 6. [`translate`]: records to events.
 //! 7. `stop`: the end of the program, when recording ends first.
 //!
+//! [`import`] is the other way in: a perf.data file instead of rings, through the same 5 and 6.
+//!
 //! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`, `merge` and
 //! `translate` are functions over bytes that compile and are tested on every system.
 
 pub mod decode;
+pub mod import;
 pub mod merge;
 pub mod translate;
 

@@ -9,7 +9,7 @@ use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
-use crate::decode::{self, Layout, RawSample, Record, RegisterSet};
+use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 
 /// Keeps what is needed to translate one record after the other.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub struct Translator {
     lost: u64,
     samples: u64,
     deep_stacks: u64,
+    idle_task: bool,
 }
 
 impl Translator {
@@ -33,7 +34,13 @@ impl Translator {
             lost: 0,
             samples: 0,
             deep_stacks: 0,
+            idle_task: false,
         }
+    }
+
+    /// From here on samples of task 0 are those of idle CPUs, and count.
+    pub(crate) fn admit_idle_task(&mut self) {
+        self.idle_task = true;
     }
 
     /// Announces a process that exists before the first record.
@@ -63,8 +70,13 @@ impl Translator {
 
     /// Translates one record with its time.
     pub fn record(&mut self, time: u64, record: &[u8], sink: &mut dyn EventSink) {
-        let time = Timestamp(time);
-        match decode::decode(record, &self.layout) {
+        let record = decode::decode(record, &self.layout);
+        self.decoded(Timestamp(time), record, sink);
+    }
+
+    /// Translates one record that has been taken apart.
+    pub(crate) fn decoded(&mut self, time: Timestamp, record: Result<Record<'_>, Malformed>, sink: &mut dyn EventSink) {
+        match record {
             Ok(Record::Sample(sample)) => self.sample(time, &sample, sink),
             Ok(Record::Mmap {
                 pid,
@@ -111,7 +123,7 @@ impl Translator {
     /// Reports records lost beyond those that records told of.
     pub fn report_lost(&mut self, time: Timestamp, count: u64, cause: LostCause, sink: &mut dyn EventSink) {
         if count > 0 {
-            self.lost += count;
+            self.lost = self.lost.saturating_add(count);
             sink.on_event(&Event::Lost { time, count, cause });
         }
     }
@@ -119,7 +131,8 @@ impl Translator {
     fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, sink: &mut dyn EventSink) {
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1): nobody to account it to, and
         // its ending was already reported.
-        if raw.pid <= 0 || raw.tid <= 0 {
+        let is_idle = self.idle_task && (raw.pid, raw.tid) == (0, 0);
+        if (raw.pid <= 0 || raw.tid <= 0) && !is_idle {
             sink.on_event(&Event::Malformed {
                 time,
                 what: "sample of an exited task",
@@ -130,7 +143,9 @@ impl Translator {
         self.deep_stacks += u64::from(raw.stack_cut_off);
         self.ensure_thread(time, raw.pid, raw.tid, None, sink);
         self.kernel_frames.clear();
-        if raw.in_kernel {
+        if raw.unwound {
+            self.kernel_frames.extend(whole_stack(raw));
+        } else if raw.in_kernel {
             self.kernel_frames.push(Frame::KernelInstructionPointer(Avma(raw.ip)));
             // The chain starts with the interrupted instruction itself.
             let callers = raw.kernel_chain().skip_while(|address| *address == raw.ip);
@@ -139,6 +154,7 @@ impl Translator {
         }
         let kernel = &self.kernel_frames[..];
         let stack = match raw.registers {
+            _ if raw.unwound => Stack::Frames(kernel),
             None => Stack::Missing {
                 kernel,
                 reason: MissingStack::NoUserSpace,
@@ -270,4 +286,25 @@ impl Translator {
             }
         }
     }
+}
+
+/// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone.
+fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
+    let leaf = match raw.in_kernel {
+        true => Frame::KernelInstructionPointer(Avma(raw.ip)),
+        false => Frame::InstructionPointer(Avma(raw.ip)),
+    };
+    // The chain starts with the interrupted instruction itself.
+    let starts_with_leaf = raw.whole_chain().next() == Some((raw.ip, raw.in_kernel));
+    let callers = raw.whole_chain().skip(usize::from(starts_with_leaf));
+    let mut was_in_kernel = raw.in_kernel;
+    std::iter::once(leaf).chain(callers.map(move |(address, in_kernel)| {
+        let left_kernel = std::mem::replace(&mut was_in_kernel, in_kernel) && !in_kernel;
+        match (in_kernel, left_kernel) {
+            (true, _) => Frame::KernelReturnAddress(Avma(address)),
+            // Where user code goes on: nobody's return address.
+            (false, true) => Frame::InstructionPointer(Avma(address)),
+            (false, false) => Frame::ReturnAddress(Avma(address)),
+        }
+    }))
 }

@@ -5,6 +5,7 @@
 //! 1. [`args`]: the command line as typed.
 //! 2. [`command`]: what each command does with it.
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
+//!    [`import`]: the same from a perf.data file.
 //! 4. [`output`]: the file.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
 //! 6. [`serve`]: the local server, and the browser.
@@ -14,6 +15,7 @@
 mod args;
 mod command;
 mod exit;
+mod import;
 mod interrupt;
 mod output;
 mod pipeline;

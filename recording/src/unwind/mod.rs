@@ -130,7 +130,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
-            Stack::Frames(_) => return self.next.on_event(&Event::Sample(*sample)),
+            Stack::Frames(frames) => {
+                self.count_marks(frames);
+                return self.next.on_event(&Event::Sample(*sample));
+            }
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
             Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
                 self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
@@ -141,6 +144,24 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             stack: Stack::Frames(&self.frames),
             ..*sample
         }));
+    }
+
+    /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
+    fn count_marks(&mut self, frames: &[Frame]) {
+        let quality = &mut self.quality;
+        let mut is_rooted = true;
+        for frame in frames {
+            let Frame::Mark(mark) = frame else { continue };
+            is_rooted = false;
+            match mark {
+                StackMark::Unverified => quality.unverified += 1,
+                StackMark::TruncatedNoMemory => quality.truncated_no_memory += 1,
+                StackMark::TruncatedNoRule => quality.truncated_no_rule += 1,
+                StackMark::TruncatedDepth => quality.truncated_depth += 1,
+                StackMark::Missing(reason) => *quality.missing.entry(*reason).or_default() += 1,
+            }
+        }
+        quality.rooted += u64::from(is_rooted);
     }
 
     fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {

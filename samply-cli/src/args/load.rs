@@ -3,15 +3,44 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::FalseyValueParser;
 
 use super::ServeArgs;
 
 /// Flags of `sprof load`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// A saved profile: from sprof, samply or Firefox, plain or gzip.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip) or a file of `perf record`.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// Show the samples of this event, where perf recorded several [default: the first].
+    #[arg(
+        short,
+        long,
+        value_name = "NAME",
+        env = "SPROF_EVENT",
+        hide_env = true,
+        help_heading = "Files of perf record"
+    )]
+    pub(crate) event: Option<String>,
+
+    /// Convert to a profile with function names, save it and exit; do not serve it.
+    #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "Files of perf record")]
+    pub(crate) save_only: bool,
+
+    /// File to save the converted profile to.
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "SPROF_OUTPUT",
+        hide_env = true,
+        default_value = "profile.json.gz",
+        help_heading = "Files of perf record"
+    )]
+    pub(crate) output: PathBuf,
 
     #[command(flatten)]
     pub(crate) serve: ServeArgs,

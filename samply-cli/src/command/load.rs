@@ -1,4 +1,4 @@
-//! `sprof load`: serves a saved profile, untouched.
+//! `sprof load`: serves a saved profile, untouched. Files of perf are converted first (see `convert`).
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -7,16 +7,25 @@ use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::{record, show};
-use crate::args::LoadArgs;
+use super::{convert, record, show};
+use crate::args::{self, LoadArgs};
 use crate::exit::{Failure, Outcome, Status};
-use crate::pipeline;
 use crate::serve::{Content, Listener, Server};
 use crate::term::Term;
+use crate::{import, pipeline};
 
 /// Runs the command.
 pub(crate) fn run(args: LoadArgs) -> Outcome {
     let term = Term::stderr(show::verbosity(&args.serve));
+    if import::is_perf_data(&args.file) {
+        return convert::run(args, &term);
+    }
+    if args.save_only || args.event.is_some() {
+        return Err(Failure::from(args::usage_error(
+            "load",
+            "--save-only and --event are for files of perf record; this is none",
+        )));
+    }
     term.progress(false, format_args!("reading {}", args.file.display()));
     let saved = read::open(&args.file, ReadLimits::default()).map_err(Failure::failed)?;
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;

@@ -1,5 +1,6 @@
 //! What each command does: arguments to options to library calls.
 
+mod convert;
 pub(crate) mod docs;
 pub(crate) mod load;
 pub(crate) mod record;

@@ -113,3 +113,15 @@ pub(crate) fn two_cpus() -> bool {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     has(Need::TwoCpus, cpus >= 2, "needs two CPUs")
 }
+
+/// Goes on where the kernel's perf tool is installed, alone on the machine.
+pub(crate) fn perf() -> Option<Machine> {
+    let machine = perf_events()?;
+    let version = std::process::Command::new("perf").arg("version").output();
+    has(
+        Need::Perf,
+        version.is_ok_and(|output| output.status.success()),
+        "perf is not installed (Debian: linux-perf)",
+    )
+    .then_some(machine)
+}

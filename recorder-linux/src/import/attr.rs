@@ -1,0 +1,159 @@
+//! What a perf.data file says of its events: `struct perf_event_attr`, and where a record keeps its ids and its time.
+
+use crate::decode::{HEADER_BYTES, Header, Reader};
+
+/// `enum perf_event_sample_format`, include/uapi/linux/perf_event.h.
+pub(super) mod sample_type {
+    pub(in super::super) const IP: u64 = 1;
+    pub(in super::super) const TID: u64 = 1 << 1;
+    pub(in super::super) const TIME: u64 = 1 << 2;
+    pub(in super::super) const ADDR: u64 = 1 << 3;
+    pub(in super::super) const READ: u64 = 1 << 4;
+    pub(in super::super) const CALLCHAIN: u64 = 1 << 5;
+    pub(in super::super) const ID: u64 = 1 << 6;
+    pub(in super::super) const CPU: u64 = 1 << 7;
+    pub(in super::super) const PERIOD: u64 = 1 << 8;
+    pub(in super::super) const STREAM_ID: u64 = 1 << 9;
+    pub(in super::super) const RAW: u64 = 1 << 10;
+    pub(in super::super) const BRANCH_STACK: u64 = 1 << 11;
+    pub(in super::super) const REGS_USER: u64 = 1 << 12;
+    pub(in super::super) const STACK_USER: u64 = 1 << 13;
+    pub(in super::super) const IDENTIFIER: u64 = 1 << 16;
+}
+use sample_type::{ADDR, CPU, ID, IDENTIFIER, IP, STREAM_ID, TID, TIME};
+
+/// PERF_RECORD_SAMPLE.
+const RECORD_SAMPLE: u32 = 9;
+
+/// Smallest `perf_event_attr` (PERF_ATTR_SIZE_VER0), and the largest that this knows fields of.
+const ATTR_BYTES_MIN: usize = 64;
+const ATTR_BYTES_KNOWN: usize = 136;
+
+/// One event of the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Attr {
+    pub(super) kind: u32,
+    pub(super) config: u64,
+    pub(super) period_or_rate: u64,
+    pub(super) sample_type: u64,
+    pub(super) read_format: u64,
+    flags: u64,
+    pub(super) branch_sample_type: u64,
+    pub(super) regs_user: u64,
+    pub(super) stack_user: u32,
+    /// As perf wrote it, once known.
+    pub(super) name: Option<String>,
+}
+
+impl Attr {
+    /// Takes an attr apart that may be shorter or longer than the one of this kernel's headers.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Attr> {
+        if bytes.len() < ATTR_BYTES_MIN {
+            return None;
+        }
+        // What a shorter one does not have is 0 (perf_event_open(2), "size").
+        let mut known = [0; ATTR_BYTES_KNOWN];
+        let len = bytes.len().min(ATTR_BYTES_KNOWN);
+        known[..len].copy_from_slice(&bytes[..len]);
+        let word = |at: usize| Reader(&known[at..]).u64().unwrap_or_default();
+        let half = |at: usize| Reader(&known[at..]).u32().unwrap_or_default();
+        Some(Attr {
+            kind: half(0),
+            config: word(8),
+            period_or_rate: word(16),
+            sample_type: word(24),
+            read_format: word(32),
+            flags: word(40),
+            branch_sample_type: word(72),
+            regs_user: word(80),
+            stack_user: half(88),
+            name: None,
+        })
+    }
+
+    pub(super) fn has(&self, bit: u64) -> bool {
+        self.sample_type & bit != 0
+    }
+
+    /// `freq`: `period_or_rate` is a rate.
+    pub(super) fn is_rate(&self) -> bool {
+        self.flags & 1 << 10 != 0
+    }
+
+    pub(super) fn excludes_kernel(&self) -> bool {
+        self.flags & 1 << 5 != 0
+    }
+
+    fn sample_id_all(&self) -> bool {
+        self.flags & 1 << 18 != 0
+    }
+
+    /// PERF_COUNT_SW_DUMMY: keeps track of processes and mappings, has no samples.
+    pub(super) fn is_dummy(&self) -> bool {
+        (self.kind, self.config) == (1, 9)
+    }
+
+    /// The unit of the samples' periods is a nanosecond of CPU time: cpu-clock, task-clock.
+    pub(super) fn counts_cpu_time(&self) -> bool {
+        self.kind == 1 && self.config <= 1
+    }
+
+    /// The name that perf gave it, or that of `enum perf_hw_id`, `enum perf_sw_ids`.
+    pub(super) fn label(&self) -> String {
+        const HARDWARE: [&str; 4] = ["cycles", "instructions", "cache-references", "cache-misses"];
+        const SOFTWARE: [&str; 4] = ["cpu-clock", "task-clock", "page-faults", "context-switches"];
+        if let Some(name) = &self.name {
+            return name.clone();
+        }
+        let names = match self.kind {
+            0 => HARDWARE.as_slice(),
+            1 => SOFTWARE.as_slice(),
+            _ => &[],
+        };
+        let known = usize::try_from(self.config).ok().and_then(|config| names.get(config));
+        known.map_or_else(
+            || format!("event type {} config {:#x}", self.kind, self.config),
+            |name| (*name).to_owned(),
+        )
+    }
+
+    /// Bytes at the end of each record but samples: "struct sample_id" in perf_event.h.
+    pub(super) fn sample_id_bytes(&self) -> usize {
+        if !self.sample_id_all() {
+            return 0;
+        }
+        let parts = [TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER];
+        8 * parts.iter().filter(|&&part| self.has(part)).count()
+    }
+
+    /// A part of a record that stands at a fixed place, by the order of samples or of `struct sample_id`.
+    fn part(&self, record: &[u8], part: u64) -> Option<u64> {
+        let header = Header::parse(record.first_chunk()?);
+        if !self.has(part) {
+            return None;
+        }
+        let before = |parts: &[u64]| 8 * parts.iter().filter(|&&part| self.has(part)).count();
+        let at = if header.kind == RECORD_SAMPLE {
+            let order = [IDENTIFIER, IP, TID, TIME, ADDR, ID, STREAM_ID, CPU];
+            HEADER_BYTES + before(order.split(|&other| other == part).next()?)
+        } else {
+            let order = [TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER];
+            let start = record.len().checked_sub(self.sample_id_bytes())?;
+            if self.sample_id_bytes() == 0 || start < HEADER_BYTES {
+                return None;
+            }
+            start + before(order.split(|&other| other == part).next()?)
+        };
+        Reader(record.get(at..)?).u64()
+    }
+
+    /// When a record was written.
+    pub(super) fn time(&self, record: &[u8]) -> Option<u64> {
+        self.part(record, TIME)
+    }
+
+    /// Which event wrote a record. All events of a file have it at the same place.
+    pub(super) fn id(&self, record: &[u8]) -> Option<u64> {
+        self.part(record, IDENTIFIER).or_else(|| self.part(record, ID))
+    }
+}

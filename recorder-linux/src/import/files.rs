@@ -1,0 +1,131 @@
+//! The files behind the mappings of a recording that was made some time ago, or on another machine.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use recording::event::Mapping;
+use recording::module::BuildId;
+use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
+
+/// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says that
+/// it is still the same file. Never through /proc: its process ids mean other processes now.
+#[derive(Clone, Debug, Default)]
+pub struct SavedFiles {
+    cache: Option<PathBuf>,
+}
+
+impl SavedFiles {
+    /// Looks into the cache of this user, too.
+    pub fn new() -> SavedFiles {
+        SavedFiles {
+            cache: std::env::home_dir().map(|home| home.join(".debug/.build-id")),
+        }
+    }
+
+    /// `~/.debug/.build-id/ab/cdef.../elf` (or `vdso`): where `perf record` keeps a copy of what it recorded.
+    fn in_cache(&self, build_id: &BuildId) -> impl Iterator<Item = PathBuf> {
+        let hex = build_id.to_hex();
+        let folder = (self.cache.as_ref())
+            .filter(|_| hex.len() > 2)
+            .map(|cache| cache.join(&hex[..2]).join(&hex[2..]));
+        folder
+            .into_iter()
+            .flat_map(|folder| [folder.join("elf"), folder.join("vdso")])
+    }
+}
+
+impl ModuleFiles for SavedFiles {
+    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+        let path = path_of(mapping.path);
+        let module_file = |file, readable_path| ModuleFile {
+            readable_path,
+            bytes: Arc::new(OnDisk(file)),
+        };
+        let mut miss = ModuleMiss::NotFound;
+        if path.is_absolute() {
+            match open_regular(&path, mapping) {
+                Ok(file) => return Ok(module_file(file, None)),
+                Err(reason) => miss = reason,
+            }
+        }
+        let cached = mapping.build_id.iter().flat_map(|build_id| self.in_cache(build_id));
+        for candidate in cached {
+            if let Ok(file) = open_any(&candidate) {
+                return Ok(module_file(file, Some(candidate)));
+            }
+        }
+        Err(miss)
+    }
+}
+
+fn open_any(path: &Path) -> Result<File, ModuleMiss> {
+    let miss = |error: io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied => ModuleMiss::PermissionDenied,
+        _ => ModuleMiss::NotFound,
+    };
+    // Look before opening: opening a FIFO would wait for its other end.
+    if !fs::metadata(path).map_err(miss)?.is_file() {
+        return Err(ModuleMiss::NotFound);
+    }
+    File::open(path).map_err(miss)
+}
+
+/// Opens the file of a mapping, if it can be told that it is the same.
+fn open_regular(path: &Path, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
+    let file = open_any(path)?;
+    match (&mapping.build_id, mapping.inode) {
+        // Who opens it compares the build ids; a cached copy is looked for where they differ.
+        (Some(expected), _) => {
+            match recording::unwind::build_id_of(&OnDisk(file.try_clone().map_err(|_| ModuleMiss::NotFound)?)) {
+                Some(found) if found != *expected => Err(ModuleMiss::Replaced),
+                _ => Ok(file),
+            }
+        }
+        (None, Some((_, _, inode))) if inode_of(&file) == Some(inode) => Ok(file),
+        _ => Err(ModuleMiss::Replaced),
+    }
+}
+
+#[cfg(unix)]
+fn inode_of(file: &File) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().ok().map(|metadata| metadata.ino())
+}
+
+#[cfg(not(unix))]
+fn inode_of(_file: &File) -> Option<u64> {
+    None
+}
+
+#[cfg(unix)]
+fn path_of(path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(path).into()
+}
+
+#[cfg(not(unix))]
+fn path_of(path: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(path).into_owned().into()
+}
+
+struct OnDisk(File);
+
+impl ReadAt for OnDisk {
+    #[cfg(unix)]
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&self.0, buffer, offset)
+    }
+
+    #[cfg(not(unix))]
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        (&self.0).seek(SeekFrom::Start(offset))?;
+        (&self.0).read_exact(buffer)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}

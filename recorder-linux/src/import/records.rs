@@ -1,0 +1,96 @@
+//! One record after the other, from a file that may end or go wrong anywhere.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use crate::decode::{HEADER_BYTES, Header};
+
+/// How the records of a file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// After the last one.
+    Whole,
+    /// In the middle of one, or before the end that the file's header promises. Bytes that were read.
+    CutOff(u64),
+    /// At this place is no record.
+    Damaged(u64),
+}
+
+/// Reads records.
+#[derive(Debug)]
+pub(super) struct Records<R> {
+    reader: R,
+    at: u64,
+    /// One past the last record; `None`: up to the end of the file.
+    end: Option<u64>,
+    record: Vec<u8>,
+}
+
+impl<R: Read + Seek> Records<R> {
+    /// Reads from `start` to `end`.
+    pub(super) fn new(mut reader: R, start: u64, end: Option<u64>) -> io::Result<Self> {
+        reader.seek(SeekFrom::Start(start))?;
+        Ok(Records {
+            reader,
+            at: start,
+            end,
+            record: Vec::new(),
+        })
+    }
+
+    /// The next record.
+    pub(super) fn next(&mut self) -> io::Result<Result<&[u8], End>> {
+        if self.end.is_some_and(|end| self.at >= end) {
+            return Ok(Err(End::Whole));
+        }
+        let mut header = [0; HEADER_BYTES];
+        match read_up_to(&mut self.reader, &mut header)? {
+            0 if self.end.is_none() => return Ok(Err(End::Whole)),
+            HEADER_BYTES => {}
+            _ => return Ok(Err(End::CutOff(self.at))),
+        }
+        let size = usize::from(Header::parse(&header).size);
+        if size < HEADER_BYTES {
+            return Ok(Err(End::Damaged(self.at)));
+        }
+        self.record.clear();
+        self.record.extend_from_slice(&header);
+        self.record.resize(size, 0);
+        if read_up_to(&mut self.reader, &mut self.record[HEADER_BYTES..])? < size - HEADER_BYTES {
+            return Ok(Err(End::CutOff(self.at)));
+        }
+        self.at += size as u64;
+        Ok(Ok(&self.record))
+    }
+
+    /// Passes over bytes that follow a record without being one.
+    pub(super) fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        // A place beyond the end of the file is its end; `seek` takes no larger number than this.
+        let to = self.at.saturating_add(bytes).min(i64::MAX as u64);
+        self.at = self.reader.seek(SeekFrom::Start(to))?;
+        Ok(())
+    }
+
+    /// Where the next record begins.
+    pub(super) fn position(&self) -> u64 {
+        self.at
+    }
+
+    /// The file again.
+    pub(super) fn into_reader(self) -> R {
+        self.reader
+    }
+}
+
+/// Fills the buffer, or what of it the file still has.
+pub(super) fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,179 @@
+//! Samples of any layout to the one form that the translator knows.
+
+use super::attr::Attr;
+use super::attr::sample_type as has;
+use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSample, Reader, Record, RegisterSet};
+
+/// PERF_RECORD_SAMPLE, PERF_RECORD_MMAP.
+const SAMPLE: u32 = 9;
+const MMAP: u32 = 1;
+/// PERF_RECORD_MISC_MMAP_DATA: not executable.
+const MISC_MMAP_DATA: u16 = 1 << 13;
+/// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
+const BRANCH_HW_INDEX: u64 = 1 << 17;
+
+/// Registers of one sample, in the order of [`RegisterSet::mask`].
+#[derive(Debug, Default)]
+pub(super) struct Registers([u8; 32]);
+
+/// Takes a record apart that was written for `attr`. `registers` holds those of the sample that is returned.
+pub(super) fn decode<'a>(
+    record: &'a [u8],
+    attr: &Attr,
+    set: RegisterSet,
+    registers: &'a mut Registers,
+) -> Result<Record<'a>, Malformed> {
+    let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
+    let header = Header::parse(header);
+    if header.kind == SAMPLE {
+        return sample(header, body, attr, set, registers)
+            .ok_or(Malformed("sample"))
+            .map(Record::Sample);
+    }
+    let bytes = body
+        .len()
+        .checked_sub(attr.sample_id_bytes())
+        .ok_or(Malformed("record without sample id"))?;
+    match header.kind {
+        MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
+        _ => decode::side_band(header, &body[..bytes]),
+    }
+}
+
+/// The fields stand in the order of `perf_output_sample` in kernel/events/core.c; those after the stack are not needed.
+fn sample<'a>(
+    header: Header,
+    body: &'a [u8],
+    attr: &Attr,
+    set: RegisterSet,
+    registers: &'a mut Registers,
+) -> Option<RawSample<'a>> {
+    let mut body = Reader(body);
+    let word_if = |body: &mut Reader<'a>, bit| {
+        if attr.has(bit) {
+            body.u64().map(Some)
+        } else {
+            Some(None)
+        }
+    };
+    word_if(&mut body, has::IDENTIFIER)?;
+    let ip = word_if(&mut body, has::IP)?;
+    let (pid, tid) = if attr.has(has::TID) {
+        (body.i32()?, body.i32()?)
+    } else {
+        (-1, -1)
+    };
+    for bit in [has::TIME, has::ADDR, has::ID, has::STREAM_ID] {
+        word_if(&mut body, bit)?;
+    }
+    // u32 cpu, u32 reserved.
+    let cpu = word_if(&mut body, has::CPU)?.unwrap_or_default() as u32;
+    let period = word_if(&mut body, has::PERIOD)?;
+    if attr.has(has::READ) {
+        skip_read(&mut body, attr.read_format)?;
+    }
+    let call_chain = if attr.has(has::CALLCHAIN) {
+        let entries = usize::try_from(body.u64()?).ok()?;
+        body.bytes(entries.checked_mul(8)?)?
+    } else {
+        &[]
+    };
+    if attr.has(has::RAW) {
+        let bytes = body.u32()? as usize;
+        body.bytes(bytes)?;
+    }
+    if attr.has(has::BRANCH_STACK) {
+        let entries = usize::try_from(body.u64()?).ok()?;
+        if attr.branch_sample_type & BRANCH_HW_INDEX != 0 {
+            body.u64()?;
+        }
+        body.bytes(entries.checked_mul(24)?)?;
+    }
+    let mut user_registers = None;
+    if attr.has(has::REGS_USER) {
+        user_registers = read_registers(&mut body, attr.regs_user, set, registers)?;
+    }
+    let (mut stack, mut stack_cut_off) = (&[][..], false);
+    if attr.has(has::STACK_USER) {
+        let size = usize::try_from(body.u64()?).ok()?;
+        if size > 0 {
+            let data = body.bytes(size)?;
+            let real = usize::try_from(body.u64()?).ok()?;
+            (stack, stack_cut_off) = (data.get(..real)?, real == size);
+        }
+    }
+    Some(RawSample {
+        pid,
+        tid,
+        cpu,
+        // Without a period each sample counts for as much as it was set to.
+        period: period.unwrap_or(if attr.is_rate() { 1 } else { attr.period_or_rate }),
+        // Sampled in user space by the BPF program of --off-cpu: the call chain is all there is.
+        ip: ip.unwrap_or_default(),
+        in_kernel: header.misc & decode::MISC_CPUMODE_MASK == decode::MISC_CPUMODE_KERNEL,
+        call_chain,
+        registers: user_registers,
+        stack,
+        stack_cut_off,
+        unwound: !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER)),
+    })
+}
+
+/// PERF_FORMAT_*: TOTAL_TIME_ENABLED 1, TOTAL_TIME_RUNNING 2, ID 4, GROUP 8, LOST 16.
+fn skip_read(body: &mut Reader<'_>, format: u64) -> Option<()> {
+    let times = (format & 3).count_ones() as usize;
+    let per_value = 1 + (format & (4 | 16)).count_ones() as usize;
+    let values = if format & 8 != 0 {
+        usize::try_from(body.u64()?).ok()?
+    } else {
+        1
+    };
+    let words = values.checked_mul(per_value)?.checked_add(times)?;
+    body.bytes(words.checked_mul(8)?).map(drop)
+}
+
+/// Picks the registers that are needed from those that were recorded. `Some(None)`: the sample has none.
+fn read_registers<'a>(
+    body: &mut Reader<'_>,
+    mask: u64,
+    set: RegisterSet,
+    registers: &'a mut Registers,
+) -> Option<Option<RawRegisters<'a>>> {
+    const ABI_32: u64 = 1;
+    let abi = body.u64()?;
+    if abi == 0 {
+        return Some(None);
+    }
+    let words = body.bytes(mask.count_ones() as usize * 8)?;
+    let wanted = set.mask();
+    let mut count = 0;
+    for bit in (0..64).filter(|bit| wanted & 1 << bit != 0) {
+        if mask & 1 << bit == 0 {
+            return Some(None);
+        }
+        let at = (mask & ((1 << bit) - 1)).count_ones() as usize * 8;
+        registers.0[count..count + 8].copy_from_slice(words.get(at..at + 8)?);
+        count += 8;
+    }
+    Some(Some(RawRegisters {
+        is_32_bit: abi == ABI_32,
+        words: &registers.0[..count],
+    }))
+}
+
+/// u32 pid, tid; u64 addr, len, pgoff; char filename[].
+fn mmap(header: Header, body: &[u8]) -> Option<Record<'_>> {
+    let mut body = Reader(body);
+    let pid = body.i32()?;
+    let _tid = body.i32()?;
+    Some(Record::Mmap {
+        pid,
+        start: body.u64()?,
+        len: body.u64()?,
+        file_offset: body.u64()?,
+        inode: None,
+        build_id: None,
+        executable: header.misc & MISC_MMAP_DATA == 0,
+        path: body.c_string(),
+    })
+}

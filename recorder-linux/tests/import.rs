@@ -1,0 +1,340 @@
+//! perf.data files built by hand: of every layout, cut off, damaged, and made to hurt.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+use std::io::Cursor;
+
+use proptest::prelude::*;
+use recorder_linux::import::{Import, ImportError, Imported};
+use recording::event::{Event, LostCause};
+use recording::sink::EventSink;
+use recording::stack::{Frame, Stack};
+
+/// cpu-clock at 1000 Hz.
+const CPU_CLOCK: u64 = 0;
+const PAGE_FAULTS: u64 = 2;
+
+const IP: u64 = 1;
+const TID: u64 = 1 << 1;
+const TIME: u64 = 1 << 2;
+const CALLCHAIN: u64 = 1 << 5;
+const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
+const IDENTIFIER: u64 = 1 << 16;
+/// IDENTIFIER, IP, TID, TIME, CPU, PERIOD, CALLCHAIN.
+const SAMPLE_TYPE: u64 = IDENTIFIER | IP | TID | TIME | CPU | PERIOD | CALLCHAIN;
+
+const FINISHED_ROUND: u32 = 68;
+
+fn words(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// Two 32-bit fields in one word.
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from_ne_bytes([low.to_ne_bytes(), high.to_ne_bytes()].concat().try_into().unwrap())
+}
+
+fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = kind.to_ne_bytes().to_vec();
+    bytes.extend(misc.to_ne_bytes());
+    bytes.extend((body.len() as u16 + 8).to_ne_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// 128 bytes: PERF_ATTR_SIZE_VER7, type software, `freq` and `sample_id_all`.
+fn attr(config: u64) -> Vec<u8> {
+    let flags = 1 << 10 | 1 << 18;
+    let mut attr = words(&[pair(1, 128), config, 1000, SAMPLE_TYPE, 0, flags]);
+    attr.resize(128, 0);
+    attr
+}
+
+/// pid, tid, time, cpu, identifier.
+fn sample_id(time: u64, id: u64) -> Vec<u8> {
+    words(&[pair(7, 7), time, 0, id])
+}
+
+fn sample(time: u64, id: u64) -> Vec<u8> {
+    let user = -512i64 as u64;
+    record(
+        9,
+        2,
+        &words(&[id, 0x1010, pair(7, 7), time, 0, 1_000_000, 3, user, 0x1010, 0x1020]),
+    )
+}
+
+fn comm(time: u64, name: &[u8; 8]) -> Vec<u8> {
+    record(
+        3,
+        1 << 13,
+        &[words(&[pair(7, 7)]), name.to_vec(), sample_id(time, 1)].concat(),
+    )
+}
+
+fn lost(time: u64, count: u64) -> Vec<u8> {
+    record(2, 0, &[words(&[1, count]), sample_id(time, 1)].concat())
+}
+
+fn round() -> Vec<u8> {
+    record(FINISHED_ROUND, 0, &[])
+}
+
+/// What every file of these tests has: out of order within a round, two events, a loss.
+fn some_records() -> Vec<Vec<u8>> {
+    vec![
+        comm(10, b"split\0\0\0"),
+        sample(30, 1),
+        sample(20, 1),
+        sample(25, 2),
+        round(),
+        sample(40, 1),
+        round(),
+        sample(60, 1),
+        lost(50, 3),
+        round(),
+    ]
+}
+
+fn normal_file(records: &[Vec<u8>]) -> Vec<u8> {
+    let attrs: Vec<u8> = [(CPU_CLOCK, 1u64), (PAGE_FAULTS, 2)]
+        .iter()
+        .enumerate()
+        // Each with the section of its one id.
+        .flat_map(|(index, (config, _))| [attr(*config), words(&[104 + 8 * index as u64, 8])].concat())
+        .collect();
+    let data = records.concat();
+    let data_at = 104 + 16 + attrs.len() as u64;
+    let header = words(&[
+        104,
+        144,
+        120,
+        attrs.len() as u64,
+        data_at,
+        data.len() as u64,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
+    [b"PERFILE2".to_vec(), header, words(&[1, 2]), attrs, data].concat()
+}
+
+fn pipe_file(records: &[Vec<u8>]) -> Vec<u8> {
+    let attrs =
+        [(CPU_CLOCK, 1), (PAGE_FAULTS, 2)].map(|(config, id)| record(64, 0, &[attr(config), words(&[id])].concat()));
+    [b"PERFILE2".to_vec(), words(&[16]), attrs.concat(), records.concat()].concat()
+}
+
+/// The same records, compressed in pieces of a few bytes that end anywhere.
+fn compressed_file(records: &[Vec<u8>]) -> Vec<u8> {
+    let mut context = zstd_safe::CCtx::create();
+    let plain: Vec<Vec<u8>> = records
+        .iter()
+        .filter(|record| record[0] != FINISHED_ROUND as u8)
+        .cloned()
+        .collect();
+    let plain = plain.concat();
+    let mut packed = vec![0; plain.len() + 1000];
+    let mut output = zstd_safe::OutBuffer::around(&mut packed[..]);
+    let mut input = zstd_safe::InBuffer::around(&plain);
+    context.compress_stream(&mut output, &mut input).unwrap();
+    assert_eq!(context.flush_stream(&mut output), Ok(0));
+    let bytes = output.pos();
+    packed.truncate(bytes);
+    let pieces: Vec<Vec<u8>> = packed.chunks(50).map(|piece| record(81, 0, piece)).collect();
+    pipe_file(&pieces)
+}
+
+/// Remembers what came, in short.
+#[derive(Default)]
+struct Seen {
+    sample_times: Vec<u64>,
+    frames: Vec<Frame>,
+    lost: Vec<(LostCause, u64)>,
+    malformed: Vec<&'static str>,
+}
+
+impl EventSink for Seen {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample(sample) => {
+                self.sample_times.push(sample.time.0);
+                if let Stack::Frames(frames) = sample.stack {
+                    self.frames = frames.to_vec();
+                }
+            }
+            Event::Lost { cause, count, .. } => self.lost.push((*cause, *count)),
+            Event::Malformed { what, .. } => self.malformed.push(what),
+            _ => {}
+        }
+    }
+}
+
+fn import(file: &[u8], event: Option<&str>) -> Result<(Seen, Imported), ImportError> {
+    let mut seen = Seen::default();
+    let imported = Import::open(Cursor::new(file), None, event)?.run(&mut seen)?;
+    Ok((seen, imported))
+}
+
+#[test]
+fn normal_pipe_and_compressed_files_give_the_same_in_time_order() {
+    let records = some_records();
+    for file in [normal_file(&records), pipe_file(&records), compressed_file(&records)] {
+        let (seen, imported) = import(&file, None).unwrap();
+        assert_eq!(seen.sample_times, [20, 30, 40, 60]);
+        assert_eq!(seen.lost, [(LostCause::RingFull, 3)]);
+        assert_eq!(seen.malformed, Vec::<&str>::new());
+        // The chain's first entry is the sample's own address.
+        let at = recording::address::Avma;
+        assert_eq!(
+            seen.frames,
+            [Frame::InstructionPointer(at(0x1010)), Frame::ReturnAddress(at(0x1020))]
+        );
+        assert_eq!(imported.info.program, "split");
+        assert_eq!(imported.info.interval_ns, 1_000_000);
+        assert_eq!(
+            imported.notes,
+            ["1 samples of the event page-faults are left out; --event page-faults shows them"]
+        );
+    }
+}
+
+#[test]
+fn the_samples_of_another_event_can_be_asked_for() {
+    let file = pipe_file(&some_records());
+    let (seen, imported) = import(&file, Some("page-faults")).unwrap();
+    assert_eq!(seen.sample_times, [25]);
+    assert_eq!(imported.info.event, "page-faults");
+    let error = import(&file, Some("cycles")).err().unwrap().to_string();
+    assert!(error.contains("it has: cpu-clock, page-faults"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_cut_off_anywhere_gives_what_stands_before_and_says_so() {
+    let records = some_records();
+    for file in [normal_file(&records), pipe_file(&records), compressed_file(&records)] {
+        let mut most = 0;
+        for len in 0..=file.len() {
+            let Ok((seen, imported)) = import(&file[..len], None) else {
+                continue;
+            };
+            assert!(
+                seen.sample_times.is_sorted() && seen.sample_times.len() >= most,
+                "{len}"
+            );
+            most = seen.sample_times.len();
+            let says_so = imported.notes.iter().any(|note| note.contains("cut off"));
+            assert_eq!(says_so, seen.malformed == ["the file is cut off here"], "{len}");
+        }
+        assert_eq!(most, 4);
+    }
+}
+
+#[test]
+fn what_perf_did_not_finish_is_read_to_its_end() {
+    let mut file = normal_file(&some_records());
+    // The size of the data in the header, which perf fills in last.
+    file[48..56].fill(0);
+    let (seen, imported) = import(&file, None).unwrap();
+    assert_eq!(seen.sample_times.len(), 4);
+    assert!(
+        imported.notes[0].contains("did not end properly"),
+        "{:?}",
+        imported.notes
+    );
+}
+
+#[test]
+fn other_files_and_other_byte_orders_are_told_apart() {
+    assert!(matches!(import(b"{}", None), Err(ImportError::NotPerfData)));
+    assert!(matches!(import(b"PERFILE2", None), Err(ImportError::NotPerfData)));
+    let mut swapped = normal_file(&[]);
+    swapped[..8].reverse();
+    assert!(matches!(import(&swapped, None), Err(ImportError::ByteOrder)));
+    let empty = [&b"PERFILE2"[..], &words(&[16])].concat();
+    assert!(matches!(import(&empty, None), Err(ImportError::NoEvents)));
+}
+
+#[test]
+fn sizes_that_no_file_has_take_no_memory() {
+    // Each word of the header becomes enormous in turn: an allocation of that size would end the test.
+    let whole = normal_file(&some_records());
+    for at in (8..200).step_by(8) {
+        for value in [u64::MAX, i64::MAX as u64, 1 << 50] {
+            let mut file = whole.clone();
+            file[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            let _ = import(&file, None);
+        }
+    }
+}
+
+#[test]
+fn a_bomb_of_compressed_zeros_ends_early() {
+    // 4 GiB of zeros take 400 KB.
+    let mut context = zstd_safe::CCtx::create();
+    let zeros = vec![0; 16 << 20];
+    let mut pieces = Vec::new();
+    for _ in 0..256 {
+        let mut packed = vec![0; 1 << 16];
+        let mut output = zstd_safe::OutBuffer::around(&mut packed[..]);
+        let mut input = zstd_safe::InBuffer::around(&zeros);
+        while input.pos() < zeros.len() {
+            context.compress_stream(&mut output, &mut input).unwrap();
+        }
+        context.flush_stream(&mut output).unwrap();
+        let bytes = output.pos();
+        pieces.push(record(81, 0, &packed[..bytes]));
+    }
+    let (seen, imported) = import(&pipe_file(&pieces), None).unwrap();
+    assert_eq!(seen.malformed, ["the file is damaged from here on"]);
+    assert!(imported.notes[0].contains("damaged"), "{:?}", imported.notes);
+}
+
+fn any_file() -> impl Strategy<Value = Vec<u8>> {
+    let records = some_records();
+    prop_oneof![
+        Just(normal_file(&records)),
+        Just(pipe_file(&records)),
+        Just(compressed_file(&records))
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn damaged_files_never_panic_or_hang(
+        mut file in any_file(),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        for (at, value) in damage {
+            let at = at.index(file.len());
+            file[at] = value;
+        }
+        let _ = import(&file, None);
+        file.truncate(cut.index(file.len()));
+        let _ = import(&file, None);
+    }
+
+    #[test]
+    fn records_of_random_bytes_never_panic(
+        bodies in proptest::collection::vec((0..90u32, any::<u16>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..30),
+        sample_type in any::<u64>(),
+        flags in any::<u64>(),
+    ) {
+        let records: Vec<Vec<u8>> = bodies.iter().map(|(kind, misc, body)| record(*kind, *misc, body)).collect();
+        let mut file = pipe_file(&records);
+        // The first attr's sample_type and flags.
+        file[16 + 8 + 24..][..8].copy_from_slice(&sample_type.to_ne_bytes());
+        file[16 + 8 + 40..][..8].copy_from_slice(&flags.to_ne_bytes());
+        let _ = import(&file, None);
+    }
+}

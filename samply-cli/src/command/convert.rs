@@ -1,0 +1,122 @@
+//! `sprof load` of a perf.data file: convert, then serve or save.
+
+use std::io::{self, BufWriter, IsTerminal, Seek, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use profile::Profile;
+use profile::export::firefox;
+use profile::view::top;
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use super::{record, show};
+use crate::args::LoadArgs;
+use crate::exit::{Failure, Outcome, Status};
+use crate::import::{self, Imported};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::pipeline::{self, StopReason};
+use crate::serve::{Content, Listener, Server};
+use crate::summary::{HOTTEST, Summary};
+use crate::term::{Style, Term};
+
+/// Runs the command on a file that is known to be perf's.
+pub(super) fn run(args: LoadArgs, term: &Term) -> Outcome {
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: args.serve.symbol_dir.clone(),
+        recorded_at: std::fs::metadata(&args.file).and_then(|file| file.modified()).ok(),
+    }));
+    match args.save_only {
+        true => save(&args, term, &symbolicator),
+        false => serve(&args, term, symbolicator),
+    }
+}
+
+fn read(args: &LoadArgs, term: &Term) -> Result<Profile, Failure> {
+    term.progress(false, format_args!("converting {}", args.file.display()));
+    let Imported { profile, notes } = import::read(&args.file, args.event.as_deref())?;
+    term.erase_progress();
+    notes
+        .iter()
+        .for_each(|note| term.warning(format_args!("{}: {note}", args.file.display())));
+    Ok(profile)
+}
+
+fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
+    let output = Output::prepare(&args.output).map_err(Failure::failed)?;
+    let interrupt =
+        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+    let mut profile = read(args, term)?;
+    let enriched = pipeline::symbolicate(&mut profile, symbolicator, term, &interrupt);
+    let saved = output
+        .save(|out| firefox::write_gz(&profile, out))
+        .map_err(Failure::failed)?;
+    let mut summary = summary(&profile, saved.path.clone());
+    summary.hottest = top(&profile, HOTTEST).functions;
+    summary.enriched = Some(enriched);
+    summary.print(term);
+    if let Some(path) = &saved.path {
+        term.line(format_args!("saved {}", term.style(Style::Link, path.display())));
+    }
+    match saved.problem {
+        Some(problem) => {
+            term.error(problem);
+            Ok(Status::PARTIAL)
+        }
+        None => Ok(Status::SUCCESS),
+    }
+}
+
+fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outcome {
+    let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
+    show::warn_of_others(term, &args.serve);
+    let mut profile = read(args, term)?;
+    let file = unnamed_file(&profile).map_err(|error| {
+        Failure::failed(format_args!(
+            "writing the converted profile to a temporary file failed: {error}"
+        ))
+    })?;
+    for lib in profile.libs() {
+        symbolicator.add_module(&lib.module);
+    }
+    let (links, address) = (listener.links(), listener.address());
+    let mut summary = summary(&profile, None);
+    summary.link = Some(links.open.clone());
+    summary.hottest = pipeline::hottest_lazily(&mut profile, &symbolicator, HOTTEST);
+    summary.print(term);
+    drop(profile);
+    let content = Content {
+        profile: file,
+        symbols: pipeline::symbol_answers(symbolicator),
+    };
+    let server = Server::start(listener, content).map_err(Failure::failed)?;
+    let may_open = io::stderr().is_terminal() && !record::in_ci();
+    show::open(term, &args.serve, address, &links, may_open);
+    server.wait();
+    Ok(Status::SUCCESS)
+}
+
+/// The profile in a file that is gone when sprof ends: nobody asked for one.
+fn unnamed_file(profile: &Profile) -> io::Result<std::fs::File> {
+    let mut file = tempfile::tempfile()?;
+    let mut buffered = BufWriter::with_capacity(1 << 16, &file);
+    firefox::write_gz(profile, &mut buffered)?;
+    buffered.flush()?;
+    drop(buffered);
+    file.rewind()?;
+    Ok(file)
+}
+
+fn summary(profile: &Profile, path: Option<PathBuf>) -> Summary {
+    Summary {
+        info: profile.info().clone(),
+        quality: profile.quality().clone(),
+        counts: profile.counts(),
+        stop: StopReason::ProgramEnded,
+        iterations: 1,
+        hottest: Vec::new(),
+        enriched: None,
+        path,
+        link: None,
+    }
+}

@@ -1,0 +1,280 @@
+//! Files of `perf record`, made here and now by this system's perf: they show what `perf report` shows of them.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::profile::is_mark;
+use support::skip::{Machine, perf, root};
+use support::{Profile, program, sprof, temp_dir};
+
+/// Runs `perf record` with the options on the split program.
+fn perf_record(file: &Path, options: &[&str]) {
+    let output = Command::new("perf")
+        .args(["record", "-o"])
+        .arg(file)
+        .args(options)
+        .arg("--")
+        .arg(program("split").unwrap())
+        .arg("2000")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The share of each function in percent, as perf shows it for the event.
+fn perf_report(file: &Path, event: &str) -> BTreeMap<String, f64> {
+    let output = Command::new("perf")
+        .args([
+            "report",
+            "--stdio",
+            "--no-children",
+            "-g",
+            "none",
+            "-F",
+            "overhead,symbol",
+            "-i",
+        ])
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut shares = BTreeMap::new();
+    let mut is_event = false;
+    for line in text.lines() {
+        // `# Samples: 2K of event 'cpu-clock:u'`
+        if let Some((_, of)) = line.split_once(" of event '") {
+            is_event = of.starts_with(event);
+        }
+        // `    59.32%  [.] sixty`
+        if let Some((percent, symbol)) = line.split_once('%')
+            && is_event
+            && let Ok(percent) = percent.trim().parse::<f64>()
+        {
+            let name = symbol.trim().split_once("] ").map_or(symbol.trim(), |(_, name)| name);
+            *shares.entry(name.trim().to_owned()).or_default() += percent;
+        }
+    }
+    assert!(
+        !shares.is_empty(),
+        "perf report: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    shares
+}
+
+/// Converts the file. Returns the profile and what sprof said.
+fn load(file: &Path, options: &[&str]) -> (Profile, String) {
+    let saved = file.with_extension("json.gz");
+    let output = sprof()
+        .args(["load", "--save-only", "-o"])
+        .arg(&saved)
+        .args(options)
+        .arg(file)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    (Profile::read(&saved), stderr)
+}
+
+/// The share of samples whose innermost function, inlined ones apart, has this name: what perf shows by default.
+fn own_share(profile: &Profile, name: &str) -> f64 {
+    let (mut hits, mut all) = (0.0, 0.0);
+    for sample in profile.samples() {
+        let leaf = sample
+            .stack
+            .and_then(|stack| profile.stack_frames(stack).rev().find(|frame| frame.inline_depth == 0));
+        all += sample.weight;
+        if leaf.is_some_and(|frame| frame.function == name) {
+            hits += sample.weight;
+        }
+    }
+    100.0 * hits / all
+}
+
+/// The split functions have the shares that perf gives them, within 1 point.
+fn assert_as_perf(profile: &Profile, file: &Path, event: &str) {
+    let shares = perf_report(file, event);
+    for name in ["sixty", "thirty", "ten"] {
+        let (of_perf, ours) = (shares.get(name).copied().unwrap_or_default(), own_share(profile, name));
+        assert!(
+            (of_perf - ours).abs() <= 1.0,
+            "{name}: {ours:.2} %, perf says {of_perf:.2} %\n{shares:?}\n{}",
+            profile.summary()
+        );
+    }
+}
+
+fn recorded(machine: &Machine, options: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let _ = machine;
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    perf_record(&file, options);
+    (dir, file)
+}
+
+/// Stacks below the split functions reach `main`, by the unwind tables.
+fn assert_rooted(profile: &Profile) {
+    let rooted = profile.share(
+        |names| names.contains(&"one_round"),
+        |names| names.contains(&"main") && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.of > 500, "only {} samples\n{}", rooted.of, profile.summary());
+    assert!(
+        rooted.percent() > 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn frame_pointer_chains() {
+    let Some(machine) = perf() else { return };
+    let (_dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "--call-graph", "fp"]);
+    let (profile, stderr) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(!stderr.contains("warning"), "{stderr}");
+    assert!(profile.sample_count() > 1000, "{}", profile.summary());
+}
+
+#[test]
+fn stack_dumps_are_unwound() {
+    let Some(machine) = perf() else { return };
+    let (_dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert_rooted(&profile);
+}
+
+#[test]
+fn compressed_files() {
+    let Some(machine) = perf() else { return };
+    let (_dir, file) = recorded(
+        &machine,
+        &["-z", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"],
+    );
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert_rooted(&profile);
+}
+
+#[test]
+fn pipe_mode() {
+    let Some(_machine) = perf() else { return };
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    let status = Command::new("perf")
+        .args(["record", "-e", "cpu-clock", "-F", "1000", "-g", "-o", "-", "--"])
+        .arg(program("split").unwrap())
+        // The program's own output would stand in the middle of the file.
+        .args(["2000"])
+        .stdout(fs::File::create(&file).unwrap())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+}
+
+#[test]
+fn two_events_of_which_one_is_shown() {
+    let Some(machine) = perf() else { return };
+    let (_dir, file) = recorded(&machine, &["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let (profile, stderr) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(
+        stderr.contains("samples of the event page-faults are left out"),
+        "{stderr}"
+    );
+    let (faults, stderr) = load(&file, &["--event", "page-faults"]);
+    assert!(
+        stderr.contains("samples of the event cpu-clock are left out"),
+        "{stderr}"
+    );
+    assert!(
+        faults.sample_count() > 0 && own_share(&faults, "sixty") < 10.0,
+        "{}",
+        faults.summary()
+    );
+}
+
+#[test]
+fn the_whole_machine() {
+    if !root() {
+        return;
+    }
+    let Some(machine) = perf() else { return };
+    let (_dir, file) = recorded(&machine, &["-a", "-e", "cpu-clock", "-F", "1000", "-g"]);
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(profile.threads.iter().any(|thread| thread.process_name == "split"));
+}
+
+#[test]
+fn a_process_that_was_running_already() {
+    let Some(_machine) = perf() else { return };
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    let mut running = Command::new(program("split").unwrap())
+        .args(["60000", "2"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let status = Command::new("perf")
+        .args(["record", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf", "-o"])
+        .arg(&file)
+        .args(["-p", &running.id().to_string(), "--", "sleep", "2"])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(status.success());
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    // The names and mappings that perf found when it came.
+    assert_eq!(profile.threads_named("splitter-0").count(), 1, "{}", profile.summary());
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_shown_with_a_warning() {
+    let Some(machine) = perf() else { return };
+    let (dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "-g"]);
+    let whole = load(&file, &[]).0.sample_count();
+    let bytes = fs::read(&file).unwrap();
+    let cut = dir.path().join("cut.data");
+    fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let (profile, stderr) = load(&cut, &[]);
+    let samples = profile.sample_count();
+    assert!(samples > whole / 4 && samples < whole, "{samples} of {whole}");
+    assert!(stderr.contains("the file is cut off"), "{stderr}");
+    assert_eq!(profile.figure(&["malformed"]), 1.0);
+}
+
+#[test]
+fn what_the_file_does_not_hold_is_an_error_with_the_next_step() {
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    fs::write(&file, b"PERFILE2").unwrap();
+    let output = sprof().arg("load").arg(&file).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("cannot load") && !stderr.contains("panicked"),
+        "{stderr}"
+    );
+}
