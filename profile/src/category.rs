@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use recording::wait::WaitReason;
+
 /// What kind of code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -23,6 +25,8 @@ pub(crate) enum Kind {
     Kernel,
     /// Not code: the sign of an unverified, truncated or missing stack.
     Mark(MarkKind),
+    /// Not code: what a thread waited for. `None`: that it did.
+    Wait(Option<WaitReason>),
 }
 
 /// What a mark is about.
@@ -31,6 +35,8 @@ pub(crate) enum MarkKind {
     Unverified,
     Truncated,
     NoUserStack,
+    /// The stack of a wait is not its own.
+    Guess,
 }
 
 /// A category as the front end shows it.
@@ -85,7 +91,30 @@ pub(crate) const CATEGORIES: &[Category] = &[
     Category {
         name: "Incomplete stack",
         color: "lightred",
-        subcategories: &["Other", "Unverified", "Truncated", "No user stack"],
+        subcategories: &["Other", "Unverified", "Truncated", "No user stack", "Guess"],
+    },
+    // After "Other", what `WaitReason::ALL` has after `Cpu`.
+    Category {
+        name: "Off-CPU",
+        color: "blue",
+        subcategories: &[
+            "Other",
+            "Sleep",
+            "Lock",
+            "I/O",
+            "Pipe or socket",
+            "Poll",
+            "Page fault",
+            "Child process",
+            "Signal or stop",
+            "Something else",
+            "Reason not known",
+        ],
+    },
+    Category {
+        name: "Waiting for a CPU",
+        color: "red",
+        subcategories: &["Other"],
     },
 ];
 
@@ -105,6 +134,10 @@ impl Kind {
             Kind::Mark(MarkKind::Unverified) => (7, 1),
             Kind::Mark(MarkKind::Truncated) => (7, 2),
             Kind::Mark(MarkKind::NoUserStack) => (7, 3),
+            Kind::Mark(MarkKind::Guess) => (7, 4),
+            Kind::Wait(None) => (8, 0),
+            Kind::Wait(Some(WaitReason::Cpu)) => (9, 0),
+            Kind::Wait(Some(reason)) => (8, reason as usize),
         }
     }
 
@@ -176,6 +209,20 @@ mod tests {
         )));
         assert!(!Kind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
         assert!(!Kind::is_rust_std_source("/rustc/notes.txt"));
+    }
+
+    #[test]
+    fn reasons_of_waits_are_subcategories() {
+        for reason in WaitReason::ALL {
+            let (category, subcategory) = Kind::Wait(Some(reason)).category(false);
+            let category = &CATEGORIES[category];
+            let name = category.subcategories[subcategory].to_lowercase();
+            match reason {
+                WaitReason::Cpu => assert_eq!(category.name, "Waiting for a CPU"),
+                WaitReason::Other => assert_eq!(name, "something else"),
+                _ => assert_eq!(name, reason.name().to_lowercase()),
+            }
+        }
     }
 
     #[test]

@@ -224,6 +224,6 @@ fn samples_without_name(profile: &Profile) -> u64 {
     };
     (profile.threads.iter())
         .flat_map(|thread| thread.samples.iter())
-        .filter(|sample| sample.stack.is_some_and(nameless))
+        .filter(|sample| !sample.off_cpu && sample.stack.is_some_and(nameless))
         .count() as u64
 }

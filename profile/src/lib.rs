@@ -21,4 +21,5 @@ mod model;
 pub mod read;
 pub mod view;
 
+pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

@@ -25,6 +25,8 @@ enum Step {
     Map(i32, u64, u64, u64, u8),
     Kernel(u64),
     Sample(i32, i32, u64, Vec<Frame>, u8),
+    WaitStack(i32, i32, Vec<Frame>),
+    Switch(i32, i32, Option<bool>),
     Lost(u64),
     Throttled,
 }
@@ -58,6 +60,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u64>().prop_map(Step::Kernel),
         8 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6), 0u8..3)
             .prop_map(|(pid, tid, period, frames, form)| Step::Sample(pid, tid, period, frames, form)),
+        4 => (id(), id(), prop::option::of(any::<bool>())).prop_map(|(pid, tid, out)| Step::Switch(pid, tid, out)),
+        2 => (id(), id(), prop::collection::vec(frame(), 0..6))
+            .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
     ]
@@ -136,6 +141,26 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
                 }),
             },
         })),
+        Step::WaitStack(pid, tid, frames) => stream.event(Event::WaitStack(Sample {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            cpu: 0,
+            period: 1,
+            stack: Stack::Frames(frames),
+        })),
+        Step::Switch(pid, tid, out) => {
+            let (pid, tid) = (Pid(*pid), Tid(*tid));
+            stream.event(match *out {
+                None => Event::SwitchIn { time, pid, tid },
+                Some(preempted) => Event::SwitchOut {
+                    time,
+                    pid,
+                    tid,
+                    preempted,
+                },
+            });
+        }
         Step::Lost(count) => stream.event(Event::Lost {
             time,
             count: *count,
@@ -189,7 +214,13 @@ proptest! {
         }
         let before = written(&profile);
         let in_file = |json: &serde_json::Value| -> u64 {
-            json["threads"].as_array().into_iter().flatten().filter_map(|thread| thread["samples"]["length"].as_u64()).sum()
+            let threads = json["threads"].as_array().map_or(0, Vec::len);
+            let all = (0..threads).flat_map(|thread| {
+                let count = json["threads"][thread]["samples"]["length"].as_u64().unwrap_or(0) as usize;
+                (0..count).map(move |sample| stack_names(json, thread, sample))
+            });
+            let is_wait = |leaf: &String| leaf.starts_with("[off-CPU: ") || leaf == "[waiting for a CPU]";
+            all.filter(|names| !names.last().is_some_and(is_wait)).count() as u64
         };
         prop_assert_eq!(in_file(&before), samples);
         let view = top(&profile, usize::MAX);

@@ -26,11 +26,15 @@ mod record_type {
     pub(super) const SAMPLE: u32 = 9;
     pub(super) const MMAP2: u32 = 10;
     pub(super) const LOST_SAMPLES: u32 = 13;
+    pub(super) const SWITCH: u32 = 14;
+    pub(super) const SWITCH_CPU_WIDE: u32 = 15;
 }
 
 pub(crate) const MISC_CPUMODE_MASK: u16 = 7;
 pub(crate) const MISC_CPUMODE_KERNEL: u16 = 1;
 const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
 /// Call-chain entries from here up are not addresses but `enum perf_callchain_context`.
@@ -164,6 +168,17 @@ pub enum Record<'a> {
     },
     /// PERF_RECORD_THROTTLE.
     Throttle,
+    /// PERF_RECORD_SWITCH and PERF_RECORD_SWITCH_CPU_WIDE: a task leaves its CPU, or gets one.
+    Switch {
+        /// Process.
+        pid: i32,
+        /// Thread.
+        tid: i32,
+        /// It leaves.
+        out: bool,
+        /// It leaves, and could have gone on.
+        preempted: bool,
+    },
     /// Known or unknown, and of no interest.
     Other,
 }
@@ -265,14 +280,16 @@ pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malfo
             .ok_or(Malformed("sample"))
             .map(Record::Sample);
     }
-    let body_bytes = body
-        .len()
-        .checked_sub(SAMPLE_ID_BYTES)
+    let (body, sample_id) = (body.len().checked_sub(SAMPLE_ID_BYTES))
+        .and_then(|body_bytes| body.split_at_checked(body_bytes))
         .ok_or(Malformed("record without sample id"))?;
-    side_band(header, &body[..body_bytes])
+    if matches!(header.kind, record_type::SWITCH | record_type::SWITCH_CPU_WIDE) {
+        return switch(header, &mut Reader(sample_id)).ok_or(Malformed("switch"));
+    }
+    side_band(header, body)
 }
 
-/// Takes a record apart that is no sample, without its header and its sample id.
+/// Takes a record apart that is no sample and no switch, without its header and its sample id.
 pub(crate) fn side_band(header: Header, body: &[u8]) -> Result<Record<'_>, Malformed> {
     let mut body = Reader(body);
     match header.kind {
@@ -399,6 +416,17 @@ fn exit(body: &mut Reader<'_>) -> Option<Record<'static>> {
 fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
     let _id = body.u64()?;
     Some(Record::Lost { count: body.u64()? })
+}
+
+/// Whose switch it is stands in the sample id; a CPU-wide record's body names the other task.
+fn switch(header: Header, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
+    let out = header.misc & MISC_SWITCH_OUT != 0;
+    Some(Record::Switch {
+        pid: sample_id.i32()?,
+        tid: sample_id.i32()?,
+        out,
+        preempted: out && header.misc & MISC_SWITCH_OUT_PREEMPT != 0,
+    })
 }
 
 /// Reads native-endian fields from the front.

@@ -13,11 +13,12 @@ use recording::sink::EventSink;
 use crate::StopReason;
 use crate::decode;
 use crate::merge::{self, Source};
+use crate::offcpu::StackLimit;
 use crate::open::Opened;
 use crate::sys::process::{Child, monotonic_ns};
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
-use crate::translate::Translator;
+use crate::translate::{Subject, Translator};
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.
@@ -65,6 +66,7 @@ pub(crate) fn until_end(
     let mut round = short_round;
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
+    let mut stack_limit = StackLimit::new(rate_hz, monotonic_ns());
     let stop = loop {
         let now = monotonic_ns();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
@@ -77,7 +79,10 @@ pub(crate) fn until_end(
         }
         let woken = monotonic_ns();
         let taken = drain(opened, translator, &mut queue, woken.saturating_sub(SETTLE_NS), sink);
-        round = match (taken, translator.take_deep_stacks()) {
+        if let Some(on) = stack_limit.after(taken.wait_stacks, woken) {
+            opened.waits.switch_stacks(on)?;
+        }
+        round = match (taken.records, translator.take_deep_stacks()) {
             (0, _) => (round * 2).min(longest_round),
             (_, 0) => (round * 2).clamp(short_round, usual_round),
             _ => short_round,
@@ -89,12 +94,19 @@ pub(crate) fn until_end(
         }
     };
     let end = Timestamp(monotonic_ns());
-    for event in &opened.events {
+    for event in opened.events.iter().chain(opened.waits.iter()) {
         event.disable()?;
     }
     drain(opened, translator, &mut queue, u64::MAX, sink);
     report_corruption(opened, end, sink);
     Ok((stop, end))
+}
+
+/// What a round took from the rings.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    records: u64,
+    wait_stacks: u64,
 }
 
 fn drain(
@@ -103,23 +115,38 @@ fn drain(
     queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
     until_ns: u64,
     sink: &mut dyn EventSink,
-) -> u64 {
+) -> Taken {
     for ring in &mut opened.rings {
         ring.refresh();
     }
-    merge::drain(&mut opened.rings, until_ns, queue, &mut |time, record| {
-        translator.record(time, record, sink)
-    })
+    let stacks_from = opened.rings.len() - opened.waits.stacks.len();
+    let switches_from = stacks_from - opened.waits.switches.len();
+    let mut taken = Taken::default();
+    taken.records = merge::drain(&mut opened.rings, until_ns, queue, &mut |ring, time, record| {
+        let subject = match ring {
+            _ if ring < switches_from => Subject::Running,
+            _ if ring < stacks_from => Subject::Switches,
+            _ => Subject::WaitStacks,
+        };
+        taken.wait_stacks += u64::from(subject == Subject::WaitStacks);
+        translator.record(time, record, subject, sink)
+    });
+    taken
 }
 
 /// Tells of losses that no record told of: those at the very end, after which nothing more was written.
 pub(crate) fn report_remaining_losses(
     lost: u64,
+    subject: Subject,
     translator: &mut Translator,
     end: Timestamp,
     sink: &mut dyn EventSink,
 ) {
-    translator.report_lost(end, lost.saturating_sub(translator.lost()), LostCause::RingFull, sink);
+    let cause = match subject {
+        Subject::Running | Subject::WaitStacks => LostCause::RingFull,
+        Subject::Switches => LostCause::SwitchesRingFull,
+    };
+    translator.report_lost(end, lost.saturating_sub(translator.lost(subject)), cause, sink);
 }
 
 fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink) {

@@ -7,22 +7,23 @@
 //! The journey, in reading order:
 //!
 //! 1. `launch`: find the program, fork it stopped.
-//! 2. `open` (with `cpus`): one inherited event per CPU, with a ring each.
+//! 2. `open` (with `cpus`): one inherited event per CPU, with a ring each; `offcpu`: two more that tell of waits.
 //! 3. `drain`: the loop that empties the rings, and what ends it.
 //! 4. [`merge`]: time order across CPUs.
 //! 5. [`decode`]: bytes to records.
-//! 6. [`translate`]: records to events.
+//! 6. [`translate`]: records to events; [`wait`]: which kernel function waits for what.
 //! 7. `stop`: the end of the program, when recording ends first.
 //!
 //! [`import`] is the other way in: a perf.data file instead of rings, through the same 5 and 6.
 //!
-//! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`, `merge` and
-//! `translate` are functions over bytes that compile and are tested on every system.
+//! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`,
+//! `merge`, `translate` and `wait` make none; they compile and are tested on every system.
 
 pub mod decode;
 pub mod import;
 pub mod merge;
 pub mod translate;
+pub mod wait;
 
 #[cfg(target_os = "linux")]
 mod cpus;
@@ -36,6 +37,8 @@ mod host;
 mod launch;
 #[cfg(target_os = "linux")]
 mod mapped_copy;
+#[cfg(target_os = "linux")]
+mod offcpu;
 #[cfg(target_os = "linux")]
 mod open;
 #[cfg(target_os = "linux")]

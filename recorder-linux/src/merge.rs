@@ -16,13 +16,13 @@ pub trait Source {
 }
 
 /// Takes all records with times up to `until` from the sources, oldest first. Returns how many. Equal times: lower
-/// source first. A record that is older than the one before it in its own source (the kernel may write a sample
+/// source first. `take` is told the source, too. A record that is older than the one before it in its own source (the kernel may write a sample
 /// between reading the clock for another record and writing that) comes right after it.
 pub fn drain<S: Source>(
     sources: &mut [S],
     until: u64,
     queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
-    take: &mut dyn FnMut(u64, &[u8]),
+    take: &mut dyn FnMut(usize, u64, &[u8]),
 ) -> u64 {
     queue.clear();
     queue.extend(
@@ -36,7 +36,7 @@ pub fn drain<S: Source>(
         if time > until {
             break;
         }
-        sources[index].take_next(take);
+        sources[index].take_next(&mut |time, record| take(index, time, record));
         taken += 1;
         if let Some(next) = sources[index].next_time() {
             queue.push(Reverse((next, index)));
@@ -63,7 +63,7 @@ mod tests {
 
     fn merged(sources: &mut [Times], until: u64) -> Vec<u64> {
         let mut out = Vec::new();
-        drain(sources, until, &mut BinaryHeap::new(), &mut |time, _| out.push(time));
+        drain(sources, until, &mut BinaryHeap::new(), &mut |_, time, _| out.push(time));
         out
     }
 

@@ -7,6 +7,7 @@ use recording::info::PeriodUnit;
 
 use crate::cpus;
 use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::offcpu::{self, WaitEvents};
 use crate::sys::perf_event::{
     Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
@@ -30,7 +31,9 @@ const RING_SECONDS: f64 = 0.26;
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) events: Vec<EventFd>,
+    /// Those of `events`, then those of `waits`.
     pub(crate) rings: Vec<Ring>,
+    pub(crate) waits: WaitEvents,
     pub(crate) ring_bytes: usize,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
@@ -44,7 +47,7 @@ pub(crate) struct Choice {
     pub(crate) hardware: bool,
     pub(crate) kernel: bool,
     has_build_ids: bool,
-    has_lost_counts: bool,
+    pub(crate) has_lost_counts: bool,
 }
 
 impl Choice {
@@ -65,7 +68,7 @@ impl Choice {
         }
     }
 
-    fn layout(self, stack_bytes: u32) -> Layout {
+    pub(crate) fn layout(self, stack_bytes: u32) -> Layout {
         Layout {
             registers: RegisterSet::NATIVE,
             call_chain: self.kernel,
@@ -129,8 +132,8 @@ impl Choice {
     }
 }
 
-/// Opens one inherited event per online CPU for the task, with a ring each.
-pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32) -> Result<Opened, String> {
+/// Opens one inherited event per online CPU for the task, with a ring each; three if waits are to be recorded, too.
+pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32, off_cpu: bool) -> Result<Opened, String> {
     let cpus = cpus::online(Path::new("/"))?;
     let core_types = cpus::core_types(Path::new("/"));
     let (choice, mut announcements) = choose(pid, rate_hz, stack_bytes, cpus[0], &core_types)?;
@@ -144,14 +147,19 @@ pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32) -> Result<Opened, S
             Err(error) => return Err(open_failed(choice, *cpu, &error)),
         }
     }
+    let waits = match off_cpu {
+        true => offcpu::open(pid, &cpus, choice, stack_bytes, &mut announcements)?,
+        false => WaitEvents::default(),
+    };
     let (rings, ring_bytes) = map_rings(
-        &events,
+        || events.iter().chain(waits.iter()),
         wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
         &mut announcements,
     )?;
     Ok(Opened {
         events,
         rings,
+        waits,
         ring_bytes,
         layout: choice.layout(stack_bytes),
         choice,
@@ -259,14 +267,14 @@ fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
 
 /// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
 /// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
-fn map_rings(
-    events: &[EventFd],
+fn map_rings<'a, I: Iterator<Item = &'a EventFd>>(
+    events: impl Fn() -> I,
     wanted_bytes: usize,
     announcements: &mut Vec<String>,
 ) -> Result<(Vec<Ring>, usize), String> {
     let mut bytes = wanted_bytes;
     loop {
-        let rings: io::Result<Vec<Ring>> = events.iter().map(|event| Ring::map(event, bytes)).collect();
+        let rings: io::Result<Vec<Ring>> = events().map(|event| Ring::map(event, bytes)).collect();
         match rings {
             Ok(rings) => {
                 if bytes < USUAL_RING_BYTES.min(wanted_bytes) {

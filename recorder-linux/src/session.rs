@@ -14,11 +14,11 @@ use crate::host;
 use crate::launch;
 use crate::open::{self, Opened};
 use crate::stop::Target;
-use crate::sys::perf_event::Counts;
+use crate::sys::perf_event::{Counts, EventFd};
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
-use crate::translate::Translator;
+use crate::translate::{Subject, Translator};
 
 /// What to record, and how.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct RecordOptions {
     pub rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
+    /// Record when threads are not on a CPU, too, and what they wait for.
+    pub off_cpu: bool,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.
@@ -120,7 +122,7 @@ impl Recording {
         let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
-        match open::open(stopped.pid(), options.rate_hz, options.stack_bytes) {
+        match open::open(stopped.pid(), options.rate_hz, options.stack_bytes, options.off_cpu) {
             Ok(opened) => Ok(Recording {
                 options: options.clone(),
                 stopped: Some(stopped),
@@ -186,9 +188,10 @@ impl Recording {
             }
         };
         let target = Target::after(child, stop, self.options.keep_running, &translator);
-        let totals = self.totals();
-        drain::report_remaining_losses(totals.lost, &mut translator, end, sink);
-        let cpu_time_ns = (totals.running_ns > 0).then_some(totals.running_ns);
+        let (counts, of_waits) = (totals(&self.opened.events), totals(&self.opened.waits.switches));
+        drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
+        drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
+        let cpu_time_ns = (counts.running_ns > 0).then_some(counts.running_ns);
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| self.opened.choice.kernel)
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
@@ -200,16 +203,6 @@ impl Recording {
             problem,
             target,
         })
-    }
-
-    fn totals(&self) -> Counts {
-        let mut totals = Counts::default();
-        for counts in self.opened.events.iter().filter_map(|event| event.counts().ok()) {
-            totals.enabled_ns += counts.enabled_ns;
-            totals.running_ns += counts.running_ns;
-            totals.lost += counts.lost;
-        }
-        totals
     }
 
     fn info(&self, clock: ClockReference, end: Timestamp) -> RecordingInfo {
@@ -242,6 +235,16 @@ impl Drop for Recording {
             stopped.abandon();
         }
     }
+}
+
+fn totals(events: &[EventFd]) -> Counts {
+    let mut totals = Counts::default();
+    for counts in events.iter().filter_map(|event| event.counts().ok()) {
+        totals.enabled_ns += counts.enabled_ns;
+        totals.running_ns += counts.running_ns;
+        totals.lost += counts.lost;
+    }
+    totals
 }
 
 /// Reads both clocks at one instant.

@@ -19,9 +19,21 @@ pub struct Translator {
     processes: HashMap<i32, Vec<i32>>,
     kernel_frames: Vec<Frame>,
     lost: u64,
+    switches_lost: u64,
     samples: u64,
     deep_stacks: u64,
     idle_task: bool,
+}
+
+/// What the records of a ring are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Samples of running threads, and everything about processes.
+    Running,
+    /// When threads leave a CPU and get one.
+    Switches,
+    /// The stacks with which they leave it.
+    WaitStacks,
 }
 
 impl Translator {
@@ -32,6 +44,7 @@ impl Translator {
             processes: HashMap::new(),
             kernel_frames: Vec::new(),
             lost: 0,
+            switches_lost: 0,
             samples: 0,
             deep_stacks: 0,
             idle_task: false,
@@ -53,9 +66,13 @@ impl Translator {
         self.processes.keys().map(|pid| Pid(*pid))
     }
 
-    /// Records reported lost so far.
-    pub fn lost(&self) -> u64 {
-        self.lost
+    /// Records reported lost so far, of the rings about this.
+    pub fn lost(&self, subject: Subject) -> u64 {
+        match subject {
+            Subject::Running => self.lost,
+            Subject::Switches => self.switches_lost,
+            Subject::WaitStacks => 0,
+        }
     }
 
     /// Samples seen so far.
@@ -69,15 +86,21 @@ impl Translator {
     }
 
     /// Translates one record with its time.
-    pub fn record(&mut self, time: u64, record: &[u8], sink: &mut dyn EventSink) {
+    pub fn record(&mut self, time: u64, record: &[u8], subject: Subject, sink: &mut dyn EventSink) {
         let record = decode::decode(record, &self.layout);
-        self.decoded(Timestamp(time), record, sink);
+        self.decoded(Timestamp(time), record, subject, sink);
     }
 
     /// Translates one record that has been taken apart.
-    pub(crate) fn decoded(&mut self, time: Timestamp, record: Result<Record<'_>, Malformed>, sink: &mut dyn EventSink) {
+    pub(crate) fn decoded(
+        &mut self,
+        time: Timestamp,
+        record: Result<Record<'_>, Malformed>,
+        subject: Subject,
+        sink: &mut dyn EventSink,
+    ) {
         match record {
-            Ok(Record::Sample(sample)) => self.sample(time, &sample, sink),
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, sink),
             Ok(Record::Mmap {
                 pid,
                 start,
@@ -109,6 +132,18 @@ impl Translator {
                 self.ensure_thread(time, pid, tid, (pid != parent_pid).then_some(parent_pid), sink);
             }
             Ok(Record::Exit { pid, tid }) => self.exit(time, pid, tid, sink),
+            Ok(Record::Switch {
+                pid,
+                tid,
+                out,
+                preempted,
+            }) => self.switch(time, pid, tid, out.then_some(preempted), sink),
+            // Stacks of waits: each wait without one is counted.
+            Ok(Record::Lost { .. } | Record::LostSamples { .. } | Record::Throttle)
+                if subject == Subject::WaitStacks => {}
+            Ok(Record::Lost { count } | Record::LostSamples { count }) if subject == Subject::Switches => {
+                self.report_lost(time, count, LostCause::SwitchesRingFull, sink);
+            }
             Ok(Record::Lost { count }) => self.report_lost(time, count, LostCause::RingFull, sink),
             Ok(Record::LostSamples { count }) => self.report_lost(time, count, LostCause::SamplesRingFull, sink),
             Ok(Record::Throttle) => sink.on_event(&Event::Throttled { time }),
@@ -123,12 +158,34 @@ impl Translator {
     /// Reports records lost beyond those that records told of.
     pub fn report_lost(&mut self, time: Timestamp, count: u64, cause: LostCause, sink: &mut dyn EventSink) {
         if count > 0 {
-            self.lost = self.lost.saturating_add(count);
+            let lost = match cause {
+                LostCause::SwitchesRingFull => &mut self.switches_lost,
+                LostCause::RingFull | LostCause::SamplesRingFull => &mut self.lost,
+            };
+            *lost = lost.saturating_add(count);
             sink.on_event(&Event::Lost { time, count, cause });
         }
     }
 
-    fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, sink: &mut dyn EventSink) {
+    fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {
+        // A task that is past its exit: its waits are no longer the program's.
+        if pid <= 0 || tid <= 0 {
+            return;
+        }
+        self.ensure_thread(time, pid, tid, None, sink);
+        let (pid, tid) = (Pid(pid), Tid(tid));
+        sink.on_event(&match out {
+            None => Event::SwitchIn { time, pid, tid },
+            Some(preempted) => Event::SwitchOut {
+                time,
+                pid,
+                tid,
+                preempted,
+            },
+        });
+    }
+
+    fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, subject: Subject, sink: &mut dyn EventSink) {
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1): nobody to account it to, and
         // its ending was already reported.
         let is_idle = self.idle_task && (raw.pid, raw.tid) == (0, 0);
@@ -139,8 +196,10 @@ impl Translator {
             });
             return;
         }
-        self.samples += 1;
-        self.deep_stacks += u64::from(raw.stack_cut_off);
+        if subject != Subject::WaitStacks {
+            self.samples += 1;
+            self.deep_stacks += u64::from(raw.stack_cut_off);
+        }
         self.ensure_thread(time, raw.pid, raw.tid, None, sink);
         self.kernel_frames.clear();
         if raw.unwound {
@@ -182,14 +241,18 @@ impl Translator {
                 cut_off: raw.stack_cut_off,
             }),
         };
-        sink.on_event(&Event::Sample(Sample {
+        let sample = Sample {
             time,
             pid: Pid(raw.pid),
             tid: Tid(raw.tid),
             cpu: raw.cpu,
             period: raw.period,
             stack,
-        }));
+        };
+        sink.on_event(&match subject {
+            Subject::WaitStacks => Event::WaitStack(sample),
+            Subject::Running | Subject::Switches => Event::Sample(sample),
+        });
     }
 
     fn name(&mut self, time: Timestamp, pid: i32, tid: i32, exec: bool, name: &[u8], sink: &mut dyn EventSink) {

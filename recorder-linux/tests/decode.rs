@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use recorder_linux::decode::{self, Layout, Record, RegisterSet};
-use recorder_linux::translate::Translator;
+use recorder_linux::translate::{Subject, Translator};
 use recording::event::Event;
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -101,8 +101,46 @@ fn the_interrupted_kernel_instruction_is_one_frame_not_two() {
         }
     }
     let mut check = Check(0);
-    Translator::new(LAYOUT).record(42, &kernel_sample(), &mut check);
+    Translator::new(LAYOUT).record(42, &kernel_sample(), Subject::Running, &mut check);
     assert_eq!(check.0, 1);
+}
+
+#[test]
+fn a_switch_says_whose_it_is_and_whether_the_task_could_have_gone_on() {
+    let switch = |kind, misc, body: &[u8]| {
+        let bytes = record(kind, misc, &[body, &sample_id(5)].concat());
+        assert_eq!(decode::time(&bytes), Some(5));
+        match decode::decode(&bytes, &LAYOUT) {
+            Ok(Record::Switch {
+                pid: 7,
+                tid: 7,
+                out,
+                preempted,
+            }) => (out, preempted),
+            other => panic!("{other:?}"),
+        }
+    };
+    // PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT.
+    let (out, preempt) = (1 << 13, 1 << 14);
+    assert_eq!(switch(14, 0, &[]), (false, false));
+    assert_eq!(switch(14, out, &[]), (true, false));
+    assert_eq!(switch(14, out | preempt, &[]), (true, true));
+    // PERF_RECORD_SWITCH_CPU_WIDE: the body is the other task's.
+    assert_eq!(switch(15, out, &words32(&[1, 2])), (true, false));
+}
+
+#[test]
+fn a_sample_of_the_ring_of_waits_is_the_stack_of_a_wait_and_no_sample() {
+    struct Waits(u32);
+    impl EventSink for Waits {
+        fn on_event(&mut self, event: &Event<'_>) {
+            assert!(!matches!(event, Event::Sample(_)));
+            self.0 += u32::from(matches!(event, Event::WaitStack(_)));
+        }
+    }
+    let (mut waits, mut translator) = (Waits(0), Translator::new(LAYOUT));
+    translator.record(42, &kernel_sample(), Subject::WaitStacks, &mut waits);
+    assert_eq!((waits.0, translator.samples()), (1, 0));
 }
 
 #[test]
@@ -196,9 +234,10 @@ proptest! {
         kind in 0..20u32,
         misc in any::<u16>(),
         body in proptest::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..300),
+        subject in prop_oneof![Just(Subject::Running), Just(Subject::WaitStacks)],
     ) {
         let mut sink = Order::default();
-        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), &mut sink);
+        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), subject, &mut sink);
     }
 
     #[test]
@@ -208,7 +247,7 @@ proptest! {
         let mut translator = Translator::new(LAYOUT);
         let mut sink = Order::default();
         for record in &records {
-            translator.record(1, record, &mut sink);
+            translator.record(1, record, Subject::Running, &mut sink);
         }
     }
 }

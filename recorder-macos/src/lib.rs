@@ -2,6 +2,8 @@
 //!
 //! The shapes are those of the Linux recorder, so that everything after the recorder is type-checked for macOS already.
 
+pub mod wait;
+
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +23,8 @@ pub struct RecordOptions {
     pub rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
+    /// Record when threads are not on a CPU, too, and what they wait for.
+    pub off_cpu: bool,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.

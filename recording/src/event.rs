@@ -84,6 +84,29 @@ pub enum Event<'a> {
     },
     /// A sample.
     Sample(Sample<'a>),
+    /// The stack with which a thread leaves its CPU, right before its `SwitchOut`; or, of a thread that is waiting, the
+    /// stack with which it waits. Its period means nothing.
+    WaitStack(Sample<'a>),
+    /// A thread left its CPU. Only where waits are recorded, as the two before and after this.
+    SwitchOut {
+        /// When.
+        time: Timestamp,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// It could have gone on: it waits for a CPU and for nothing else.
+        preempted: bool,
+    },
+    /// A thread got a CPU.
+    SwitchIn {
+        /// When.
+        time: Timestamp,
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
     /// Records that the source had to throw away.
     Lost {
         /// When this was noticed.
@@ -114,6 +137,8 @@ pub enum LostCause {
     RingFull,
     /// The ring was full: samples only, counted by the event (PERF_FORMAT_LOST / PERF_RECORD_LOST_SAMPLES).
     SamplesRingFull,
+    /// The ring of the switch records was full: beginnings, ends or stacks of waits.
+    SwitchesRingFull,
 }
 
 /// One executable mapping.

@@ -8,7 +8,7 @@
 //!
 //! 1. [`address`], [`clock`]: the numbers.
 //! 2. [`event`]: what happens.
-//! 3. [`stack`]: the forms of a stack.
+//! 3. [`stack`]: the forms of a stack; [`wait`]: why a thread was not on a CPU.
 //! 4. [`module`]: files mapped as code.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`unwind`]: a sink that turns snapshots into frames.
@@ -25,3 +25,4 @@ pub mod sink;
 pub mod stack;
 pub mod symbol;
 pub mod unwind;
+pub mod wait;

@@ -9,7 +9,7 @@ use crate::stack::MissingStack;
 /// Counts for one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
-    /// Samples that reached the profile.
+    /// Stacks that reached the profile: samples, and those of waits.
     pub samples: u64,
     /// Records lost, by cause.
     pub lost: BTreeMap<LostCause, u64>,
@@ -44,9 +44,17 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Samples lost, all causes.
+    /// Samples lost, all causes. Not the records of waits: [`Quality::switches_lost`].
     pub fn lost_total(&self) -> u64 {
-        self.lost.values().sum()
+        let of_samples = |cause: &LostCause| *cause != LostCause::SwitchesRingFull;
+        (self.lost.iter().filter(|(cause, _)| of_samples(cause)))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Beginnings, ends and stacks of waits that were lost.
+    pub fn switches_lost(&self) -> u64 {
+        self.lost.get(&LostCause::SwitchesRingFull).copied().unwrap_or_default()
     }
 
     /// Samples that do not reach the root, all causes.

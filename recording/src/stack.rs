@@ -1,6 +1,7 @@
 //! The forms in which a source delivers a stack, and the form that leaves the unwinder.
 
 use crate::address::Avma;
+use crate::wait::{WaitGuess, WaitReason};
 
 /// What a sample says of its thread's stack.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +113,12 @@ pub enum StackMark {
     TruncatedDepth,
     /// There is no user stack at all, and why.
     Missing(MissingStack),
+    /// The thread was not on a CPU. Not the leaf: what it waited for follows.
+    OffCpu,
+    /// What it waited for: the leaf.
+    Waiting(WaitReason),
+    /// The frames rootwards are not from this wait, or there are none.
+    WaitGuess(WaitGuess),
 }
 
 impl StackMark {
@@ -125,6 +132,9 @@ impl StackMark {
             StackMark::Missing(MissingStack::NoUserSpace) => "[no user stack: kernel thread or exiting task]",
             StackMark::Missing(MissingStack::Abi32) => "[no user stack: 32-bit task]",
             StackMark::Missing(MissingStack::NoRegisters) => "[no user stack: no registers delivered]",
+            StackMark::OffCpu => "[off-CPU]",
+            StackMark::Waiting(reason) => reason.label(),
+            StackMark::WaitGuess(guess) => guess.label(),
         }
     }
 }

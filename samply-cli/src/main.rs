@@ -22,6 +22,7 @@ mod pipeline;
 mod serve;
 mod summary;
 mod term;
+mod waits;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
-use profile::view::{TopFunction, top};
+use profile::view::{TopFunction, top, wait_places};
 use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
@@ -79,6 +79,9 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
     let clock = recorder::clock_reference();
     let mut builder = Builder::new(clock, plan.build);
     name_kernel(&mut builder);
+    if plan.recorder.off_cpu {
+        name_waits(&mut builder);
+    }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let mut unwinder = Unwinder::new(builder, memory, files, UnwindOptions::default());
 
@@ -209,6 +212,19 @@ fn name_kernel(builder: &mut Builder) {
     });
 }
 
+/// Tells the builder which functions of the kernel wait for what.
+fn name_waits(builder: &mut Builder) {
+    use recording::address::Avma;
+
+    let functions = symbolicator::kernel_functions(recorder::wait::reason_of_function);
+    let functions = functions.into_iter();
+    builder.set_wait_reasons(
+        functions
+            .map(|(start, end, reason)| (Avma(start), Avma(end), reason))
+            .collect(),
+    );
+}
+
 /// Gives all addresses of the profile their names. What has none is told, by module, when the user wants to know.
 pub(crate) fn symbolicate(
     profile: &mut Profile,
@@ -261,10 +277,10 @@ const ADDRESSES_FOR_SUMMARY: usize = 2000;
 /// The `n` hottest functions of a profile that was written without symbols. Spoils the profile for writing.
 pub(crate) fn hottest_lazily(profile: &mut Profile, symbolicator: &Symbolicator, n: usize) -> Vec<TopFunction> {
     // Without symbols each address stands as a function of its own, named by its hex form.
-    let hot: BTreeSet<String> = top(profile, ADDRESSES_FOR_SUMMARY)
-        .functions
-        .into_iter()
-        .map(|hot| hot.name)
+    let hot = top(profile, ADDRESSES_FOR_SUMMARY).functions.into_iter();
+    let waiting = wait_places(profile, ADDRESSES_FOR_SUMMARY).into_iter();
+    let hot: BTreeSet<String> = (hot.map(|hot| hot.name))
+        .chain(waiting.filter_map(|place| place.function))
         .collect();
     enrich(profile, |module, addresses| {
         let is_hot = |address: &u64| hot.contains(&format!("{address:#x}"));

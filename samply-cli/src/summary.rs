@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use profile::Counts;
 use profile::enrich::Enriched;
-use profile::view::TopFunction;
+use profile::view::{TopFunction, WaitPlace};
+use profile::{Counts, WaitTotals};
 use recording::event::LostCause;
 use recording::info::RecordingInfo;
 use recording::quality::Quality;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::pipeline::{ProgramExit, StopReason};
 use crate::term::{Style, Term};
+use crate::waits;
 
 /// Functions that the summary names.
 pub(crate) const HOTTEST: usize = 5;
@@ -30,6 +31,10 @@ pub(crate) struct Summary {
     pub(crate) stop: StopReason,
     pub(crate) iterations: u32,
     pub(crate) hottest: Vec<TopFunction>,
+    /// `None` if waits were not recorded.
+    pub(crate) waits: Option<WaitTotals>,
+    /// Where threads waited longest.
+    pub(crate) wait_places: Vec<WaitPlace>,
     /// What the symbols came to; `None` if they come later, or not at all.
     pub(crate) enriched: Option<Enriched>,
     /// Where the profile is; `None` if it went to stdout.
@@ -64,6 +69,12 @@ impl Summary {
             StopReason::Terminated => recorded.push_str("; ended by a signal"),
         }
         term.line(format_args!("recorded {recorded}"));
+        if let (Some(_), Some(ns)) = (&self.waits, self.quality.cpu_time_ns) {
+            term.detail(format_args!(
+                "on-CPU {:.2} s of thread time, by samples:",
+                ns as f64 / 1e9
+            ));
+        }
         let widest = self
             .hottest
             .iter()
@@ -80,6 +91,9 @@ impl Summary {
         }
         if counts.samples == 0 {
             term.detail("no samples: the program used too little CPU time for this rate; a higher one is set with -r");
+        }
+        if let Some(waits) = &self.waits {
+            waits::print(waits, &self.wait_places, term);
         }
         term.detail(self.quality_line(term));
         if let Some(rates) = self.rates() {
@@ -98,7 +112,7 @@ impl Summary {
             _ => format!(
                 "{} ({})",
                 grouped(number),
-                percent(number, self.counts.samples + quality.lost_total())
+                percent(number, quality.samples.max(self.counts.samples) + quality.lost_total())
             ),
         };
         let flag = |number: u64, text: String| match number {
@@ -155,6 +169,7 @@ impl Summary {
             }
         };
         say(quality.missing.values().sum(), "samples have no user stack");
+        say(quality.switches_lost(), "records of waits were lost: the ring was full");
         say(quality.malformed, "records of the kernel were not understood");
         say(self.counts.samples_out_of_order, "samples came out of order");
         say(self.counts.markers_left_out, "markers were left out");
@@ -212,9 +227,11 @@ impl Summary {
             "asked_rate_hz": quality.asked_rate_hz,
             "achieved_rate_hz": quality.achieved_rate_hz,
             "hottest": hottest,
+            "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.wait_places)),
             "quality": {
                 "lost": quality.lost_total(),
                 "lost_by_cause": lost,
+                "switches_lost": quality.switches_lost(),
                 "throttled": quality.throttled,
                 "malformed": quality.malformed,
                 "rooted": quality.rooted,
@@ -241,7 +258,7 @@ impl Summary {
 const NAME_WIDTH: usize = 70;
 
 /// Cuts the middle out: the ends of a name tell most.
-fn shorten(name: &str) -> String {
+pub(crate) fn shorten(name: &str) -> String {
     let chars: Vec<char> = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if chars.len() <= NAME_WIDTH {
         return chars.into_iter().collect();
@@ -251,7 +268,7 @@ fn shorten(name: &str) -> String {
     start.iter().chain(['.', '.', '.'].iter()).chain(end).collect()
 }
 
-fn count(number: u64, one: &str, many: &str) -> String {
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
@@ -280,6 +297,7 @@ fn lost_name(cause: LostCause) -> &'static str {
     match cause {
         LostCause::RingFull => "ring_full",
         LostCause::SamplesRingFull => "samples_ring_full",
+        LostCause::SwitchesRingFull => "switches_ring_full",
     }
 }
 

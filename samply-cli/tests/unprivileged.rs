@@ -122,6 +122,52 @@ fn an_ordinary_user_sees_deep_stacks_and_signal_handlers() {
     assert!(handler.percent() >= 98.0, "{}", profile.summary());
 }
 
+/// Off-CPU time of the main thread in the profile whose leaf is this, ms.
+fn waited_ms(profile: &Profile, leaf: &str, with: &str) -> f64 {
+    let thread = profile.threads.iter().find(|thread| thread.is_main).unwrap();
+    let samples = thread.samples.iter().filter(|sample| {
+        let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+        names.last() == Some(&leaf) && names.contains(&with)
+    });
+    samples.map(|sample| sample.weight).sum()
+}
+
+#[test]
+fn an_ordinary_user_sees_how_long_threads_wait_and_that_the_stacks_are_guesses() {
+    let Some(_machine) = can_become_nobody() else { return };
+    if !has(Need::PerfEvents, paranoid() == Some(2), "perf_event_paranoid is not 2") {
+        return;
+    }
+    let playground = Playground::new(&["waits"]);
+    let (output, path) = playground.record(&["--off-cpu"], "waits", &["3", "200"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let printed_ms = |name: &str| -> f64 {
+        let word = stdout
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(name))
+            .unwrap();
+        word.parse::<f64>().unwrap() / 1e6
+    };
+    let blocked_ms = printed_ms("sleep_ns=") + printed_ms("pipe_ns=") + printed_ms("lock_ns=");
+    let found_ms = waited_ms(&profile, "[off-CPU: reason not known]", "[off-CPU]");
+    assert!(
+        (found_ms / blocked_ms - 1.0).abs() < 0.03,
+        "{found_ms} of {blocked_ms} ms\n{}",
+        profile.summary()
+    );
+    let labelled_ms = waited_ms(&profile, "[off-CPU: reason not known]", "[guess: last stack on a CPU]")
+        + waited_ms(&profile, "[off-CPU: reason not known]", "[stack not sampled]");
+    assert!((labelled_ms - found_ms).abs() < 1e-6, "{}", profile.summary());
+    assert!(profile.figure(&["waits", "guess"]) > 8.0, "{:?}", profile.quality());
+    assert!(
+        stderr.contains("had on a CPU") && stderr.contains("waits are timed"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn an_ordinary_user_with_little_locked_memory_still_records() {
     let Some(_machine) = can_become_nobody() else { return };

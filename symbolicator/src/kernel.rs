@@ -37,6 +37,31 @@ pub fn kernel_text_base() -> Option<u64> {
     base.filter(|base| *base != 0)
 }
 
+/// The functions of the running kernel that `classify` knows by name: (first address, address behind the last one, what it
+/// said). Absolute addresses. Empty if the kernel hides its addresses from this user.
+pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
+    let mut text = String::new();
+    let read = std::fs::File::open(KALLSYMS)
+        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_BYTES), &mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
+    functions_of(&text, classify)
+}
+
+fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
+    let is_code = |line: &Line<'_>| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address != 0;
+    let mut lines: Vec<Line<'_>> = text.lines().filter_map(parse).filter(is_code).collect();
+    lines.sort_unstable_by_key(|line| line.address);
+    let known = lines.iter().enumerate().filter_map(|(at, line)| {
+        let what = classify(line.name)?;
+        let next = lines[at..].iter().find(|next| next.address > line.address);
+        let limit = line.address.saturating_add(MAX_FUNCTION_BYTES);
+        Some((line.address, next.map_or(limit, |next| next.address.min(limit)), what))
+    });
+    known.collect()
+}
+
 /// The build id of the running kernel.
 pub fn kernel_build_id() -> Option<BuildId> {
     const NT_GNU_BUILD_ID: u32 = 3;
@@ -201,6 +226,17 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
         assert_eq!(name(&symbols, 0x3f20_1004).as_deref(), Some("nf_hook [nf_tables]"));
         // Far from any symbol: no guess.
         assert_eq!(name(&symbols, 0x2000_0000), None);
+    }
+
+    #[test]
+    fn functions_that_someone_knows_by_name_reach_to_the_next_symbol() {
+        let known = |name: &str| (name == "helper" || name == "nf_hook").then_some(name.len());
+        let (start, far) = (0xffff_ffff_8100_0100, 0xffff_ffff_c020_1000);
+        assert_eq!(
+            super::functions_of(TEXT, known),
+            [(start, far.min(start + (1 << 20)), 6), (far, far + (1 << 20), 7)]
+        );
+        assert_eq!(super::functions_of("0000000000000000 T helper\n", known), []);
     }
 
     #[test]

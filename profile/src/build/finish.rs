@@ -19,6 +19,7 @@ impl Builder {
     /// its end, on its parent.
     pub fn finish(mut self, info: RecordingInfo, quality: Quality) -> Profile {
         let end = self.at(info.end);
+        self.end_waits(end);
         self.counts.processes = self.processes.processes.len() as u64;
         self.counts.threads = self.processes.threads.len() as u64;
 
@@ -90,7 +91,8 @@ impl Builder {
 
         self.add_children(&kept_processes, &main_of, &mut kept, end);
         kept[0].markers.append(&mut self.recording_markers);
-        if self.counts.samples == 0 {
+        let recorded_waits = self.waits.as_ref().is_some_and(|waits| waits.all().count > 0);
+        if self.counts.samples == 0 && !recorded_waits {
             let what = MarkerKind::NoSamples {
                 why: why_no_samples(&self.counts, &quality),
             };
@@ -110,6 +112,7 @@ impl Builder {
             info,
             quality,
             counts: self.counts,
+            waits: self.waits,
             strings: self.strings,
             tables: self.resolver.finish(),
             stacks: self.stacks,

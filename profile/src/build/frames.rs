@@ -47,15 +47,22 @@ impl FrameResolver {
             return id;
         }
         let key = self.key(frame, &process.images, strings);
-        let id = match self.frames.get(&key) {
-            Some(&id) => id,
-            None => {
-                let id = self.make(key, strings);
-                self.frames.insert(key, id);
-                id
-            }
-        };
+        let id = self.find_or_make(key, strings);
         process.resolved.insert(frame, id);
+        id
+    }
+
+    /// The frame of a mark, which is the same in all processes.
+    pub(super) fn mark(&mut self, mark: StackMark, strings: &mut Strings) -> FrameId {
+        self.find_or_make(FrameKey::Mark(mark), strings)
+    }
+
+    fn find_or_make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
+        if let Some(&id) = self.frames.get(&key) {
+            return id;
+        }
+        let id = self.make(key, strings);
+        self.frames.insert(key, id);
         id
     }
 
@@ -90,7 +97,7 @@ impl FrameResolver {
             }
             FrameKey::Mark(mark) => {
                 self.name.push_str(mark.label());
-                (None, None, Kind::Mark(mark_kind(mark)))
+                (None, None, mark_kind(mark))
             }
         };
         let func = self.tables.push_func(FuncRow {
@@ -126,10 +133,15 @@ impl FrameResolver {
     }
 }
 
-fn mark_kind(mark: StackMark) -> MarkKind {
+fn mark_kind(mark: StackMark) -> Kind {
     match mark {
-        StackMark::Unverified => MarkKind::Unverified,
-        StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => MarkKind::Truncated,
-        StackMark::Missing(_) => MarkKind::NoUserStack,
+        StackMark::Unverified => Kind::Mark(MarkKind::Unverified),
+        StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => {
+            Kind::Mark(MarkKind::Truncated)
+        }
+        StackMark::Missing(_) => Kind::Mark(MarkKind::NoUserStack),
+        StackMark::WaitGuess(_) => Kind::Mark(MarkKind::Guess),
+        StackMark::OffCpu => Kind::Wait(None),
+        StackMark::Waiting(reason) => Kind::Wait(Some(reason)),
     }
 }

@@ -3,22 +3,27 @@
 
 mod finish;
 mod frames;
+mod offcpu;
 mod processes;
 
+use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, LostCause, Pid, Sample, Tid};
 use recording::module::Image;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack, StackMark};
+use recording::wait::WaitReason;
 
 use crate::model::Counts;
 use crate::model::samples;
-use crate::model::stacks::Stacks;
+use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
 use crate::model::tables::FrameId;
 use crate::model::thread::{Marker, MarkerKind};
+use crate::model::waits::WaitTotals;
 use frames::FrameResolver;
-use processes::Processes;
+use offcpu::{WaitReasons, WaitTables};
+use processes::{LiveThread, Processes};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
 /// the front end's marker table becomes slow at some 100,000.
@@ -42,6 +47,9 @@ pub struct Builder {
     resolver: FrameResolver,
     processes: Processes,
     counts: Counts,
+    wait_reasons: WaitReasons,
+    /// From the first switch on.
+    waits: Option<WaitTotals>,
     /// Of the recording, not of one thread; put on the first one in the end.
     recording_markers: Vec<Marker>,
     scratch: Vec<Frame>,
@@ -59,6 +67,8 @@ impl Builder {
             resolver: FrameResolver::default(),
             processes: Processes::default(),
             counts: Counts::default(),
+            wait_reasons: WaitReasons::default(),
+            waits: None,
             recording_markers: Vec::new(),
             scratch: Vec::new(),
             resolved: Vec::new(),
@@ -71,47 +81,49 @@ impl Builder {
         self.processes.forget_resolved();
     }
 
+    /// Tells which functions of the kernel, from their first to behind their last address, wait for what. Without this, all
+    /// that is known of a wait is whether it was for a CPU.
+    pub fn set_wait_reasons(&mut self, functions: Vec<(Avma, Avma, WaitReason)>) {
+        self.wait_reasons = WaitReasons::new(functions);
+    }
+
     /// ns from time zero; negative for what was found before it.
     fn at(&self, time: Timestamp) -> i64 {
         let (time, zero) = (i128::from(time.0), i128::from(self.zero.0));
         (time - zero).clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2)) as i64
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>) {
-        if self.options.main_thread_only && sample.pid.0 != sample.tid.0 {
-            self.counts.samples_left_out += 1;
+    /// Takes a sample or the stack of a wait apart; `add` gets its frames.
+    fn with_frames(&mut self, sample: &Sample<'_>, add: impl FnOnce(&mut Self, &[Frame])) {
+        if self.leaves_out(sample.pid, sample.tid) {
             return;
         }
+        let mut frames = std::mem::take(&mut self.scratch);
+        frames.clear();
         match sample.stack {
-            Stack::Frames(frames) => self.add_sample(sample, frames),
+            Stack::Frames(frames) => add(self, frames),
             Stack::Missing { kernel, reason } => {
-                self.with_scratch(|builder, frames| {
-                    frames.extend_from_slice(kernel);
-                    frames.push(Frame::Mark(StackMark::Missing(reason)));
-                    builder.add_sample(sample, frames);
-                });
+                frames.extend_from_slice(kernel);
+                frames.push(Frame::Mark(StackMark::Missing(reason)));
+                add(self, &frames);
             }
             Stack::Snapshot(snapshot) => {
                 let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
-                self.with_scratch(|builder, frames| {
-                    frames.extend_from_slice(snapshot.kernel);
-                    frames.push(Frame::InstructionPointer(recording::address::Avma(ip)));
-                    frames.push(Frame::Mark(StackMark::TruncatedNoRule));
-                    builder.add_sample(sample, frames);
-                });
+                frames.extend_from_slice(snapshot.kernel);
+                frames.push(Frame::InstructionPointer(Avma(ip)));
+                frames.push(Frame::Mark(StackMark::TruncatedNoRule));
+                add(self, &frames);
             }
         }
-    }
-
-    fn with_scratch(&mut self, use_it: impl FnOnce(&mut Self, &mut Vec<Frame>)) {
-        let mut frames = std::mem::take(&mut self.scratch);
-        frames.clear();
-        use_it(self, &mut frames);
         self.scratch = frames;
     }
 
-    fn add_sample(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
-        let time = self.at(sample.time);
+    fn leaves_out(&self, pid: Pid, tid: Tid) -> bool {
+        self.options.main_thread_only && pid.0 != tid.0
+    }
+
+    /// The stack of these frames, with what is remembered of its thread.
+    fn stack(&mut self, sample: &Sample<'_>, time: i64, frames: &[Frame]) -> Option<StackId> {
         let (process, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
         if thread.chain_epoch != process.epoch {
             thread.chain.clear();
@@ -137,14 +149,76 @@ impl Builder {
             chain.push((frame, stack));
             parent = Some(stack);
         }
+        parent
+    }
 
+    fn add_sample(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
+        let time = self.at(sample.time);
+        let stack = self.stack(sample, time, frames);
+        if self.waits.is_some() {
+            self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
+                thread.waits.on_cpu(time, &mut thread.samples, tables);
+                thread.waits.on_cpu_stack(time, stack);
+            });
+        }
+        let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
         let in_order = thread.samples.push(samples::Sample {
             time,
-            stack: parent,
+            stack,
             period: sample.period,
+            off_cpu: false,
         });
         self.counts.samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);
+    }
+
+    fn add_wait_stack(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
+        let time = self.at(sample.time);
+        let reason = self.wait_reasons.of_stack(frames);
+        if let Some(stack) = self.stack(sample, time, frames) {
+            let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+            thread.waits.wait_stack(time, stack, reason);
+        }
+    }
+
+    /// A thread left its CPU (`Some(preempted)`) or got one.
+    fn on_switch(&mut self, time: Timestamp, pid: Pid, tid: Tid, out: Option<bool>) {
+        if self.leaves_out(pid, tid) {
+            return;
+        }
+        let time = self.at(time);
+        self.with_waits(pid, tid, time, |thread, tables| match out {
+            Some(preempted) => thread.waits.switch_out(time, preempted, tables.totals),
+            None => thread.waits.switch_in(time, &mut thread.samples, tables),
+        });
+    }
+
+    fn with_waits(&mut self, pid: Pid, tid: Tid, at: i64, use_it: impl FnOnce(&mut LiveThread, &mut WaitTables<'_>)) {
+        let (_, thread) = self.processes.thread_for_sample(pid, tid, at);
+        let mut tables = WaitTables {
+            resolver: &mut self.resolver,
+            stacks: &mut self.stacks,
+            strings: &mut self.strings,
+            totals: self.waits.get_or_insert_default(),
+            out_of_order: &mut self.counts.samples_out_of_order,
+        };
+        use_it(thread, &mut tables);
+    }
+
+    /// Waits that last end with their thread, or with the recording.
+    fn end_waits(&mut self, end: i64) {
+        let Some(totals) = &mut self.waits else { return };
+        let mut tables = WaitTables {
+            resolver: &mut self.resolver,
+            stacks: &mut self.stacks,
+            strings: &mut self.strings,
+            totals,
+            out_of_order: &mut self.counts.samples_out_of_order,
+        };
+        for thread in &mut self.processes.threads {
+            let waiting = (thread.waits).end(thread.end.unwrap_or(end), &mut thread.samples, &mut tables);
+            tables.totals.still_waiting += u64::from(waiting && thread.end.is_none());
+        }
     }
 
     fn mark_recording(&mut self, time: Timestamp, what: MarkerKind) {
@@ -195,7 +269,20 @@ impl Builder {
 impl EventSink for Builder {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample(sample) => self.on_sample(sample),
+            Event::Sample(sample) => {
+                self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
+                self.with_frames(sample, |builder, frames| builder.add_sample(sample, frames));
+            }
+            Event::WaitStack(sample) => {
+                self.with_frames(sample, |builder, frames| builder.add_wait_stack(sample, frames));
+            }
+            Event::SwitchOut {
+                time,
+                pid,
+                tid,
+                preempted,
+            } => self.on_switch(*time, *pid, *tid, Some(*preempted)),
+            Event::SwitchIn { time, pid, tid } => self.on_switch(*time, *pid, *tid, None),
             Event::ProcessStart { time, pid, parent } => self.processes.start(*pid, *parent, self.at(*time)),
             Event::ProcessEnd { time, pid } => self.processes.end(*pid, self.at(*time)),
             Event::ThreadStart { time, pid, tid } => self.processes.start_thread(*pid, *tid, self.at(*time)),
@@ -224,5 +311,6 @@ pub(crate) fn lost_label(cause: LostCause) -> &'static str {
     match cause {
         LostCause::RingFull => "ring full: records of any kind",
         LostCause::SamplesRingFull => "ring full: samples",
+        LostCause::SwitchesRingFull => "ring full: switches and stacks of waits",
     }
 }

@@ -7,6 +7,7 @@ use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
 
+use super::offcpu::ThreadWaits;
 use crate::category::Kind;
 use crate::model::samples::Samples;
 use crate::model::stacks::StackId;
@@ -43,6 +44,7 @@ pub(super) struct LiveThread {
     pub(super) start: i64,
     pub(super) end: Option<i64>,
     pub(super) samples: Samples,
+    pub(super) waits: ThreadWaits,
     pub(super) markers: Vec<Marker>,
     /// The last sample's stack, root first.
     pub(super) chain: Vec<(Frame, StackId)>,

@@ -6,6 +6,7 @@ pub(crate) mod stacks;
 pub(crate) mod strings;
 pub(crate) mod tables;
 pub(crate) mod thread;
+pub(crate) mod waits;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use stacks::Stacks;
 use strings::{StringId, Strings};
 use tables::Tables;
 use thread::{Process, Thread};
+use waits::WaitTotals;
 
 /// A finished profile. Made by [`Builder::finish`](crate::build::Builder::finish).
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct Profile {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
     pub(crate) counts: Counts,
+    /// `None` if waits were not recorded.
+    pub(crate) waits: Option<WaitTotals>,
     pub(crate) strings: Strings,
     pub(crate) tables: Tables,
     pub(crate) stacks: Stacks,
@@ -42,7 +46,7 @@ pub struct Counts {
     pub processes: u64,
     /// Threads, also those without a sample.
     pub threads: u64,
-    /// Samples in the profile.
+    /// Samples of running threads in the profile.
     pub samples: u64,
     /// Samples that came with a time before their thread's last one; kept at the last one's time.
     pub samples_out_of_order: u64,
@@ -95,6 +99,11 @@ impl Profile {
     /// What the builder saw.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What threads waited for; `None` if that was not recorded.
+    pub fn waits(&self) -> Option<&WaitTotals> {
+        self.waits.as_ref()
     }
 
     /// True if [`enrich`](crate::enrich::enrich) has run.

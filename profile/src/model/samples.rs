@@ -8,7 +8,10 @@ pub(crate) struct Sample {
     /// ns from the profile's time zero.
     pub(crate) time: i64,
     pub(crate) stack: Option<StackId>,
+    /// CPU time or cycles; of a wait, its length in ns.
     pub(crate) period: u64,
+    /// It stands for a time when the thread was not on a CPU.
+    pub(crate) off_cpu: bool,
 }
 
 /// Samples in time order, each as the difference from the one before, in variable-length integers. One million samples
@@ -19,6 +22,8 @@ pub(crate) struct Samples {
     len: usize,
     last: State,
     period_sum: u64,
+    off_cpu: usize,
+    off_cpu_ns: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -27,6 +32,8 @@ struct State {
     /// 0 is no stack, else id + 1.
     stack: i64,
     period: u64,
+    /// The period of waits.
+    length: u64,
 }
 
 impl Samples {
@@ -36,17 +43,36 @@ impl Samples {
         let next = State {
             time: if in_order { sample.time } else { self.last.time },
             stack: sample.stack.map_or(0, |stack| i64::from(stack.0) + 1),
-            period: sample.period,
+            period: if sample.off_cpu {
+                self.last.period
+            } else {
+                sample.period
+            },
+            length: if sample.off_cpu {
+                sample.period
+            } else {
+                self.last.length
+            },
         };
         put(&mut self.bytes, zigzag(next.time.wrapping_sub(self.last.time)));
-        put(&mut self.bytes, zigzag(next.stack - self.last.stack));
+        // Stacks are 32 bits: there is room for one more.
         put(
             &mut self.bytes,
-            zigzag(next.period.wrapping_sub(self.last.period) as i64),
+            zigzag(next.stack - self.last.stack) << 1 | u64::from(sample.off_cpu),
         );
+        let (new, old) = match sample.off_cpu {
+            true => (next.length, self.last.length),
+            false => (next.period, self.last.period),
+        };
+        put(&mut self.bytes, zigzag(new.wrapping_sub(old) as i64));
         self.last = next;
         self.len += 1;
-        self.period_sum = self.period_sum.saturating_add(sample.period);
+        if sample.off_cpu {
+            self.off_cpu += 1;
+            self.off_cpu_ns = self.off_cpu_ns.saturating_add(sample.period);
+        } else {
+            self.period_sum = self.period_sum.saturating_add(sample.period);
+        }
         in_order
     }
 
@@ -54,7 +80,17 @@ impl Samples {
         self.len
     }
 
-    /// Sum of the periods.
+    /// Those of the running thread.
+    pub(crate) fn on_cpu(&self) -> usize {
+        self.len - self.off_cpu
+    }
+
+    /// How long the thread was not on a CPU, as far as its samples tell.
+    pub(crate) fn off_cpu_ns(&self) -> u64 {
+        self.off_cpu_ns
+    }
+
+    /// Sum of the periods, waits aside.
     pub(crate) fn period_sum(&self) -> u64 {
         self.period_sum
     }
@@ -64,12 +100,19 @@ impl Samples {
         let mut state = State::default();
         (0..self.len).map(move |_| {
             state.time = state.time.wrapping_add(unzigzag(take(&mut rest)));
-            state.stack += unzigzag(take(&mut rest));
-            state.period = state.period.wrapping_add(unzigzag(take(&mut rest)) as u64);
+            let stack = take(&mut rest);
+            state.stack += unzigzag(stack >> 1);
+            let off_cpu = stack & 1 != 0;
+            let period = match off_cpu {
+                true => &mut state.length,
+                false => &mut state.period,
+            };
+            *period = period.wrapping_add(unzigzag(take(&mut rest)) as u64);
             Sample {
                 time: state.time,
                 stack: (state.stack > 0).then(|| StackId((state.stack - 1) as u32)),
-                period: state.period,
+                period: *period,
+                off_cpu,
             }
         })
     }
@@ -125,20 +168,31 @@ mod tests {
     #[test]
     fn samples_come_back_as_they_went_in() {
         let extremes = [
-            (-5, None, 0),
-            (-5, Some(StackId(u32::MAX - 1)), u64::MAX),
-            (0, Some(StackId(0)), 1),
-            (i64::MAX / 2, Some(StackId(7)), 1_000_000),
+            (-5, None, 0, false),
+            (-5, Some(StackId(u32::MAX - 1)), u64::MAX, false),
+            (0, Some(StackId(0)), 1, false),
+            (1, Some(StackId(u32::MAX - 1)), u64::MAX, true),
+            (2, None, 0, true),
+            (i64::MAX / 2, Some(StackId(7)), 1_000_000, false),
         ];
         let given: Vec<Sample> = extremes
             .into_iter()
-            .map(|(time, stack, period)| Sample { time, stack, period })
+            .map(|(time, stack, period, off_cpu)| Sample {
+                time,
+                stack,
+                period,
+                off_cpu,
+            })
             .collect();
         let mut samples = Samples::default();
         for sample in &given {
             assert!(samples.push(*sample));
         }
         assert_eq!(samples.iter().collect::<Vec<_>>(), given);
+        assert_eq!(
+            (samples.len(), samples.on_cpu(), samples.off_cpu_ns()),
+            (6, 4, u64::MAX)
+        );
     }
 
     #[test]
@@ -148,6 +202,7 @@ mod tests {
             time,
             stack: None,
             period: 1,
+            off_cpu: false,
         };
         assert!(samples.push(at(100)));
         assert!(!samples.push(at(90)));
@@ -164,6 +219,7 @@ mod tests {
                 time: i * 1_000_123,
                 stack: Some(StackId((i * 7919 % 200_000) as u32)),
                 period: 1_000_000,
+                off_cpu: false,
             });
         }
         assert!(samples.bytes.len() < 10_000_000, "{} bytes", samples.bytes.len());

@@ -1,5 +1,7 @@
 //! Views of a profile as plain data.
 
 mod top;
+mod waits;
 
 pub use top::{TopFunction, TopView, top};
+pub use waits::{WaitPlace, wait_places};

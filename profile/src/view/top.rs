@@ -1,4 +1,4 @@
-//! The hottest functions.
+//! The hottest functions. Waits are no heat: only samples of running threads count.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use crate::model::tables::{FuncId, FuncRow};
 /// The hottest functions of all threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopView {
-    /// Samples in the profile, also those without a stack: what shares are of.
+    /// Samples of running threads in the profile, also those without a stack: what shares are of.
     pub samples: u64,
     /// Most self samples first.
     pub functions: Vec<TopFunction>,
@@ -44,7 +44,11 @@ pub fn top(profile: &Profile, n: usize) -> TopView {
     hot.sort_by_key(|&func| (Reverse((own[func], total[func])), name(func)));
     hot.truncate(n);
 
-    let samples: u64 = profile.threads.iter().map(|thread| thread.samples.len() as u64).sum();
+    let samples: u64 = profile
+        .threads
+        .iter()
+        .map(|thread| thread.samples.on_cpu() as u64)
+        .sum();
     let share = |count: u64| count as f64 / samples.max(1) as f64;
     let functions = (hot.into_iter())
         .map(|func| {
@@ -64,7 +68,8 @@ pub fn top(profile: &Profile, n: usize) -> TopView {
 
 fn samples_per_stack(profile: &Profile) -> Vec<u64> {
     let mut counts = vec![0u64; profile.stacks.len()];
-    for sample in profile.threads.iter().flat_map(|thread| thread.samples.iter()) {
+    let samples = profile.threads.iter().flat_map(|thread| thread.samples.iter());
+    for sample in samples.filter(|sample| !sample.off_cpu) {
         if let Some(stack) = sample.stack {
             counts[stack.0 as usize] += 1;
         }

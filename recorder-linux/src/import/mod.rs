@@ -32,7 +32,7 @@ use recording::module::BuildId;
 use recording::sink::EventSink;
 
 use crate::decode::{self, Header, Layout, Malformed, Reader, Record, RegisterSet};
-use crate::translate::Translator;
+use crate::translate::{Subject, Translator};
 use attr::{Attr, sample_type};
 use compressed::Decompressor;
 pub use files::SavedFiles;
@@ -262,7 +262,9 @@ impl<R: Read + Seek> Import<R> {
         let output = &mut self.output;
         let end = Timestamp(output.latest.max(self.zero));
         // perf counts twice: in the ring's records of lost ones, and by event at the end.
-        let untold = output.lost_samples.saturating_sub(output.translator.lost());
+        let untold = output
+            .lost_samples
+            .saturating_sub(output.translator.lost(Subject::Running));
         output
             .translator
             .report_lost(end, untold, LostCause::SamplesRingFull, sink);
@@ -620,7 +622,7 @@ impl Output {
             }
             _ => {}
         }
-        self.translator.decoded(time, decoded, sink);
+        self.translator.decoded(time, decoded, Subject::Running, sink);
     }
 
     /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".
@@ -633,7 +635,7 @@ impl Output {
                 exec: false,
                 name: b"swapper",
             });
-            self.translator.decoded(time, name, sink);
+            self.translator.decoded(time, name, Subject::Running, sink);
         }
     }
 }

@@ -36,6 +36,9 @@ pub(crate) const TYPE_HARDWARE: u32 = 0;
 pub(crate) const TYPE_SOFTWARE: u32 = 1;
 pub(crate) const HW_CPU_CYCLES: u64 = 0;
 pub(crate) const SW_CPU_CLOCK: u64 = 0;
+pub(crate) const SW_CONTEXT_SWITCHES: u64 = 3;
+/// Counts nothing; carries side-band records.
+pub(crate) const SW_DUMMY: u64 = 9;
 
 /// Bits of `perf_event_attr`'s bit field, in the order in which the header declares them.
 pub(crate) mod flag {
@@ -55,6 +58,7 @@ pub(crate) mod flag {
     pub(crate) const MMAP2: u64 = 1 << 23;
     pub(crate) const COMM_EXEC: u64 = 1 << 24;
     pub(crate) const USE_CLOCKID: u64 = 1 << 25;
+    pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
     pub(crate) const BUILD_ID: u64 = 1 << 34;
 }
 
@@ -66,7 +70,9 @@ pub(crate) mod read_format {
 }
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; with inherited events it reaches the children's, too.
+/// `PERF_EVENT_IOC_ENABLE`, `_IO('$', 0)`, and
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; with inherited events they reach the children's, too.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 
 /// What `read(2)` of an event says, summed over the task and all that inherited the event.
@@ -122,6 +128,13 @@ impl EventFd {
     pub(crate) fn disable(&self) -> io::Result<()> {
         // SAFETY: PERF_EVENT_IOC_DISABLE takes an integer argument and touches no memory of ours.
         retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE as _, 0) } as isize)?;
+        Ok(())
+    }
+
+    /// Starts the event for the task and everything that inherited it.
+    pub(crate) fn enable(&self) -> io::Result<()> {
+        // SAFETY: PERF_EVENT_IOC_ENABLE takes an integer argument and touches no memory of ours.
+        retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE as _, 0) } as isize)?;
         Ok(())
     }
 

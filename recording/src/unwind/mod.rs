@@ -126,13 +126,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         (self.next, self.quality)
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>) {
+    fn on_sample(&mut self, sample: &Sample<'_>, of_wait: bool) {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
                 self.count_marks(frames);
-                return self.next.on_event(&Event::Sample(*sample));
+                return self.next.on_event(&event(*sample, of_wait));
             }
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
             Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
@@ -140,10 +140,11 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             }
             Stack::Snapshot(snapshot) => self.on_snapshot(sample, &snapshot),
         }
-        self.next.on_event(&Event::Sample(Sample {
+        let unwound = Sample {
             stack: Stack::Frames(&self.frames),
             ..*sample
-        }));
+        };
+        self.next.on_event(&event(unwound, of_wait));
     }
 
     /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
@@ -154,6 +155,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             let Frame::Mark(mark) = frame else { continue };
             is_rooted = false;
             match mark {
+                // Not about how the stack was unwound.
+                StackMark::OffCpu | StackMark::Waiting(_) | StackMark::WaitGuess(_) => {}
                 StackMark::Unverified => quality.unverified += 1,
                 StackMark::TruncatedNoMemory => quality.truncated_no_memory += 1,
                 StackMark::TruncatedNoRule => quality.truncated_no_rule += 1,
@@ -275,12 +278,20 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 }
 
+fn event(sample: Sample<'_>, of_wait: bool) -> Event<'_> {
+    match of_wait {
+        true => Event::WaitStack(sample),
+        false => Event::Sample(sample),
+    }
+}
+
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn on_event(&mut self, event: &Event<'_>) {
-        if let Event::Sample(sample) = event {
-            return self.on_sample(sample);
+        match event {
+            Event::Sample(sample) => return self.on_sample(sample, false),
+            Event::WaitStack(sample) => return self.on_sample(sample, true),
+            _ => self.next.on_event(event),
         }
-        self.next.on_event(event);
         match event {
             Event::ProcessStart { pid, parent, .. } => {
                 let space = parent
@@ -314,7 +325,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             Event::Lost { count, cause, .. } => *self.quality.lost.entry(*cause).or_default() += count,
             Event::Throttled { .. } => self.quality.throttled += 1,
             Event::Malformed { .. } => self.quality.malformed += 1,
-            Event::ThreadStart { .. } | Event::ThreadName { .. } | Event::Image { .. } | Event::Sample(_) => {}
+            Event::ThreadStart { .. }
+            | Event::ThreadName { .. }
+            | Event::Image { .. }
+            | Event::Sample(_)
+            | Event::WaitStack(_)
+            | Event::SwitchOut { .. }
+            | Event::SwitchIn { .. } => {}
         }
     }
 }

@@ -48,6 +48,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) ignore_exit_code: bool,
 
+    /// Record where threads wait, too: for how long, with which stack, and what for.
+    #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) off_cpu: bool,
+
     /// Stack bytes copied with each sample. Deeper stacks are completed from the program's memory.
     #[arg(long, value_name = "BYTES", env = "SPROF_STACK_SIZE", hide_env = true, default_value = "16384",
           value_parser = value::stack_size)]

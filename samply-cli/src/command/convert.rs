@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use profile::Profile;
 use profile::export::firefox;
-use profile::view::top;
+use profile::view::{top, wait_places};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{record, show};
@@ -53,6 +53,7 @@ fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
         .map_err(Failure::failed)?;
     let mut summary = summary(&profile, saved.path.clone());
     summary.hottest = top(&profile, HOTTEST).functions;
+    summary.wait_places = wait_places(&profile, HOTTEST);
     summary.enriched = Some(enriched);
     summary.print(term);
     if let Some(path) = &saved.path {
@@ -83,6 +84,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     let mut summary = summary(&profile, None);
     summary.link = Some(links.open.clone());
     summary.hottest = pipeline::hottest_lazily(&mut profile, &symbolicator, HOTTEST);
+    summary.wait_places = wait_places(&profile, HOTTEST);
     summary.print(term);
     drop(profile);
     let content = Content {
@@ -115,6 +117,8 @@ fn summary(profile: &Profile, path: Option<PathBuf>) -> Summary {
         stop: StopReason::ProgramEnded,
         iterations: 1,
         hottest: Vec::new(),
+        waits: profile.waits().cloned(),
+        wait_places: Vec::new(),
         enriched: None,
         path,
         link: None,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use profile::build::BuildOptions;
 use profile::export::firefox;
-use profile::view::top;
+use profile::view::{top, wait_places};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::show;
@@ -71,6 +71,7 @@ fn save(
     let (saved, mut recorded) = write(term, output, recorded)?;
     let mut summary = summary(&recorded, &saved);
     summary.hottest = top(&recorded.profile, HOTTEST).functions;
+    summary.wait_places = wait_places(&recorded.profile, HOTTEST);
     summary.enriched = enriched;
     summary.print(term);
     say_where(term, &saved);
@@ -102,6 +103,7 @@ fn save_and_serve(
     let mut summary = summary(&recorded, &saved);
     summary.link = Some(links.open.clone());
     summary.hottest = pipeline::hottest_lazily(&mut recorded.profile, &symbolicator, HOTTEST);
+    summary.wait_places = wait_places(&recorded.profile, HOTTEST);
     summary.print(term);
     say_where(term, &saved);
     // Before the server has a thread: until then Ctrl-C means the program, from then on the server.
@@ -173,6 +175,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
             env: program.env,
             rate_hz: args.rate,
             stack_bytes: args.stack_size,
+            off_cpu: args.off_cpu,
             duration: args.duration,
             keep_running: args.keep_running,
             include_args: args.include_args.is_some(),
@@ -260,6 +263,8 @@ fn summary(recorded: &Recorded, saved: &Saved) -> Summary {
         stop: recorded.stop,
         iterations: recorded.iterations,
         hottest: Vec::new(),
+        waits: profile.waits().cloned(),
+        wait_places: Vec::new(),
         enriched: None,
         path: saved.path.clone(),
         link: None,

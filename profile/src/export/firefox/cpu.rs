@@ -43,6 +43,14 @@ impl CpuDelta {
         }
     }
 
+    /// A sample's CPU time in ns, or the interval where its period does not tell.
+    pub(super) fn time_of_period(self, period: u64, interval_ns: u64) -> u64 {
+        match self {
+            CpuDelta::Cycles => interval_ns,
+            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => self.of_period(period),
+        }
+    }
+
     pub(super) fn of_period(self, period: u64) -> u64 {
         match self {
             CpuDelta::Nanoseconds | CpuDelta::Cycles => period,

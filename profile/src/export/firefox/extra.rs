@@ -3,19 +3,26 @@
 use recording::info::PeriodUnit;
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
+use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
 use super::cpu::CpuDelta;
 use crate::build::lost_label;
 use crate::model::Profile;
+use crate::model::waits::WaitTotals;
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
 pub(super) fn sections(profile: &Profile) -> Value {
-    json!([
-        {"label": "Recording", "entries": recording(profile)},
-        {"label": "Recording quality", "entries": quality(profile)},
-    ])
+    let mut sections = vec![json!({"label": "Recording", "entries": recording(profile)})];
+    sections.extend(
+        profile
+            .waits
+            .as_ref()
+            .map(|waits| json!({"label": "Off-CPU", "entries": off_cpu(waits)})),
+    );
+    sections.push(json!({"label": "Recording quality", "entries": quality(profile)}));
+    Value::Array(sections)
 }
 
 fn text(label: &str, value: impl Into<String>) -> Value {
@@ -65,6 +72,37 @@ fn recording(profile: &Profile) -> Vec<Value> {
             .cpu_time_ns
             .map(|ns| duration("CPU time counted by the kernel", ns)),
     );
+    rows
+}
+
+/// Times are those of all threads, added up.
+fn off_cpu(waits: &WaitTotals) -> Vec<Value> {
+    let mut rows = vec![
+        count("Waits", waits.all().count),
+        duration("Time off-CPU, waiting for a CPU", waits.of(WaitReason::Cpu).ns),
+        duration("Time off-CPU, blocked", waits.blocked().ns),
+    ];
+    let reasons = WaitReason::ALL.into_iter().filter(|reason| *reason != WaitReason::Cpu);
+    for (reason, sum) in reasons.map(|reason| (reason, waits.of(reason))) {
+        if sum.count > 0 {
+            rows.push(duration(&format!("Blocked: {}", reason.name()), sum.ns));
+        }
+    }
+    for guess in [WaitGuess::OtherWait, WaitGuess::LastOnCpu, WaitGuess::NotSampled] {
+        let (sum, label) = (waits.guessed(guess), guess.label().trim_matches(['[', ']']));
+        if sum.count > 0 {
+            rows.push(count(format!("Waits, {label}"), sum.count));
+            rows.push(duration(&format!("Their time, {label}"), sum.ns));
+        }
+    }
+    for (label, value) in [
+        ("Waits that lasted until recording ended", waits.still_waiting),
+        ("Waits left out, beginning or end lost", waits.unpaired),
+    ] {
+        if value > 0 {
+            rows.push(count(label, value));
+        }
+    }
     rows
 }
 

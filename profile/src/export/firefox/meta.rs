@@ -96,7 +96,8 @@ fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
     json.entry("initialSelectedThreads", &[visible[0]])
 }
 
-/// The threads to show and select at first, busiest first. Never empty.
+/// The threads to show and select at first, busiest first. Where waits were recorded, those that only waited come last.
+/// Never empty.
 fn busiest_threads(profile: &Profile) -> Vec<usize> {
     let cpu: Vec<u64> = profile
         .threads
@@ -105,9 +106,12 @@ fn busiest_threads(profile: &Profile) -> Vec<usize> {
         .collect();
     let total: u128 = cpu.iter().map(|&cpu| u128::from(cpu)).sum();
     let mut by_cpu: Vec<usize> = (0..cpu.len()).collect();
-    by_cpu.sort_by_key(|&thread| (Reverse(cpu[thread]), thread));
+    let waited = |thread: usize| profile.threads[thread].samples.off_cpu_ns();
+    by_cpu.sort_by_key(|&thread| (Reverse(cpu[thread]), Reverse(waited(thread)), thread));
     let busy = (by_cpu.iter())
-        .filter(|&&thread| u128::from(cpu[thread]) * 1000 >= total * u128::from(VISIBLE_PER_MILLE))
+        .filter(|&&thread| {
+            waited(thread) > 0 || u128::from(cpu[thread]) * 1000 >= total * u128::from(VISIBLE_PER_MILLE)
+        })
         .count();
     by_cpu.truncate(busy.clamp(1, VISIBLE_THREADS));
     by_cpu

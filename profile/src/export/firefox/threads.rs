@@ -32,7 +32,7 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, jso
     json.entry("pid", &process.id)?;
     json.entry("tid", &thread.id)?;
     json.key("samples")?;
-    json.object(|json| write_samples(&thread.samples, cpu, json))?;
+    json.object(|json| write_samples(profile, &thread.samples, cpu, json))?;
     json.key("markers")?;
     json.object(|json| markers::write(profile, thread, json))
 }
@@ -42,7 +42,7 @@ fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<
     json.value(|buf| put_optional_ms(buf, ns))
 }
 
-fn write_samples<W: Write>(samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
+fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
     json.column("stack", samples.iter(), |buf, sample| {
         put_optional(buf, sample.stack.map(|stack| stack.0.into()));
     })?;
@@ -53,12 +53,31 @@ fn write_samples<W: Write>(samples: &Samples, cpu: CpuDelta, json: &mut Json<W>)
         delta
     });
     json.column("timeDeltas", deltas, put_ms)?;
-    // Each sample stands for one; how much CPU time that is says threadCPUDelta.
-    json.entry("weight", &())?;
-    json.entry("weightType", &"samples")?;
+    if profile.waits.is_some() {
+        // Samples and waits side by side: each stands for its time, the waits for all of it.
+        json.column("weight", samples.iter(), |buf, sample| {
+            let ns = match sample.off_cpu {
+                true => sample.period,
+                false => cpu.time_of_period(sample.period, profile.info.interval_ns),
+            };
+            put_ms(buf, i64::try_from(ns).unwrap_or(i64::MAX));
+        })?;
+        json.entry("weightType", &"tracing-ms")?;
+    } else {
+        // Each sample stands for one; how much CPU time that is says threadCPUDelta.
+        json.entry("weight", &())?;
+        json.entry("weightType", &"samples")?;
+    }
     // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
     json.column("threadCPUDelta", samples.iter(), |buf, sample| {
-        put_unsigned(buf, cpu.of_period(sample.period))
+        put_unsigned(
+            buf,
+            if sample.off_cpu {
+                0
+            } else {
+                cpu.of_period(sample.period)
+            },
+        )
     })?;
     json.entry("length", &samples.len())
 }

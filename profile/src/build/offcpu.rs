@@ -1,0 +1,284 @@
+//! Pairs the switches of each thread to waits, and puts these among its samples.
+//!
+//! A wait lies between the samples of its thread, at its beginning, with its length as its weight. Waits shorter than a
+//! sampling interval may come by the hundred thousand a second: those with the same stack are added up until something
+//! else happens. Long ones are cut into pieces, so that a selection in the middle of one shows it.
+//!
+//! A wait has the stack that was sampled as it began. One without, as only so many a second are sampled, or none where
+//! the kernel may not be, has another stack of its thread, and a frame that says which.
+
+use recording::address::Avma;
+use recording::stack::{Frame, StackMark};
+use recording::wait::{WaitGuess, WaitReason};
+
+use super::frames::FrameResolver;
+use crate::model::samples::{Sample, Samples};
+use crate::model::stacks::{StackId, Stacks};
+use crate::model::strings::Strings;
+use crate::model::waits::WaitTotals;
+
+/// Shorter waits are added up. They are guessed to be like each other: a thread that waits so shortly does it often.
+const SHORT_NS: i64 = 1_000_000;
+/// Added-up waits are put among the samples at the latest after this time, or when there are this many different ones.
+const LONGEST_SUM_NS: i64 = 10_000_000;
+const MOST_SUMS: usize = 8;
+/// Long waits are cut into pieces of at least this length,
+const PIECE_NS: i64 = 100_000_000;
+/// and into this many at most: a thread pool that waits for an hour costs no more than one that waits for seconds.
+const MOST_PIECES: i64 = 64;
+/// A sample of a thread that has left its CPU this long ago: it is back, and the record of that was lost. An NMI may sample
+/// a thread in the microseconds between its switch record and the end of its time.
+const MISSED_RETURN_NS: i64 = 100_000;
+
+/// Which kernel functions wait for what.
+#[derive(Default)]
+pub(super) struct WaitReasons {
+    /// (start, end, reason), ascending.
+    functions: Vec<(Avma, Avma, WaitReason)>,
+}
+
+impl WaitReasons {
+    pub(super) fn new(mut functions: Vec<(Avma, Avma, WaitReason)>) -> WaitReasons {
+        functions.sort_unstable_by_key(|(start, _, _)| *start);
+        WaitReasons { functions }
+    }
+
+    fn of_function(&self, address: Avma) -> Option<WaitReason> {
+        let after = self.functions.partition_point(|(start, _, _)| *start <= address);
+        let (_, end, reason) = self.functions.get(after.checked_sub(1)?)?;
+        (address < *end).then_some(*reason)
+    }
+
+    /// That of the innermost kernel function that has one. A page fault explains whatever is waited for on its behalf.
+    pub(super) fn of_stack(&self, frames: &[Frame]) -> WaitReason {
+        if self.functions.is_empty() {
+            return WaitReason::Unknown;
+        }
+        let mut kernel = frames.iter().filter(|frame| frame.is_kernel()).peekable();
+        if kernel.peek().is_none() {
+            return WaitReason::Unknown;
+        }
+        let mut innermost = None;
+        for address in kernel.filter_map(|frame| frame.lookup_address()) {
+            match self.of_function(address) {
+                Some(WaitReason::PageFault) => return WaitReason::PageFault,
+                found => innermost = innermost.or(found),
+            }
+        }
+        innermost.unwrap_or(WaitReason::Other)
+    }
+}
+
+/// What turns waits into samples; the builder's, lent for one call.
+pub(super) struct WaitTables<'a> {
+    pub(super) resolver: &'a mut FrameResolver,
+    pub(super) stacks: &'a mut Stacks,
+    pub(super) strings: &'a mut Strings,
+    pub(super) totals: &'a mut WaitTotals,
+    pub(super) out_of_order: &'a mut u64,
+}
+
+impl WaitTables<'_> {
+    fn stack(&mut self, what: What) -> StackId {
+        let mut stack = what.stack;
+        let guess = what.guess.map(StackMark::WaitGuess);
+        for mark in guess.into_iter().chain([StackMark::OffCpu]) {
+            let frame = self.resolver.mark(mark, self.strings);
+            stack = Some(self.stacks.intern(stack, frame));
+        }
+        let frame = self.resolver.mark(StackMark::Waiting(what.reason), self.strings);
+        self.stacks.intern(stack, frame)
+    }
+
+    fn push(&mut self, samples: &mut Samples, time: i64, ns: u64, stack: StackId) {
+        let in_order = samples.push(Sample {
+            time,
+            stack: Some(stack),
+            period: ns,
+            off_cpu: true,
+        });
+        *self.out_of_order += u64::from(!in_order);
+    }
+}
+
+/// What a thread is doing, as far as its switch records tell.
+#[derive(Clone, Copy, Default)]
+enum State {
+    #[default]
+    Unknown,
+    Running,
+    Waiting {
+        since: i64,
+        preempted: bool,
+    },
+}
+
+/// A stack that was sampled.
+#[derive(Clone, Copy)]
+struct Seen {
+    at: i64,
+    stack: StackId,
+    reason: WaitReason,
+}
+
+/// What makes two waits the same in a profile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct What {
+    stack: Option<StackId>,
+    guess: Option<WaitGuess>,
+    reason: WaitReason,
+}
+
+/// Short waits with the same stack.
+#[derive(Clone, Copy)]
+struct Sum {
+    since: i64,
+    ns: u64,
+    what: What,
+}
+
+/// The waits of one thread that are not among its samples yet, and what is needed for the next.
+#[derive(Default)]
+pub(super) struct ThreadWaits {
+    state: State,
+    /// The stack of the wait that begins or lasts.
+    own: Option<Seen>,
+    last_wait: Option<Seen>,
+    last_on_cpu: Option<Seen>,
+    sums: Vec<Sum>,
+}
+
+impl ThreadWaits {
+    /// A stack sampled while the thread leaves its CPU, or while it waits.
+    pub(super) fn wait_stack(&mut self, at: i64, stack: StackId, reason: WaitReason) {
+        self.own = Some(Seen { at, stack, reason });
+    }
+
+    pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
+        totals.unpaired += u64::from(matches!(self.state, State::Waiting { .. }));
+        self.state = State::Waiting { since: at, preempted };
+    }
+
+    pub(super) fn switch_in(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        match self.state {
+            State::Waiting { since, preempted } => self.wait(since, at, preempted, samples, tables),
+            State::Running => tables.totals.unpaired += 1,
+            State::Unknown => {}
+        }
+        self.state = State::Running;
+        self.own = None;
+    }
+
+    /// Makes room for a sample of the running thread.
+    pub(super) fn on_cpu(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        if let State::Waiting { since, .. } = &mut self.state {
+            if at.saturating_sub(*since) > MISSED_RETURN_NS {
+                tables.totals.unpaired += 1;
+                self.state = State::Running;
+                self.own = None;
+            } else {
+                *since = at.max(*since);
+            }
+        }
+        self.flush(samples, tables);
+    }
+
+    /// The stack of a sample of the running thread.
+    pub(super) fn on_cpu_stack(&mut self, at: i64, stack: Option<StackId>) {
+        self.last_on_cpu = stack.map(|stack| Seen {
+            at,
+            stack,
+            reason: WaitReason::Unknown,
+        });
+    }
+
+    /// Ends a wait that lasts, with the thread or with the recording. Returns whether there was one.
+    pub(super) fn end(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) -> bool {
+        let waiting = match self.state {
+            State::Waiting { since, preempted } => {
+                self.wait(since, at, preempted, samples, tables);
+                true
+            }
+            State::Unknown | State::Running => false,
+        };
+        self.flush(samples, tables);
+        waiting
+    }
+
+    fn wait(&mut self, since: i64, until: i64, preempted: bool, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        let length = until.saturating_sub(since).max(0);
+        let what = self.what(length, preempted);
+        if let Some(own) = self.own.filter(|_| !preempted) {
+            self.last_wait = Some(own);
+        }
+        tables.totals.add(what.reason, what.guess, length.unsigned_abs());
+        if length < SHORT_NS {
+            return self.add(since, length.unsigned_abs(), what, samples, tables);
+        }
+        self.flush(samples, tables);
+        let stack = tables.stack(what);
+        let pieces = (length / PIECE_NS).clamp(1, MOST_PIECES);
+        let piece = length / pieces;
+        for number in 0..pieces {
+            let start = number * piece;
+            let end = if number == pieces - 1 { length } else { start + piece };
+            tables.push(
+                samples,
+                since.saturating_add(start),
+                (end - start).unsigned_abs(),
+                stack,
+            );
+        }
+        // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time over
+        // the wait.
+        tables.push(samples, until, 0, stack);
+    }
+
+    /// Which stack stands for a wait, and why it was.
+    fn what(&self, length: i64, preempted: bool) -> What {
+        let because = |reason| if preempted { WaitReason::Cpu } else { reason };
+        if let Some(own) = self.own {
+            return What {
+                stack: Some(own.stack),
+                guess: None,
+                reason: because(own.reason),
+            };
+        }
+        // What was preempted was going on with what it did on its CPU. A short wait is one of many alike; a long one is more
+        // likely where the thread was seen last.
+        let wait = self.last_wait.filter(|_| !preempted);
+        let wait = wait.filter(|wait| length < SHORT_NS || self.last_on_cpu.is_none_or(|cpu| cpu.at <= wait.at));
+        let (seen, guess) = match (wait, self.last_on_cpu) {
+            (Some(wait), _) => (Some(wait), WaitGuess::OtherWait),
+            (None, Some(cpu)) => (Some(cpu), WaitGuess::LastOnCpu),
+            (None, None) => (None, WaitGuess::NotSampled),
+        };
+        What {
+            stack: seen.map(|seen| seen.stack),
+            guess: Some(guess),
+            reason: because(seen.map_or(WaitReason::Unknown, |seen| seen.reason)),
+        }
+    }
+
+    fn add(&mut self, since: i64, ns: u64, what: What, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        if let Some(sum) = self.sums.iter_mut().find(|sum| sum.what == what) {
+            sum.ns = sum.ns.saturating_add(ns);
+        } else {
+            if self.sums.len() >= MOST_SUMS {
+                self.flush(samples, tables);
+            }
+            self.sums.push(Sum { since, ns, what });
+        }
+        let oldest = self.sums.first().map_or(since, |sum| sum.since);
+        if since.saturating_sub(oldest) >= LONGEST_SUM_NS {
+            self.flush(samples, tables);
+        }
+    }
+
+    fn flush(&mut self, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        for sum in self.sums.drain(..) {
+            let stack = tables.stack(sum.what);
+            tables.push(samples, sum.since, sum.ns, stack);
+        }
+    }
+}

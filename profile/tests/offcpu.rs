@@ -1,0 +1,252 @@
+//! Switches and stacks of waits in; waits among the samples out.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+mod common;
+
+use common::*;
+use profile::view::{top, wait_places};
+use profile::{Profile, WaitSum};
+use recording::address::Avma;
+use recording::event::{Event, Pid, Sample, Tid};
+use recording::stack::{Frame, Stack};
+use recording::wait::{WaitGuess, WaitReason};
+use serde_json::Value;
+
+const MAIN: u64 = 0x1100;
+const READ: u64 = 0x10_0200;
+/// Kernel functions: read, page fault, schedule.
+const PIPE_READ: u64 = 0xffff_8000;
+const PAGE_FAULT: u64 = 0xffff_9000;
+const SCHEDULE: u64 = 0xffff_a000;
+
+/// Times are in µs.
+struct Waits(Stream);
+
+impl Waits {
+    fn new() -> Waits {
+        let mut stream = Stream::with_app();
+        stream.0.set_wait_reasons(vec![
+            (Avma(PAGE_FAULT), Avma(PAGE_FAULT + 0x100), WaitReason::PageFault),
+            (Avma(PIPE_READ), Avma(PIPE_READ + 0x100), WaitReason::Channel),
+        ]);
+        Waits(stream)
+    }
+
+    fn time(us: u64) -> recording::clock::Timestamp {
+        recording::clock::Timestamp(ZERO + us * 1000)
+    }
+
+    fn on_cpu(&mut self, us: u64) -> &mut Self {
+        self.0.event(Event::Sample(sample(us, &[ip(MAIN)])));
+        self
+    }
+
+    fn stack(&mut self, us: u64, kernel: &[u64]) -> &mut Self {
+        let kernel = kernel
+            .iter()
+            .map(|address| Frame::KernelReturnAddress(Avma(address + 8)));
+        let frames: Vec<Frame> = kernel.chain([ip(READ), ret(MAIN)]).collect();
+        self.0.event(Event::WaitStack(sample(us, &frames)));
+        self
+    }
+
+    fn out(&mut self, us: u64) -> &mut Self {
+        self.switch_out(us, false)
+    }
+
+    fn switch_out(&mut self, us: u64, preempted: bool) -> &mut Self {
+        self.0.event(Event::SwitchOut {
+            time: Self::time(us),
+            pid: Pid(1),
+            tid: Tid(1),
+            preempted,
+        });
+        self
+    }
+
+    fn back(&mut self, us: u64) -> &mut Self {
+        self.0.event(Event::SwitchIn {
+            time: Self::time(us),
+            pid: Pid(1),
+            tid: Tid(1),
+        });
+        self
+    }
+
+    fn finish(self) -> Profile {
+        self.0.finish()
+    }
+}
+
+fn sample(us: u64, frames: &[Frame]) -> Sample<'_> {
+    Sample {
+        time: Waits::time(us),
+        pid: Pid(1),
+        tid: Tid(1),
+        cpu: 0,
+        period: MS,
+        stack: Stack::Frames(frames),
+    }
+}
+
+/// (time in ms, weight in ms, CPU delta, leaf) of the main thread's samples.
+fn samples(json: &Value) -> Vec<(f64, f64, u64, String)> {
+    let samples = &json["threads"][0]["samples"];
+    let mut time = 0.0;
+    (0..samples["length"].as_u64().unwrap() as usize)
+        .map(|at| {
+            time += samples["timeDeltas"][at].as_f64().unwrap();
+            let weight = samples["weight"][at].as_f64().unwrap();
+            let leaf = stack_names(json, 0, at).pop().unwrap();
+            (time, weight, samples["threadCPUDelta"][at].as_u64().unwrap(), leaf)
+        })
+        .collect()
+}
+
+fn sum(count: u64, ns: u64) -> WaitSum {
+    WaitSum { count, ns }
+}
+
+#[test]
+fn a_wait_stands_at_its_beginning_with_its_length_and_its_reason() {
+    let mut waits = Waits::new();
+    waits.on_cpu(1000);
+    waits.stack(1499, &[SCHEDULE, PIPE_READ]).out(1500).back(11_500);
+    waits.on_cpu(12_000);
+    let profile = waits.finish();
+    let json = written(&profile);
+    assert_eq!(json["threads"][0]["samples"]["weightType"], "tracing-ms");
+    let channel = "[off-CPU: pipe or socket]".to_owned();
+    assert_eq!(
+        samples(&json),
+        [
+            (1.0, 1.0, 1_000_000, "0x100".into()),
+            (1.5, 10.0, 0, channel.clone()),
+            // Says that the CPU was not used up to here.
+            (11.5, 0.0, 0, channel),
+            (12.0, 1.0, 1_000_000, "0x100".into()),
+        ]
+    );
+    let names = stack_names(&json, 0, 1);
+    assert_eq!(names[..2], ["0xff", "0x200"], "{names:?}");
+    assert_eq!(names[names.len() - 2], "[off-CPU]");
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.all(), sum(1, 10_000_000));
+    assert_eq!(totals.of(WaitReason::Channel), sum(1, 10_000_000));
+    assert_eq!(profile.counts().samples, 2);
+}
+
+#[test]
+fn a_page_fault_explains_what_is_waited_for_on_its_behalf() {
+    let mut waits = Waits::new();
+    waits.stack(0, &[SCHEDULE, PIPE_READ, PAGE_FAULT]).out(1).back(5001);
+    // A kernel function that nobody knows, and no kernel stack at all.
+    waits.stack(6000, &[SCHEDULE]).out(6001).back(8001);
+    waits.stack(9000, &[]).out(9001).back(12_001);
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.of(WaitReason::PageFault), sum(1, 5_000_000));
+    assert_eq!(totals.of(WaitReason::Other), sum(1, 2_000_000));
+    assert_eq!(totals.of(WaitReason::Unknown), sum(1, 3_000_000));
+}
+
+#[test]
+fn what_was_preempted_waits_for_a_cpu_whatever_its_stack_says() {
+    let mut waits = Waits::new();
+    waits.stack(0, &[SCHEDULE, PIPE_READ]).switch_out(1, true).back(4001);
+    let profile = waits.finish();
+    assert_eq!(profile.waits().unwrap().of(WaitReason::Cpu), sum(1, 4_000_000));
+    assert_eq!(profile.waits().unwrap().blocked(), sum(0, 0));
+}
+
+#[test]
+fn short_waits_with_the_same_stack_are_added_up() {
+    let mut waits = Waits::new();
+    waits.stack(0, &[SCHEDULE, PIPE_READ]);
+    for us in (0..3000).step_by(2) {
+        waits.out(us).back(us + 1);
+    }
+    waits.on_cpu(4000);
+    let profile = waits.finish();
+    let json = written(&profile);
+    let found = samples(&json);
+    // The first with its own stack, the others guessed to be like it.
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!((found[0].1, found[1].1), (0.001, 1.499));
+    assert!(stack_names(&json, 0, 1).contains(&"[guess: stack of another wait]".to_owned()));
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.all(), sum(1500, 1_500_000));
+    assert_eq!(totals.guessed(WaitGuess::OtherWait), sum(1499, 1_499_000));
+}
+
+#[test]
+fn a_wait_without_stack_has_the_last_one_on_a_cpu_and_says_so() {
+    let mut waits = Waits::new();
+    waits.out(0).back(2000);
+    waits.on_cpu(3000).out(3500).back(9500);
+    let profile = waits.finish();
+    let json = written(&profile);
+    let stacks: Vec<Vec<String>> = [0, 3].map(|at| stack_names(&json, 0, at)).into();
+    assert_eq!(
+        stacks[0],
+        ["[stack not sampled]", "[off-CPU]", "[off-CPU: reason not known]"]
+    );
+    assert_eq!(
+        stacks[1],
+        [
+            "0x100",
+            "[guess: last stack on a CPU]",
+            "[off-CPU]",
+            "[off-CPU: reason not known]"
+        ]
+    );
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.guessed(WaitGuess::NotSampled), sum(1, 2_000_000));
+    assert_eq!(totals.guessed(WaitGuess::LastOnCpu), sum(1, 6_000_000));
+}
+
+#[test]
+fn a_wait_that_outlasts_the_recording_ends_with_it_in_pieces() {
+    let mut waits = Waits::new();
+    waits.stack(0, &[SCHEDULE, PIPE_READ]).out(100_000);
+    let profile = waits.finish();
+    let found = samples(&written(&profile));
+    // The recording ends at 1000 ms.
+    assert_eq!(found.len(), 10, "{found:?}");
+    assert!(found[..9].iter().all(|(_, weight, ..)| *weight == 100.0));
+    assert_eq!((found[8].0, found[9].0), (900.0, 1000.0));
+    assert_eq!(profile.waits().unwrap().still_waiting, 1);
+}
+
+#[test]
+fn waits_whose_beginning_or_end_was_lost_are_left_out_and_counted() {
+    let mut waits = Waits::new();
+    // Two beginnings: the end of the first is lost.
+    waits.out(1000).out(5000).back(7000);
+    // Two ends: the beginning of the second is lost.
+    waits.back(9000);
+    // On a CPU in the middle of a wait: its end is lost.
+    waits.out(10_000).on_cpu(15_000).back(20_000);
+    let profile = waits.finish();
+    assert_eq!(profile.waits().unwrap().all(), sum(1, 2_000_000));
+    assert_eq!(profile.waits().unwrap().unpaired, 4);
+}
+
+#[test]
+fn shares_of_functions_are_those_of_running_threads() {
+    let mut waits = Waits::new();
+    waits.on_cpu(1000);
+    waits.stack(1499, &[SCHEDULE, PIPE_READ]).out(1500).back(900_000);
+    let profile = waits.finish();
+    let view = top(&profile, 5);
+    assert_eq!((view.samples, view.functions.len()), (1, 1));
+    assert_eq!(view.functions[0].self_share, 1.0);
+    let places = wait_places(&profile, 5);
+    assert_eq!(places.len(), 1);
+    assert_eq!((places[0].reason, places[0].ns), (WaitReason::Channel, 898_500_000));
+    assert_eq!(
+        places[0].function.as_deref(),
+        Some("0x200"),
+        "the innermost function outside of the kernel"
+    );
+}

@@ -1,0 +1,215 @@
+//! The events that tell when threads leave their CPU and get one again, and with which stacks.
+//!
+//! Two more inherited events per CPU, with rings of their own: a program that switches a million times a second fills 64 MB
+//! a second, and must not push out the samples; nor may stacks push out switches.
+//!
+//! - Switch records: each switch with its exact time, 32 bytes.
+//! - Stacks: a sample at each switch away from a CPU. Where these come too fast to be unwound they are switched off for a
+//!   while. The kernel's own limit, a frequency, does not serve: it raises the period by a burst of three switches, and
+//!   lowers it again only when a timer tick finds the thread running. Of a thread that mostly waits it then left out half
+//!   of the waits, at 80 switches a second.
+
+use std::io;
+use std::time::Duration;
+
+use crate::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::open::Choice;
+use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
+
+/// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
+const LARGEST_STACK_BYTES: u32 = 8 << 10;
+/// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
+const STACKS_PER_SAMPLE: f64 = 4.0;
+/// Stacks are off for at least this long, as switching them off and on takes a microsecond for each thread and CPU,
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+/// and at most this long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The events of the waits; none if these are not recorded.
+#[derive(Debug, Default)]
+pub(crate) struct WaitEvents {
+    pub(crate) switches: Vec<EventFd>,
+    /// None where the kernel may not be sampled.
+    pub(crate) stacks: Vec<EventFd>,
+}
+
+impl WaitEvents {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EventFd> {
+        self.switches.iter().chain(&self.stacks)
+    }
+
+    /// Switches the stacks on or off.
+    pub(crate) fn switch_stacks(&self, on: bool) -> io::Result<()> {
+        self.stacks
+            .iter()
+            .try_for_each(|event| if on { event.enable() } else { event.disable() })
+    }
+}
+
+/// Opens them for the task, one a CPU, in the order of `cpus`.
+///
+/// A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of the
+/// stacks opens but never fires. Switch records come all the same.
+pub(crate) fn open(
+    pid: i32,
+    cpus: &[u32],
+    choice: Choice,
+    stack_bytes: u32,
+    announcements: &mut Vec<String>,
+) -> Result<WaitEvents, String> {
+    let switches = open_each(&switches(choice), pid, cpus, "dummy")?;
+    if !choice.kernel {
+        announcements.push(
+            "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
+                .to_owned(),
+        );
+        return Ok(WaitEvents {
+            switches,
+            stacks: Vec::new(),
+        });
+    }
+    let stacks = open_each(&stacks(choice, stack_bytes), pid, cpus, "context-switches")?;
+    Ok(WaitEvents { switches, stacks })
+}
+
+fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<EventFd>, String> {
+    let mut events = Vec::with_capacity(cpus.len());
+    for cpu in cpus {
+        match EventFd::open(attr, pid, *cpu) {
+            Ok(event) => events.push(event),
+            // The CPU went offline after the list was read.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
+            Err(error) => return Err(failed(name, *cpu, &error)),
+        }
+    }
+    Ok(events)
+}
+
+const FLAGS: u64 = flag::DISABLED
+    | flag::INHERIT
+    | flag::ENABLE_ON_EXEC
+    | flag::EXCLUDE_HV
+    | flag::EXCLUDE_GUEST
+    | flag::WATERMARK
+    | flag::SAMPLE_ID_ALL
+    | flag::USE_CLOCKID;
+
+fn switches(choice: Choice) -> Attr {
+    Attr {
+        config: SW_DUMMY,
+        flags: FLAGS | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
+        sample_type: SAMPLE_TYPE,
+        ..common(choice)
+    }
+}
+
+fn stacks(choice: Choice, stack_bytes: u32) -> Attr {
+    Attr {
+        config: SW_CONTEXT_SWITCHES,
+        flags: FLAGS | flag::EXCLUDE_CALLCHAIN_USER,
+        sample_type: SAMPLE_TYPE | SAMPLE_CALLCHAIN,
+        sample_stack_user: stack_bytes.min(LARGEST_STACK_BYTES),
+        ..common(choice)
+    }
+}
+
+fn common(choice: Choice) -> Attr {
+    let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
+    if choice.has_lost_counts {
+        counts |= read_format::LOST;
+    }
+    Attr {
+        kind: TYPE_SOFTWARE,
+        sample_period_or_freq: 1,
+        read_format: counts,
+        // Never wake the reader: see `open`.
+        wakeup_watermark: u32::MAX,
+        sample_regs_user: RegisterSet::NATIVE.mask(),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attr::default()
+    }
+}
+
+fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
+    let what = format!("cannot open the perf event {name} on CPU {cpu}: {error}");
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            format!("{what}; three files per CPU are needed: raise `ulimit -n`, or leave out --off-cpu")
+        }
+        _ => format!("{what}; leave out --off-cpu"),
+    }
+}
+
+/// Keeps the number of stacks to what can be unwound beside the samples.
+#[derive(Debug)]
+pub(crate) struct StackLimit {
+    per_second: f64,
+    /// What may come at once: the limit of so many seconds.
+    allowance: f64,
+    last_ns: u64,
+    paused_until_ns: Option<u64>,
+}
+
+impl StackLimit {
+    /// For a recording that asks for this many samples a second.
+    pub(crate) fn new(rate_hz: f64, now_ns: u64) -> StackLimit {
+        let per_second = rate_hz * STACKS_PER_SAMPLE;
+        StackLimit {
+            per_second,
+            allowance: Self::MOST_SAVED_SECONDS * per_second,
+            last_ns: now_ns,
+            paused_until_ns: None,
+        }
+    }
+
+    const MOST_SAVED_SECONDS: f64 = 0.25;
+
+    /// Takes note that `taken` stacks came since the last call. `Some(true)`: switch them on; `Some(false)`: off.
+    pub(crate) fn after(&mut self, taken: u64, now_ns: u64) -> Option<bool> {
+        let seconds = now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
+        self.last_ns = now_ns;
+        self.allowance += seconds * self.per_second - taken as f64;
+        self.allowance = self.allowance.min(Self::MOST_SAVED_SECONDS * self.per_second);
+        match self.paused_until_ns {
+            Some(until_ns) if now_ns >= until_ns => {
+                self.paused_until_ns = None;
+                self.allowance = self.allowance.max(0.0);
+                Some(true)
+            }
+            None if self.allowance < 0.0 => {
+                let pause = Duration::from_secs_f64(-self.allowance / self.per_second);
+                let pause = pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+                self.paused_until_ns = Some(now_ns.saturating_add(pause.as_nanos() as u64));
+                Some(false)
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_few_thousand_stacks_a_second_are_never_switched_off() {
+        let mut limit = StackLimit::new(1000.0, 0);
+        for round in 1..1000 {
+            assert_eq!(limit.after(60, round * 16 * MS), None);
+        }
+    }
+
+    #[test]
+    fn a_flood_is_switched_off_for_as_long_as_it_was_above_the_limit() {
+        let mut limit = StackLimit::new(1000.0, 0);
+        assert_eq!(limit.after(2000, 16 * MS), Some(false));
+        assert_eq!(limit.after(0, 100 * MS), None);
+        assert_eq!(limit.after(0, 300 * MS), Some(true));
+        assert_eq!(limit.after(10, 316 * MS), None);
+        assert_eq!(limit.after(1_000_000, 332 * MS), Some(false));
+        assert_eq!(limit.after(0, 1300 * MS), None);
+        assert_eq!(limit.after(0, 1333 * MS), Some(true));
+    }
+}

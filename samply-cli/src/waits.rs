@@ -1,0 +1,126 @@
+//! What the summary says of waits. Shares here are of the time that threads were off-CPU: those of the hottest functions
+//! are of samples on a CPU, and the two are never mixed.
+
+use profile::WaitTotals;
+use profile::view::WaitPlace;
+use recording::wait::{WaitGuess, WaitReason};
+use serde_json::{Value, json};
+
+use crate::summary::{count, grouped, shorten};
+use crate::term::{Style, Term};
+
+/// A guess of another wait's stack is one of a statistic: warned of only from this share of the time on.
+const GUESSED_PERCENT: f64 = 1.0;
+
+/// The lines for the terminal.
+pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
+    let (all, cpu, blocked) = (waits.all(), waits.of(WaitReason::Cpu), waits.blocked());
+    term.detail(format_args!(
+        "off-CPU {} of thread time in {}: {} waiting for a CPU, {} blocked",
+        seconds(all.ns),
+        count(all.count, "wait", "waits"),
+        seconds(cpu.ns),
+        seconds(blocked.ns),
+    ));
+    let place_name = |place: &WaitPlace| {
+        let function = place.function.as_deref().unwrap_or("(no stack)");
+        let guess = if place.guessed { " (in part a guess)" } else { "" };
+        format!("{}: {}{guess}", place.reason.name(), shorten(function))
+    };
+    let names: Vec<String> = places.iter().map(place_name).collect();
+    let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (place, name) in places.iter().zip(&names) {
+        term.detail(format_args!(
+            "{:5.1} %  {name:widest$}  {}",
+            share(place.ns, all.ns),
+            term.style(Style::Dim, place.lib.as_deref().unwrap_or_default()),
+        ));
+    }
+    for line in doubts(waits) {
+        term.detail(term.style(Style::Warning, line));
+    }
+}
+
+/// What of this is not as it seems, a line each.
+fn doubts(waits: &WaitTotals) -> Vec<String> {
+    let all = waits.all().ns;
+    let mut lines = Vec::new();
+    for (guess, text) in [
+        (WaitGuess::OtherWait, "have the stack of another wait of their thread"),
+        (
+            WaitGuess::LastOnCpu,
+            "have the stack that their thread last had on a CPU",
+        ),
+        (WaitGuess::NotSampled, "have no stack"),
+    ] {
+        let sum = waits.guessed(guess);
+        let percent = share(sum.ns, all);
+        if sum.count > 0 && (percent >= GUESSED_PERCENT || guess == WaitGuess::NotSampled) {
+            lines.push(format!(
+                "{} ({percent:.1} % of the time) {text}",
+                count(sum.count, "wait", "waits")
+            ));
+        }
+    }
+    if waits.unpaired > 0 {
+        lines.push(format!(
+            "{} waits are left out: their beginning or their end was lost",
+            grouped(waits.unpaired)
+        ));
+    }
+    lines
+}
+
+/// For machines.
+pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
+    let sum = |sum: profile::WaitSum| json!({"waits": sum.count, "time_s": sum.ns as f64 / 1e9});
+    let reasons: serde_json::Map<String, Value> = (WaitReason::ALL.into_iter())
+        .filter(|reason| waits.of(*reason).count > 0)
+        .map(|reason| (reason_key(reason).to_owned(), sum(waits.of(reason))))
+        .collect();
+    let longest: Vec<Value> = (places.iter())
+        .map(|place| {
+            json!({
+                "reason": reason_key(place.reason),
+                "function": place.function,
+                "library": place.lib,
+                "time_s": place.ns as f64 / 1e9,
+                "guessed": place.guessed,
+            })
+        })
+        .collect();
+    json!({
+        "all": sum(waits.all()),
+        "by_reason": reasons,
+        "longest": longest,
+        "stack_of_other_wait": sum(waits.guessed(WaitGuess::OtherWait)),
+        "stack_of_last_on_cpu": sum(waits.guessed(WaitGuess::LastOnCpu)),
+        "stack_not_sampled": sum(waits.guessed(WaitGuess::NotSampled)),
+        "still_waiting": waits.still_waiting,
+        "left_out": waits.unpaired,
+    })
+}
+
+fn reason_key(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Cpu => "cpu",
+        WaitReason::Sleep => "sleep",
+        WaitReason::Lock => "lock",
+        WaitReason::Io => "io",
+        WaitReason::Channel => "pipe_or_socket",
+        WaitReason::Poll => "poll",
+        WaitReason::PageFault => "page_fault",
+        WaitReason::Child => "child_process",
+        WaitReason::Signal => "signal_or_stop",
+        WaitReason::Other => "other",
+        WaitReason::Unknown => "not_known",
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.2} s", ns as f64 / 1e9)
+}
+
+fn share(ns: u64, of: u64) -> f64 {
+    100.0 * ns as f64 / of.max(1) as f64
+}

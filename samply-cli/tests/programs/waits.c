@@ -1,0 +1,98 @@
+// The main thread spends equal quarters of its time spinning, sleeping, reading an empty pipe and waiting for a mutex. A
+// thread `helper` writes to the pipe and holds the mutex. Prints the time spent in each quarter.
+// usage: waits ROUNDS MS [forever]: rounds of four times MS; `forever` reads an empty pipe afterwards until it is killed
+#include "common.h"
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile uint64_t sink;
+static uint64_t part_ns;
+static int requests[2], answers[2];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void sleep_part(void) {
+    struct timespec t = {(time_t)(part_ns / 1000000000u), (long)(part_ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t)) {}
+}
+
+static char ask(char what) {
+    char answer = 0;
+    if (write(requests[1], &what, 1) != 1 || read(answers[0], &answer, 1) != 1) exit(3);
+    return answer;
+}
+
+static void *helper_main(void *unused) {
+    pthread_setname_np(pthread_self(), "helper");
+    char what;
+    while (read(requests[0], &what, 1) == 1) {
+        if (what == 'm') {
+            pthread_mutex_lock(&mutex);
+            if (write(answers[1], "m", 1) != 1) exit(3);
+        }
+        sleep_part();
+        if (what == 'm') pthread_mutex_unlock(&mutex);
+        else if (write(answers[1], "p", 1) != 1) exit(3);
+    }
+    return unused;
+}
+
+NOINLINE void spin_quarter(void) {
+    uint64_t end = clock_ns(CLOCK_MONOTONIC) + part_ns;
+    while (clock_ns(CLOCK_MONOTONIC) < end) sink += xorshift(5, 20000);
+    KEEP_FRAME();
+}
+
+NOINLINE void sleep_quarter(void) {
+    sleep_part();
+    KEEP_FRAME();
+}
+
+NOINLINE void pipe_quarter(void) {
+    ask('p');
+    KEEP_FRAME();
+}
+
+NOINLINE void lock_quarter(void) {
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    KEEP_FRAME();
+}
+
+NOINLINE void wait_forever(void) {
+    static int nothing[2];
+    char byte;
+    if (pipe(nothing) || read(nothing[0], &byte, 1) != 1) exit(3);
+    KEEP_FRAME();
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3 || pipe(requests) || pipe(answers)) return 2;
+    int rounds = atoi(argv[1]);
+    part_ns = strtoull(argv[2], NULL, 10) * 1000000u;
+    pthread_t helper;
+    pthread_create(&helper, NULL, helper_main, NULL);
+    uint64_t spent[4] = {0};
+    for (int i = 0; i < rounds; i++) {
+        uint64_t t0 = clock_ns(CLOCK_MONOTONIC);
+        spin_quarter();
+        uint64_t t1 = clock_ns(CLOCK_MONOTONIC);
+        sleep_quarter();
+        uint64_t t2 = clock_ns(CLOCK_MONOTONIC);
+        pipe_quarter();
+        uint64_t t3 = clock_ns(CLOCK_MONOTONIC);
+        ask('m');
+        uint64_t t4 = clock_ns(CLOCK_MONOTONIC);
+        lock_quarter();
+        uint64_t t5 = clock_ns(CLOCK_MONOTONIC);
+        spent[0] += t1 - t0;
+        spent[1] += t2 - t1;
+        spent[2] += t3 - t2;
+        spent[3] += t5 - t4;
+    }
+    printf("spin_ns=%llu sleep_ns=%llu pipe_ns=%llu lock_ns=%llu\n", (unsigned long long)spent[0],
+           (unsigned long long)spent[1], (unsigned long long)spent[2], (unsigned long long)spent[3]);
+    fflush(stdout);
+    if (argc > 3 && strcmp(argv[3], "forever") == 0) wait_forever();
+    return 0;
+}
