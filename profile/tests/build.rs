@@ -383,6 +383,27 @@ fn cycles_are_shown_as_the_cpu_time_that_the_kernel_counted() {
 }
 
 #[test]
+fn samples_of_different_cycles_weigh_what_they_stand_for() {
+    let mut in_cycles = info();
+    in_cycles.unit = PeriodUnit::Cycles;
+    for (counted_ns, heavy) in [(Some(2 * MS), 1.5), (None, 1.5)] {
+        let mut stream = Stream::with_app();
+        stream.period(1, 1, 1, 1000, Stack::Frames(&[ip(0x1020)]));
+        stream.period(1, 1, 2, 3000, Stack::Frames(&[ip(0x1020)]));
+        let quality = Quality {
+            cpu_time_ns: counted_ns,
+            ..Quality::default()
+        };
+        let json = written(&stream.0.finish(in_cycles.clone(), quality));
+        // Of 2 ms that the kernel counted, or of two intervals of 1 ms.
+        assert_eq!(
+            json["threads"][0]["samples"]["weight"],
+            serde_json::json!([2.0 - heavy, heavy])
+        );
+    }
+}
+
+#[test]
 fn arguments_are_written_only_if_the_user_agreed() {
     let mut with_args = info();
     with_args.args = Some(vec!["--token".into(), "x".into()]);

@@ -66,6 +66,14 @@ pub struct LibAddresses {
 }
 
 impl Profile {
+    /// True if samples stand for different amounts of CPU time. A hardware event of a new thread starts with a period of
+    /// one: some 15 samples come within microseconds until the kernel has found the one for the asked rate.
+    pub(crate) fn periods_differ(&self) -> bool {
+        let mut periods = self.threads.iter().filter_map(|thread| thread.samples.periods());
+        let first = periods.next();
+        first.is_some_and(|(least, most)| least != most || periods.any(|others| others != (least, most)))
+    }
+
     /// The modules that frames are in, in the order of the file's library list, with the addresses that need symbols.
     pub fn libs(&self) -> Vec<LibAddresses> {
         let mut libs: Vec<LibAddresses> = (self.tables.libs.iter())

@@ -170,12 +170,16 @@ impl Stream {
     }
 
     pub(crate) fn stack(&mut self, pid: i32, tid: i32, ms: u64, stack: Stack<'_>) {
+        self.period(pid, tid, ms, MS, stack);
+    }
+
+    pub(crate) fn period(&mut self, pid: i32, tid: i32, ms: u64, period: u64, stack: Stack<'_>) {
         self.event(Event::Sample(Sample {
             time: at(ms),
             pid: Pid(pid),
             tid: Tid(tid),
             cpu: 0,
-            period: MS,
+            period,
             stack,
         }));
     }

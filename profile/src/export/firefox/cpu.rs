@@ -16,7 +16,7 @@ pub(super) enum CpuDelta {
     /// graphs would be flat.
     ScaledCycles { ns_per_cycle: f64 },
     /// Cycles, where the kernel's CPU time is not known.
-    Cycles,
+    Cycles { mean: f64 },
 }
 
 impl CpuDelta {
@@ -26,12 +26,19 @@ impl CpuDelta {
             .iter()
             .map(|thread| thread.samples.period_sum() as f64)
             .sum();
+        let on_cpu: f64 = profile
+            .threads
+            .iter()
+            .map(|thread| thread.samples.on_cpu() as f64)
+            .sum();
         match (profile.info.unit, profile.quality.cpu_time_ns) {
             (PeriodUnit::CpuNanoseconds, _) => CpuDelta::Nanoseconds,
             (PeriodUnit::Cycles, Some(ns)) if ns > 0 && cycles > 0.0 => CpuDelta::ScaledCycles {
                 ns_per_cycle: ns as f64 / cycles,
             },
-            (PeriodUnit::Cycles, _) => CpuDelta::Cycles,
+            (PeriodUnit::Cycles, _) => CpuDelta::Cycles {
+                mean: cycles / on_cpu.max(1.0),
+            },
         }
     }
 
@@ -39,21 +46,22 @@ impl CpuDelta {
     pub(super) fn unit(self) -> &'static str {
         match self {
             CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => "ns",
-            CpuDelta::Cycles => "variable CPU cycles",
+            CpuDelta::Cycles { .. } => "variable CPU cycles",
         }
     }
 
-    /// A sample's CPU time in ns, or the interval where its period does not tell.
+    /// A sample's CPU time in ns. Where that is not known, the average sample stands for the interval.
     pub(super) fn time_of_period(self, period: u64, interval_ns: u64) -> u64 {
         match self {
-            CpuDelta::Cycles => interval_ns,
+            CpuDelta::Cycles { mean } if mean > 0.0 => (period as f64 / mean * interval_ns as f64).round() as u64,
+            CpuDelta::Cycles { .. } => interval_ns,
             CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => self.of_period(period),
         }
     }
 
     pub(super) fn of_period(self, period: u64) -> u64 {
         match self {
-            CpuDelta::Nanoseconds | CpuDelta::Cycles => period,
+            CpuDelta::Nanoseconds | CpuDelta::Cycles { .. } => period,
             // `as` saturates.
             CpuDelta::ScaledCycles { ns_per_cycle } => (period as f64 * ns_per_cycle).round() as u64,
         }

@@ -53,8 +53,9 @@ fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, 
         delta
     });
     json.column("timeDeltas", deltas, put_ms)?;
-    if profile.waits.is_some() {
-        // Samples and waits side by side: each stands for its time, the waits for all of it.
+    if profile.waits.is_some() || profile.periods_differ() {
+        // Each stands for its time: samples and waits side by side, or samples that came before the kernel had found out
+        // which period gives the asked rate.
         json.column("weight", samples.iter(), |buf, sample| {
             let ns = match sample.off_cpu {
                 true => sample.period,
