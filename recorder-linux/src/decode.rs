@@ -8,13 +8,13 @@ use recording::module::BuildId;
 /// Size of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
 
-/// `sample_type` bits of every event that is opened: IP, TID, TIME, CPU, PERIOD, REGS_USER, STACK_USER.
-pub const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13;
+/// `sample_type` bits of every event that is opened: IP, TID, TIME, ID, CPU, PERIOD, REGS_USER, STACK_USER.
+pub const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13;
 /// PERF_SAMPLE_CALLCHAIN: the kernel's part of the stack.
 pub const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 
-/// With `sample_id_all` and [`SAMPLE_TYPE`], every record but samples ends with pid, tid, time, cpu and padding.
-const SAMPLE_ID_BYTES: usize = 24;
+/// With `sample_id_all` and [`SAMPLE_TYPE`], every record but samples ends with pid, tid, time, id, cpu and padding.
+const SAMPLE_ID_BYTES: usize = 32;
 
 mod record_type {
     pub(super) const LOST: u32 = 2;
@@ -271,6 +271,57 @@ pub fn time(record: &[u8]) -> Option<u64> {
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
 }
 
+/// Which event wrote a record, about which thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// PERF_SAMPLE_ID: the event as it was opened, also where the thread has it by inheritance.
+    pub event_id: u64,
+    /// The thread that ran; for a fork that is the one that forked.
+    pub tid: i32,
+    /// What happened to it.
+    pub what: Happened,
+}
+
+/// What a record about a thread says, as far as [`Origin`] needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It was sampled.
+    Sample,
+    /// It made this thread, in its own process or as a new one.
+    Fork(i32),
+    /// It ended.
+    Exit,
+    /// It mapped something or was renamed.
+    Other,
+}
+
+/// The origin of a record about a thread: a sample, a mapping, a name, a fork or an exit. `None` for those about the
+/// ring or the CPU, and for those that are too short.
+pub fn origin(record: &[u8]) -> Option<Origin> {
+    let header = Header::parse(record.first_chunk()?);
+    let number = |at: usize| Some(i32::from_ne_bytes(*record.get(at..)?.first_chunk()?));
+    let what = match header.kind {
+        record_type::SAMPLE => Happened::Sample,
+        // pid, ppid, then the new tid.
+        record_type::FORK => Happened::Fork(number(HEADER_BYTES + 8)?),
+        record_type::EXIT => Happened::Exit,
+        record_type::MMAP2 | record_type::COMM => Happened::Other,
+        _ => return None,
+    };
+    let (tid, id) = match what {
+        Happened::Sample => (HEADER_BYTES + 12, HEADER_BYTES + 24),
+        _ => {
+            let end = record.len().checked_sub(SAMPLE_ID_BYTES)?;
+            (end + 4, end + 16)
+        }
+    };
+    Some(Origin {
+        event_id: u64::from_ne_bytes(*record.get(id..)?.first_chunk()?),
+        tid: number(tid)?,
+        what,
+    })
+}
+
 /// Takes one whole record apart.
 pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
@@ -314,6 +365,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     let pid = body.i32()?;
     let tid = body.i32()?;
     let _time = body.u64()?;
+    let _event_id = body.u64()?;
     let cpu = body.u32()?;
     let _reserved = body.u32()?;
     let period = body.u64()?;

@@ -15,10 +15,11 @@ use crate::decode;
 use crate::merge::{self, Source};
 use crate::offcpu::StackLimit;
 use crate::open::Opened;
-use crate::sys::process::{Child, monotonic_ns};
+use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use crate::translate::{Subject, Translator};
+use crate::watched::Watched;
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.
@@ -48,12 +49,12 @@ impl Source for Ring {
     }
 }
 
-/// Empties the rings into the sink until the program ends, the time is over or a signal says so; then stops the events
+/// Empties the rings into the sink until all that is watched has ended, the time is over or a signal says so; then stops the events
 /// and takes what is left.
 pub(crate) fn until_end(
     opened: &mut Opened,
     translator: &mut Translator,
-    program: &Child,
+    watched: &mut Watched,
     signals: &Signals,
     deadline: Option<Timestamp>,
     rate_hz: f64,
@@ -70,11 +71,15 @@ pub(crate) fn until_end(
     let stop = loop {
         let now = monotonic_ns();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
-        let [ended, signalled] = signals::wait_readable([program.pidfd().as_fd(), signals.fd().as_fd()], left)?;
-        if ended {
+        let signals_fd = signals.fd().as_fd();
+        let [ended, signalled] = match watched.pidfd() {
+            Some(pidfd) => signals::wait_readable([pidfd.as_fd(), signals_fd], left)?,
+            None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
+        };
+        if ended && watched.one_has_ended() {
             break StopReason::ProgramEnded;
         }
-        if signalled && let Some(stop) = take_signals(signals, program, &mut interrupts) {
+        if signalled && let Some(stop) = watched.take_signals(signals, &mut interrupts) {
             break stop;
         }
         let woken = monotonic_ns();
@@ -122,6 +127,7 @@ fn drain(
     let stacks_from = opened.rings.len() - opened.waits.stacks.len();
     let switches_from = stacks_from - opened.waits.switches.len();
     let mut taken = Taken::default();
+    let origins = &mut opened.origins;
     taken.records = merge::drain(&mut opened.rings, until_ns, queue, &mut |ring, time, record| {
         let subject = match ring {
             _ if ring < switches_from => Subject::Running,
@@ -129,7 +135,9 @@ fn drain(
             _ => Subject::WaitStacks,
         };
         taken.wait_stacks += u64::from(subject == Subject::WaitStacks);
-        translator.record(time, record, subject, sink)
+        if origins.as_mut().is_none_or(|origins| origins.counts(time, record)) {
+            translator.record(time, record, subject, sink);
+        }
     });
     taken
 }
@@ -158,23 +166,6 @@ fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink)
             });
         }
     }
-}
-
-/// Ctrl-C on a terminal reaches the program by itself; a SIGINT that someone sent to sprof alone is passed on.
-fn take_signals(signals: &Signals, program: &Child, interrupts: &mut u32) -> Option<StopReason> {
-    while let Some(received) = signals.next() {
-        if received.signal != libc::SIGINT {
-            return Some(StopReason::Terminated);
-        }
-        *interrupts += 1;
-        if *interrupts > 1 {
-            return Some(StopReason::Interrupted);
-        }
-        if !received.from_kernel {
-            program.signal(libc::SIGINT);
-        }
-    }
-    None
 }
 
 fn round_for(ring_bytes: usize, stack_bytes: u32, rate_hz: f64) -> Duration {

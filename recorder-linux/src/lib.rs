@@ -1,18 +1,21 @@
-//! Records a program on Linux with perf_event.
+//! Records programs on Linux with perf_event.
 //!
-//! The caller gives a command, a rate and an [`EventSink`](recording::sink::EventSink); the sink gets every process,
-//! thread, mapping and sample of the command and of all that it starts, in time order. Out of scope: unwinding,
-//! symbols, output.
+//! The caller gives a command, running processes or the whole machine, a rate and an
+//! [`EventSink`](recording::sink::EventSink); the sink gets every process, thread, mapping and sample of them and of all
+//! that they start, in time order. Out of scope: unwinding, symbols, output.
 //!
 //! The journey, in reading order:
 //!
-//! 1. `launch`: find the program, fork it stopped.
-//! 2. `open` (with `cpus`): one inherited event per CPU, with a ring each; `offcpu`: two more that tell of waits.
-//! 3. `drain`: the loop that empties the rings, and what ends it.
+//! 1. `launch`: find the program, fork it stopped. Or `attach`: find the threads that run; `existing` tells of them
+//!    (both with `procfs`).
+//! 2. `open` (with `cpus`): one inherited event per CPU, with a ring each; of each further thread, too, into the same rings.
+//!    `offcpu`: two more that tell of waits.
+//! 3. `drain`: the loop that empties the rings, and (in `watched`) what ends it.
 //! 4. [`merge`]: time order across CPUs.
-//! 5. [`decode`]: bytes to records.
-//! 6. [`translate`]: records to events; [`wait`]: which kernel function waits for what.
-//! 7. `stop`: the end of the program, when recording ends first.
+//! 5. [`origins`]: who is told twice counts once.
+//! 6. [`decode`]: bytes to records.
+//! 7. [`translate`]: records to events; [`wait`]: which kernel function waits for what.
+//! 8. `stop`: the end of the program, when recording ends first.
 //!
 //! [`import`] is the other way in: a perf.data file instead of rings, through the same 5 and 6.
 //!
@@ -22,13 +25,18 @@
 pub mod decode;
 pub mod import;
 pub mod merge;
+pub mod origins;
 pub mod translate;
 pub mod wait;
 
 #[cfg(target_os = "linux")]
+mod attach;
+#[cfg(target_os = "linux")]
 mod cpus;
 #[cfg(target_os = "linux")]
 mod drain;
+#[cfg(target_os = "linux")]
+mod existing;
 #[cfg(target_os = "linux")]
 mod files;
 #[cfg(target_os = "linux")]
@@ -42,16 +50,20 @@ mod offcpu;
 #[cfg(target_os = "linux")]
 mod open;
 #[cfg(target_os = "linux")]
+mod procfs;
+#[cfg(target_os = "linux")]
 mod session;
 #[cfg(target_os = "linux")]
 mod stop;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
+#[cfg(target_os = "linux")]
+mod watched;
 
 #[cfg(target_os = "linux")]
 pub use files::{Files, Memory};
 #[cfg(target_os = "linux")]
-pub use session::{Finished, ProgramExit, RecordError, RecordOptions, Recording, StopReason, clock_reference};
+pub use session::{Finished, ProgramExit, RecordError, RecordOptions, Recording, StopReason, Whom, clock_reference};
 #[cfg(target_os = "linux")]
 pub use stop::Target;

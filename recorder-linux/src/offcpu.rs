@@ -3,7 +3,7 @@
 //! Two more inherited events per CPU, with rings of their own: a program that switches a million times a second fills 64 MB
 //! a second, and must not push out the samples; nor may stacks push out switches.
 //!
-//! - Switch records: each switch with its exact time, 32 bytes.
+//! - Switch records: each switch with its exact time, 40 bytes.
 //! - Stacks: a sample at each switch away from a CPU. Where these come too fast to be unwound they are switched off for a
 //!   while. The kernel's own limit, a frequency, does not serve: it raises the period by a burst of three switches, and
 //!   lowers it again only when a timer tick finds the thread running. Of a thread that mostly waits it then left out half

@@ -8,8 +8,9 @@ use recording::info::PeriodUnit;
 use crate::cpus;
 use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 use crate::offcpu::{self, WaitEvents};
+use crate::origins::Origins;
 use crate::sys::perf_event::{
-    Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
+    Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, THIS_THREAD, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
 use crate::sys::ring::{Ring, page_bytes};
 
@@ -27,16 +28,52 @@ const ALL_RINGS_BYTES: usize = 64 << 20;
 /// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
 const RING_SECONDS: f64 = 0.26;
 
-/// All events of a recording, one a CPU, with their rings.
+/// Which tasks an event is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// A task that has not yet called exec, and all that come from it. Enabled by its exec.
+    OnExec,
+    /// A running task, and all that come from it. Enabled by hand.
+    Running,
+    /// All tasks on the machine but the idle ones. Enabled by hand.
+    Machine,
+}
+
+/// Why events could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The task has ended.
+    #[error("cannot open perf events: the process ended before they could be opened")]
+    NoSuchTask,
+    /// Events may be opened, but not of this task.
+    #[error("cannot open perf events: this process may not be looked into")]
+    NotThisTask,
+    /// What failed, and the next step.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for OpenError {
+    fn from(message: String) -> OpenError {
+        OpenError::Refused(message)
+    }
+}
+
+/// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct Opened {
+    /// The first ones have a ring each, in the order of `cpus`; further ones write to the ring of their CPU.
     pub(crate) events: Vec<EventFd>,
+    cpus: Vec<u32>,
+    attr_of: AttrOf,
     /// Those of `events`, then those of `waits`.
     pub(crate) rings: Vec<Ring>,
     pub(crate) waits: WaitEvents,
     pub(crate) ring_bytes: usize,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
+    /// Which event counts, where threads may have two.
+    pub(crate) origins: Option<Origins>,
     /// A line each: what was stepped down from, and how to get it.
     pub(crate) announcements: Vec<String>,
 }
@@ -76,10 +113,13 @@ impl Choice {
         }
     }
 
-    fn attr(self, rate_hz: f64, stack_bytes: u32, pmu_type: u32) -> Attr {
+    fn attr(self, scope: Scope, rate_hz: f64, stack_bytes: u32, pmu_type: u32) -> Attr {
         let mut flags = flag::DISABLED
-            | flag::INHERIT
-            | flag::ENABLE_ON_EXEC
+            | match scope {
+                Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
+                Scope::Running => flag::INHERIT,
+                Scope::Machine => flag::EXCLUDE_IDLE,
+            }
             | flag::EXCLUDE_HV
             | flag::EXCLUDE_GUEST
             | flag::MMAP
@@ -132,23 +172,53 @@ impl Choice {
     }
 }
 
-/// Opens one inherited event per online CPU for the task, with a ring each; three if waits are to be recorded, too.
-pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32, off_cpu: bool) -> Result<Opened, String> {
+/// What every further event of a recording needs to be like the first ones.
+#[derive(Debug)]
+struct AttrOf {
+    choice: Choice,
+    scope: Scope,
+    rate_hz: f64,
+    stack_bytes: u32,
+    core_types: Vec<(u32, Vec<u32>)>,
+}
+
+impl AttrOf {
+    fn cpu(&self, cpu: u32) -> Attr {
+        let pmu_type = pmu_type(&self.core_types, cpu);
+        self.choice.attr(self.scope, self.rate_hz, self.stack_bytes, pmu_type)
+    }
+}
+
+/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
+/// recorded, too.
+///
+/// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
+pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_cpu: bool) -> Result<Opened, OpenError> {
     let cpus = cpus::online(Path::new("/"))?;
     let core_types = cpus::core_types(Path::new("/"));
-    let (choice, mut announcements) = choose(pid, rate_hz, stack_bytes, cpus[0], &core_types)?;
+    let (choice, mut announcements) = choose(scope, pid, rate_hz, stack_bytes, cpus[0], &core_types)?;
+    let attr_of = AttrOf {
+        choice,
+        scope,
+        rate_hz,
+        stack_bytes,
+        core_types,
+    };
     let mut events = Vec::with_capacity(cpus.len());
-    for cpu in &cpus {
-        let attr = choice.attr(rate_hz, stack_bytes, pmu_type(&core_types, *cpu));
-        match EventFd::open(&attr, pid, *cpu) {
-            Ok(event) => events.push(event),
+    let mut opened_cpus = Vec::with_capacity(cpus.len());
+    for cpu in cpus {
+        match EventFd::open(&attr_of.cpu(cpu), pid, cpu) {
+            Ok(event) => {
+                events.push(event);
+                opened_cpus.push(cpu);
+            }
             // The CPU went offline after the list was read.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
-            Err(error) => return Err(open_failed(choice, *cpu, &error)),
+            Err(error) => return Err(open_failed(scope, choice, cpu, &error)),
         }
     }
     let waits = match off_cpu {
-        true => offcpu::open(pid, &cpus, choice, stack_bytes, &mut announcements)?,
+        true => offcpu::open(pid, &opened_cpus, choice, stack_bytes, &mut announcements)?,
         false => WaitEvents::default(),
     };
     let (rings, ring_bytes) = map_rings(
@@ -158,13 +228,40 @@ pub(crate) fn open(pid: i32, rate_hz: f64, stack_bytes: u32, off_cpu: bool) -> R
     )?;
     Ok(Opened {
         events,
+        cpus: opened_cpus,
+        attr_of,
         rings,
         waits,
         ring_bytes,
         layout: choice.layout(stack_bytes),
         choice,
+        origins: None,
         announcements,
     })
+}
+
+impl Opened {
+    /// How many CPUs are recorded.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
+    pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
+        let before = self.events.len();
+        for (at, cpu) in self.cpus.iter().enumerate() {
+            let event = EventFd::open(&self.attr_of.cpu(*cpu), tid, *cpu)
+                .and_then(|event| event.redirect_to(&self.events[at]).map(|()| event));
+            match event {
+                Ok(event) => self.events.push(event),
+                Err(error) => {
+                    self.events.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn pmu_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u32 {
@@ -176,12 +273,13 @@ fn pmu_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u32 {
 
 /// Finds the best event that opens, on one CPU.
 fn choose(
+    scope: Scope,
     pid: i32,
     rate_hz: f64,
     stack_bytes: u32,
     cpu: u32,
     core_types: &[(u32, Vec<u32>)],
-) -> Result<(Choice, Vec<String>), String> {
+) -> Result<(Choice, Vec<String>), OpenError> {
     let mut choice = Choice {
         hardware: true,
         kernel: true,
@@ -190,7 +288,7 @@ fn choose(
     };
     let mut announcements = Vec::new();
     loop {
-        let attr = choice.attr(rate_hz, stack_bytes, pmu_type(core_types, cpu));
+        let attr = choice.attr(scope, rate_hz, stack_bytes, pmu_type(core_types, cpu));
         let error = match EventFd::open(&attr, pid, cpu) {
             Ok(_) => return Ok((choice, announcements)),
             Err(error) => error,
@@ -201,7 +299,8 @@ fn choose(
                 choice.hardware = false;
                 announcements.push("no hardware counter for cycles here: sampling by the cpu-clock timer".to_owned());
             }
-            Some(libc::EACCES | libc::EPERM) if choice.kernel => {
+            // Where all tasks are refused, it is not for the kernel's part.
+            Some(libc::EACCES | libc::EPERM) if choice.kernel && scope != Scope::Machine => {
                 choice.kernel = false;
                 announcements.push(format!(
                     "user code only: kernel time and kernel functions are not recorded{}",
@@ -223,7 +322,7 @@ fn choose(
                 };
                 announcements.push("the cycles counter can't sample here: sampling by the cpu-clock timer".to_owned());
             }
-            _ => return Err(open_failed(choice, cpu, &error)),
+            _ => return Err(open_failed(scope, choice, cpu, &error)),
         }
     }
 }
@@ -236,9 +335,18 @@ fn paranoid() -> Option<i32> {
         .ok()
 }
 
-fn open_failed(choice: Choice, cpu: u32, error: &io::Error) -> String {
+fn open_failed(scope: Scope, choice: Choice, cpu: u32, error: &io::Error) -> OpenError {
     let what = format!("cannot open the perf event {} on CPU {cpu}: {error}", choice.name());
-    match error.raw_os_error() {
+    OpenError::Refused(match error.raw_os_error() {
+        Some(libc::ESRCH) => return OpenError::NoSuchTask,
+        Some(libc::EACCES | libc::EPERM) if scope == Scope::Running && may_record_ourselves(choice) => {
+            return OpenError::NotThisTask;
+        }
+        Some(libc::EACCES | libc::EPERM) if scope == Scope::Machine => format!(
+            "cannot record the whole machine: {error}; ordinary users may where perf_event_paranoid is 0 or less{}: \
+             `sudo sysctl kernel.perf_event_paranoid=0`, or run sprof as root",
+            paranoid().map_or_else(String::new, |level| format!(" (it is {level})"))
+        ),
         Some(libc::EACCES | libc::EPERM) => match paranoid() {
             Some(level) if level > 2 => format!(
                 "{what}; perf_event_paranoid is {level}, which refuses ordinary users: `sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root"
@@ -250,7 +358,13 @@ fn open_failed(choice: Choice, cpu: u32, error: &io::Error) -> String {
         Some(libc::EMFILE) => format!("{what}; one file per CPU is needed: raise `ulimit -n`"),
         Some(libc::ENOSYS) => format!("{what}; this kernel was built without CONFIG_PERF_EVENTS"),
         _ => what,
-    }
+    })
+}
+
+/// True if it is not perf events that are refused, but the target.
+fn may_record_ourselves(choice: Choice) -> bool {
+    let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
+    EventFd::open(&attr, THIS_THREAD, 0).is_ok()
 }
 
 fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {

@@ -9,20 +9,36 @@ use recording::event::Pid;
 use recording::info::RecordingInfo;
 use recording::sink::EventSink;
 
+use crate::attach::{self, Running};
 use crate::drain;
+use crate::existing;
 use crate::host;
 use crate::launch;
-use crate::open::{self, Opened};
+use crate::open::{self, Opened, Scope};
 use crate::stop::Target;
 use crate::sys::perf_event::{Counts, EventFd};
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
 use crate::translate::{Subject, Translator};
+use crate::watched::Watched;
+
+/// Whom to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// [`RecordOptions::command`], launched, and all that it starts.
+    Command,
+    /// Running processes with all their threads, and all processes below them, present and future.
+    Processes(Vec<Pid>),
+    /// Everything that runs on this machine.
+    WholeMachine,
+}
 
 /// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
+    /// Whom to record.
+    pub whom: Whom,
     /// Program and arguments. Looked up in PATH if the first holds no slash.
     pub command: Vec<OsString>,
     /// Variables added to the program's environment (`VAR=x` before the command).
@@ -63,11 +79,11 @@ pub enum RecordError {
 /// Why recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The program ended.
+    /// The program ended, or all processes that were attached to.
     ProgramEnded,
     /// [`RecordOptions::duration`] was over.
     Duration,
-    /// A second SIGINT.
+    /// A second SIGINT; the first one, where no program was launched.
     Interrupted,
     /// SIGTERM (or SIGHUP).
     Terminated,
@@ -82,17 +98,27 @@ pub enum ProgramExit {
     Signal(i32),
     /// Still running: `keep_running`.
     StillRunning,
+    /// It was not launched but attached to: only its parent learns how it ends.
+    NotOurs,
 }
 
-/// A launched program, stopped before its exec, with all events open.
+/// A recording with all events open: of a launched program, stopped before its exec, or of what runs already.
 ///
-/// SIGINT, SIGTERM and SIGHUP are blocked from here until the recording has ended: launch it from the only thread.
+/// SIGINT, SIGTERM and SIGHUP are blocked from here until the recording has ended: make it in the only thread.
 #[derive(Debug)]
 pub struct Recording {
     options: RecordOptions,
-    stopped: Option<Stopped>,
+    who: Who,
     signals: Signals,
     opened: Opened,
+}
+
+#[derive(Debug)]
+enum Who {
+    Stopped(Stopped),
+    Running(Running),
+    /// The recording is over.
+    Nobody,
 }
 
 /// A recording that has ended. The program may not have.
@@ -109,29 +135,54 @@ pub struct Finished {
     pub cpu_time_ns: Option<u64>,
     /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
     pub problem: Option<String>,
-    /// The program.
-    pub target: Target,
+    /// The launched program; `None` where none was launched.
+    pub target: Option<Target>,
 }
 
 impl Recording {
-    /// Starts the program stopped, and opens the events.
-    pub fn launch(options: &RecordOptions) -> Result<Recording, RecordError> {
+    /// Opens the events: for the program, which is started stopped, or for what runs already.
+    pub fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
+        let (rate_hz, stack_bytes) = (options.rate_hz, options.stack_bytes);
+        let attached = match &options.whom {
+            Whom::Command => return Recording::launch(options),
+            Whom::Processes(pids) => {
+                let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
+                attach::to_processes(&pids, rate_hz, stack_bytes)
+            }
+            Whom::WholeMachine => attach::to_whole_machine(rate_hz, stack_bytes),
+        };
+        let (opened, running) = attached.map_err(RecordError::Failed)?;
+        Ok(Recording {
+            options: options.clone(),
+            who: Who::Running(running),
+            signals: take_over_signals()?,
+            opened,
+        })
+    }
+
+    fn launch(options: &RecordOptions) -> Result<Recording, RecordError> {
         let image = launch::resolve(options)?;
         let failed = |what: &str, error: std::io::Error| RecordError::Failed(format!("cannot {what}: {error}"));
-        let signals = Signals::block().map_err(|error| failed("take over signals (signalfd)", error))?;
+        let signals = take_over_signals()?;
         let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
-        match open::open(stopped.pid(), options.rate_hz, options.stack_bytes, options.off_cpu) {
+        match open::open(
+            Scope::OnExec,
+            stopped.pid(),
+            options.rate_hz,
+            options.stack_bytes,
+            options.off_cpu,
+        ) {
             Ok(opened) => Ok(Recording {
                 options: options.clone(),
-                stopped: Some(stopped),
+                who: Who::Stopped(stopped),
                 signals,
                 opened,
             }),
-            Err(message) => {
+            Err(error) => {
                 stopped.abandon();
-                Err(RecordError::Failed(message))
+                Err(RecordError::Failed(error.to_string()))
             }
         }
     }
@@ -142,24 +193,26 @@ impl Recording {
         &self.opened.announcements
     }
 
-    /// The program's process id.
-    pub fn pid(&self) -> Pid {
-        Pid(self.stopped.as_ref().map_or(0, Stopped::pid))
-    }
-
     /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
     /// SIGHUP meanwhile, as the command-line contract has them.
     pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
-        let Some(stopped) = self.stopped.take() else {
-            return Err(RecordError::Failed("the recording was already run".to_owned()));
-        };
         let mut translator = Translator::new(self.opened.layout);
-        let start = Timestamp(monotonic_ns());
-        let pid = Pid(stopped.pid());
-        translator.start_process(start, pid, sink);
-        let child = stopped
-            .start()
-            .map_err(|error| launch::exec_error(&self.options, &error))?;
+        let (start, mut watched, names) = match std::mem::replace(&mut self.who, Who::Nobody) {
+            Who::Stopped(stopped) => {
+                let start = Timestamp(monotonic_ns());
+                translator.start_process(start, Pid(stopped.pid()), sink);
+                let child = stopped
+                    .start()
+                    .map_err(|error| launch::exec_error(&self.options, &error))?;
+                (start, Watched::Program(child), None)
+            }
+            Who::Running(running) => {
+                existing::tell(&running.pids, running.start, &mut translator, sink);
+                let names = running.names.join(", ");
+                (running.start, running.watched, Some(names))
+            }
+            Who::Nobody => return Err(RecordError::Failed("the recording was already run".to_owned())),
+        };
         let deadline = self.options.duration.map(|duration| {
             Timestamp(
                 start
@@ -171,7 +224,7 @@ impl Recording {
         let ended = drain::until_end(
             &mut self.opened,
             &mut translator,
-            &child,
+            &mut watched,
             &self.signals,
             deadline,
             self.options.rate_hz,
@@ -187,7 +240,10 @@ impl Recording {
                 (StopReason::Terminated, Timestamp(monotonic_ns()), Some(problem))
             }
         };
-        let target = Target::after(child, stop, self.options.keep_running, &translator);
+        let target = match watched {
+            Watched::Program(child) => Some(Target::after(child, stop, self.options.keep_running, &translator)),
+            Watched::Others(_) | Watched::Machine => None,
+        };
         let (counts, of_waits) = (totals(&self.opened.events), totals(&self.opened.waits.switches));
         drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
         drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
@@ -196,7 +252,7 @@ impl Recording {
             .filter(|_| self.opened.choice.kernel)
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
         Ok(Finished {
-            info: self.info(clock, end),
+            info: self.info(clock, end, names),
             stop,
             achieved_rate_hz,
             cpu_time_ns,
@@ -205,7 +261,7 @@ impl Recording {
         })
     }
 
-    fn info(&self, clock: ClockReference, end: Timestamp) -> RecordingInfo {
+    fn info(&self, clock: ClockReference, end: Timestamp, names: Option<String>) -> RecordingInfo {
         let mut words = self
             .options
             .command
@@ -216,7 +272,7 @@ impl Recording {
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         RecordingInfo {
-            program: program.unwrap_or(command),
+            program: names.or(program).unwrap_or(command),
             args: self.options.include_args.then(|| words.collect()),
             clock,
             end,
@@ -224,14 +280,14 @@ impl Recording {
             event: self.opened.choice.name().to_owned(),
             unit: self.opened.choice.unit(),
             kernel_included: self.opened.choice.kernel,
-            host: host::describe(self.opened.events.len()),
+            host: host::describe(self.opened.cpus()),
         }
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if let Some(stopped) = self.stopped.take() {
+        if let Who::Stopped(stopped) = std::mem::replace(&mut self.who, Who::Nobody) {
             stopped.abandon();
         }
     }
@@ -245,6 +301,10 @@ fn totals(events: &[EventFd]) -> Counts {
         totals.lost += counts.lost;
     }
     totals
+}
+
+fn take_over_signals() -> Result<Signals, RecordError> {
+    Signals::block().map_err(|error| RecordError::Failed(format!("cannot take over signals (signalfd): {error}")))
 }
 
 /// Reads both clocks at one instant.

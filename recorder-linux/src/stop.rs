@@ -1,10 +1,10 @@
 //! The end of the program, when recording ends before it does.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use crate::procfs;
 use crate::session::{ProgramExit, StopReason};
 use crate::sys::process::{Child, Held, WaitStatus};
 use crate::sys::signals::{self, Signals};
@@ -95,7 +95,7 @@ impl Target {
 
     /// Takes hold of these processes and of all below the program.
     fn hold_others(&mut self, mut pids: HashSet<i32>) {
-        pids.extend(descendants(self.program.pid));
+        pids.extend(procfs::with_descendants(&[self.program.pid]));
         pids.remove(&self.program.pid);
         self.others.extend(pids.into_iter().filter_map(Held::open));
     }
@@ -103,34 +103,4 @@ impl Target {
 
 fn ended(pidfd: &OwnedFd) -> bool {
     signals::wait_readable([pidfd.as_fd()], Duration::ZERO).is_ok_and(|[readable]| readable)
-}
-
-/// All processes below this one, by /proc.
-fn descendants(root: i32) -> HashSet<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
-        };
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        // "pid (name) state ppid ...": the name may hold anything, a parenthesis too.
-        let parent = stat
-            .rsplit_once(") ")
-            .and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok());
-        if let Some(parent) = parent {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = HashSet::new();
-    let mut to_visit = vec![root];
-    while let Some(pid) = to_visit.pop() {
-        for child in children.remove(&pid).into_iter().flatten() {
-            if found.insert(child) {
-                to_visit.push(child);
-            }
-        }
-    }
-    found
 }

@@ -1,7 +1,9 @@
 //! perf's records to the vocabulary of [`recording::event`]: what a fork, an exec or an exit means.
 
-use std::collections::HashMap;
+mod found;
+
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
@@ -11,12 +13,25 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 
+/// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10 ms was
+/// seen at a load of 40. Numbers of tasks come again only after many others.
+const EXIT_NS: u64 = 5_000_000_000;
+const FEW_EXITED: usize = 1024;
+
 /// Keeps what is needed to translate one record after the other.
 #[derive(Debug)]
 pub struct Translator {
     layout: Layout,
     /// Live threads of each live process. Few enough to scan: exec and exit are rare.
     processes: HashMap<i32, Vec<i32>>,
+    /// Processes that ran already, while records may still tell of their start.
+    found: HashSet<i32>,
+    found_until: Timestamp,
+    /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
+    kernel_threads: HashSet<i32>,
+    /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after its record.
+    exited: HashMap<i32, Timestamp>,
+    forget_exited_at: usize,
     kernel_frames: Vec<Frame>,
     lost: u64,
     switches_lost: u64,
@@ -42,6 +57,11 @@ impl Translator {
         Translator {
             layout,
             processes: HashMap::new(),
+            found: HashSet::new(),
+            found_until: Timestamp(0),
+            kernel_threads: HashSet::new(),
+            exited: HashMap::new(),
+            forget_exited_at: FEW_EXITED,
             kernel_frames: Vec::new(),
             lost: 0,
             switches_lost: 0,
@@ -126,8 +146,11 @@ impl Translator {
             Ok(Record::Comm { pid, tid, exec, name }) => self.name(time, pid, tid, exec, name, sink),
             Ok(Record::Fork { pid, parent_pid, tid }) => {
                 // A pid that comes again without an end in between: its exit record was lost.
-                if pid != parent_pid {
+                if pid != parent_pid && !self.was_found(time, pid) {
                     self.end_process(time, pid, sink);
+                    if self.kernel_threads.contains(&parent_pid) {
+                        self.kernel_threads.insert(pid);
+                    }
                 }
                 self.ensure_thread(time, pid, tid, (pid != parent_pid).then_some(parent_pid), sink);
             }
@@ -186,10 +209,11 @@ impl Translator {
     }
 
     fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, subject: Subject, sink: &mut dyn EventSink) {
-        // A task that is past its exit has no pid any more (the kernel reports 0 or -1): nobody to account it to, and
-        // its ending was already reported.
+        // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
+        // it to, and its ending was already reported.
         let is_idle = self.idle_task && (raw.pid, raw.tid) == (0, 0);
-        if (raw.pid <= 0 || raw.tid <= 0) && !is_idle {
+        let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
+        if !is_idle && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
             sink.on_event(&Event::Malformed {
                 time,
                 what: "sample of an exited task",
@@ -214,6 +238,7 @@ impl Translator {
         let kernel = &self.kernel_frames[..];
         let stack = match raw.registers {
             _ if raw.unwound => Stack::Frames(kernel),
+            None if self.kernel_threads.contains(&raw.pid) => Stack::Frames(kernel),
             None => Stack::Missing {
                 kernel,
                 reason: MissingStack::NoUserSpace,
@@ -267,6 +292,8 @@ impl Translator {
             });
             return;
         }
+        // The kernel starts programs (modprobe, for one) from threads of its own.
+        self.kernel_threads.remove(&pid);
         // exec(2) ends all other threads, and the one that called it becomes the main thread.
         if let Some(threads) = self.processes.get_mut(&pid) {
             for gone in threads.extract_if(.., |tid| *tid != pid) {
@@ -284,7 +311,22 @@ impl Translator {
         });
     }
 
+    fn has_exited(&self, time: Timestamp, pid: i32, tid: i32) -> bool {
+        let exited = self.exited.get(&tid);
+        exited.is_some_and(|ended| time.nanos_since(*ended) < EXIT_NS)
+            && self.processes.get(&pid).is_none_or(|threads| !threads.contains(&tid))
+    }
+
+    fn note_exit(&mut self, time: Timestamp, tid: i32) {
+        if self.exited.len() >= self.forget_exited_at {
+            self.exited.retain(|_, ended| time.nanos_since(*ended) < EXIT_NS);
+            self.forget_exited_at = (self.exited.len() * 2).max(FEW_EXITED);
+        }
+        self.exited.insert(tid, time);
+    }
+
     fn exit(&mut self, time: Timestamp, pid: i32, tid: i32, sink: &mut dyn EventSink) {
+        self.note_exit(time, tid);
         let Some(threads) = self.processes.get_mut(&pid) else {
             return;
         };
@@ -299,6 +341,7 @@ impl Translator {
         });
         if threads.is_empty() {
             self.processes.remove(&pid);
+            self.kernel_threads.remove(&pid);
             sink.on_event(&Event::ProcessEnd { time, pid: Pid(pid) });
         }
     }
@@ -307,6 +350,7 @@ impl Translator {
         let Some(threads) = self.processes.remove(&pid) else {
             return;
         };
+        self.kernel_threads.remove(&pid);
         for tid in threads {
             sink.on_event(&Event::ThreadEnd {
                 time,

@@ -1,7 +1,7 @@
 //! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
 
 use proptest::prelude::*;
-use recorder_linux::decode::{self, Layout, Record, RegisterSet};
+use recorder_linux::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
 use recorder_linux::translate::{Subject, Translator};
 use recording::event::Event;
 use recording::module::BuildId;
@@ -13,6 +13,8 @@ const LAYOUT: Layout = Layout {
     call_chain: true,
     stack_bytes: 16,
 };
+
+const EVENT_ID: u64 = 99;
 
 /// header { type, misc, size } and body.
 fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
@@ -31,9 +33,9 @@ fn words64(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// pid, tid, time, cpu, reserved: the end of every record but samples.
+/// pid, tid, time, id, cpu, reserved: the end of every record but samples.
 fn sample_id(time: u64) -> Vec<u8> {
-    [words32(&[7, 7]), words64(&[time]), words32(&[1, 0])].concat()
+    [words32(&[7, 7]), words64(&[time, EVENT_ID]), words32(&[1, 0])].concat()
 }
 
 /// A sample of thread 7/8 in the kernel, called from user code at 0x1000 with 8 of 16 stack bytes present.
@@ -46,7 +48,7 @@ fn kernel_sample() -> Vec<u8> {
         &[
             words64(&[ip]),
             words32(&[7, 8]),
-            words64(&[42]),
+            words64(&[42, EVENT_ID]),
             words32(&[1, 0]),
             words64(&[1_000_000]),
             words64(&[3, perf_context_kernel, ip, 0xffff_ffff_8100_0099]),
@@ -74,6 +76,23 @@ fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
     );
     assert_eq!(sample.stack, 0x1111u64.to_ne_bytes());
     assert!(!sample.stack_cut_off);
+}
+
+#[test]
+fn records_about_a_thread_name_it_and_the_event_that_wrote_them() {
+    let origin = |tid, what| {
+        Some(Origin {
+            event_id: EVENT_ID,
+            tid,
+            what,
+        })
+    };
+    assert_eq!(decode::origin(&kernel_sample()), origin(8, Happened::Sample));
+    let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
+    assert_eq!(decode::origin(&fork), origin(7, Happened::Fork(9)));
+    let lost = record(2, 0, &[words64(&[EVENT_ID, 3]), sample_id(5)].concat());
+    assert_eq!(decode::origin(&lost), None);
+    assert_eq!(decode::origin(&fork[..20]), None);
 }
 
 #[test]
@@ -216,7 +235,7 @@ fn task_record() -> impl Strategy<Value = Vec<u8>> {
             &[words32(&[pid, tid]), b"name\0\0\0\0".to_vec(), sample_id(1)].concat(),
         ),
         _ => {
-            let ids = [words64(&[5]), words32(&[pid, tid]), words64(&[1, 0, 1])].concat();
+            let ids = [words64(&[5]), words32(&[pid, tid]), words64(&[1, EVENT_ID, 0, 1])].concat();
             record(9, 2, &[ids, words64(&[0, 0, 0])].concat())
         }
     })
@@ -226,6 +245,7 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode::time(&bytes);
+        let _ = decode::origin(&bytes);
         let _ = decode::decode(&bytes, &LAYOUT);
     }
 

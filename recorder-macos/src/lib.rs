@@ -12,9 +12,22 @@ use recording::event::{Mapping, Pid};
 use recording::info::RecordingInfo;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 
+/// Whom to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// [`RecordOptions::command`], launched, and all that it starts.
+    Command,
+    /// Running processes with all their threads, and all processes below them, present and future.
+    Processes(Vec<Pid>),
+    /// Everything that runs on this machine.
+    WholeMachine,
+}
+
 /// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
+    /// Whom.
+    pub whom: Whom,
     /// Program and arguments. Looked up in PATH if the first holds no slash.
     pub command: Vec<OsString>,
     /// Variables added to the program's environment (`VAR=x` before the command).
@@ -74,6 +87,8 @@ pub enum ProgramExit {
     Signal(i32),
     /// Still running: `keep_running`.
     StillRunning,
+    /// It was not launched but attached to: only its parent learns how it ends.
+    NotOurs,
 }
 
 /// A launched program. There is none on macOS yet.
@@ -95,8 +110,8 @@ pub struct Finished {
     pub cpu_time_ns: Option<u64>,
     /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
     pub problem: Option<String>,
-    /// The program.
-    pub target: Target,
+    /// The launched program; `None` where none was launched.
+    pub target: Option<Target>,
 }
 
 /// The launched program after recording.
@@ -110,7 +125,7 @@ enum Never {}
 
 impl Recording {
     /// Says that recording on macOS is not there yet.
-    pub fn launch(_options: &RecordOptions) -> Result<Recording, RecordError> {
+    pub fn open(_options: &RecordOptions) -> Result<Recording, RecordError> {
         Err(RecordError::Failed(
             "recording on macOS is not there yet; `sprof load` works: record on Linux and open the file here".into(),
         ))
@@ -118,11 +133,6 @@ impl Recording {
 
     /// One line each, for the user's eyes, before the program runs.
     pub fn announcements(&self) -> &[String] {
-        match self.never {}
-    }
-
-    /// The program's process id.
-    pub fn pid(&self) -> Pid {
         match self.never {}
     }
 

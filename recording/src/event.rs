@@ -23,7 +23,8 @@ pub enum Event<'a> {
         time: Timestamp,
         /// The new process.
         pid: Pid,
-        /// Whose copy it is; `None` for the first one, and for those found by attaching.
+        /// Whose copy it is; `None` for the first one. Of a process found by attaching: its parent, of which nothing was
+        /// told yet that could be copied.
         parent: Option<Pid>,
     },
     /// A process ended: its last thread is gone.

@@ -23,7 +23,7 @@ use recorder_linux as recorder;
 #[cfg(target_os = "macos")]
 use recorder_macos as recorder;
 
-pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target};
+pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom};
 
 /// What to record, beside what the recorder has to know.
 #[derive(Debug)]
@@ -61,6 +61,11 @@ pub(crate) enum Program {
 }
 
 impl Program {
+    /// False once it is known how it ended, and where there was no program to launch.
+    pub(crate) fn may_be_running(&self) -> bool {
+        matches!(self, Program::Ending(Some(_)))
+    }
+
     /// How it ended.
     pub(crate) fn wait(&mut self) -> ProgramExit {
         match self {
@@ -88,7 +93,7 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
     let mut runs = Runs::default();
     let mut failure = None;
     for iteration in 1..=plan.iterations {
-        let launched = recorder::Recording::launch(&plan.recorder).and_then(|recording| {
+        let launched = recorder::Recording::open(&plan.recorder).and_then(|recording| {
             if iteration == 1 {
                 recording.announcements().iter().for_each(|line| term.line(line));
             }
@@ -160,7 +165,10 @@ impl Runs {
     fn add(&mut self, run: recorder::Finished) {
         self.count += 1;
         self.stop = Some(run.stop);
-        self.program = Some(Program::Ending(Some(run.target)));
+        self.program = Some(match run.target {
+            Some(target) => Program::Ending(Some(target)),
+            None => Program::Ended(ProgramExit::NotOurs),
+        });
         let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
         if self.count == 1 {
             self.cpu_time_ns = run.cpu_time_ns;

@@ -170,7 +170,7 @@ impl Summary {
         };
         say(quality.missing.values().sum(), "samples have no user stack");
         say(quality.switches_lost(), "records of waits were lost: the ring was full");
-        say(quality.malformed, "records of the kernel were not understood");
+        say(quality.malformed, "records of the kernel could not be used");
         say(self.counts.samples_out_of_order, "samples came out of order");
         say(self.counts.markers_left_out, "markers were left out");
         for (miss, number) in &quality.module_misses {
@@ -209,6 +209,7 @@ impl Summary {
                 ProgramExit::Code(code) => json!({ "code": code }),
                 ProgramExit::Signal(signal) => json!({ "signal": signal }),
                 ProgramExit::StillRunning => json!({ "running": true }),
+                ProgramExit::NotOurs => Value::Null,
             },
             "ended_by": match self.stop {
                 StopReason::ProgramEnded => "program",

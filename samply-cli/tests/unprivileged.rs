@@ -42,8 +42,8 @@ impl Playground {
         self.dir.path().join(name)
     }
 
-    fn record(&self, options: &[&str], name: &str, arguments: &[&str]) -> (Output, PathBuf) {
-        let output = self.path("profile.json.gz");
+    /// A command that runs as nobody.
+    fn as_nobody(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command.args([
             "--reuid",
@@ -54,18 +54,40 @@ impl Playground {
             "--inh-caps=-all",
             "--no-new-privs",
         ]);
+        command.arg(program).env("HOME", self.dir.path());
+        command.current_dir(Path::new("/")).stdin(Stdio::null());
         command
-            .arg(self.path("sprof"))
-            .args(["record", "--save-only", "-o"])
-            .arg(&output)
-            .args(options)
-            .arg("--");
-        command.arg(self.path(name)).args(arguments);
-        command
-            .env("HOME", self.dir.path())
-            .current_dir(Path::new("/"))
-            .stdin(Stdio::null());
+    }
+
+    fn record(&self, options: &[&str], name: &str, arguments: &[&str]) -> (Output, PathBuf) {
+        let program = self.path(name);
+        let words = ["--", program.to_str().unwrap()]
+            .into_iter()
+            .chain(arguments.iter().copied());
+        self.sprof(&options.iter().copied().chain(words).collect::<Vec<_>>())
+    }
+
+    fn sprof(&self, options: &[&str]) -> (Output, PathBuf) {
+        let output = self.path("profile.json.gz");
+        let mut command = self.as_nobody(self.path("sprof"));
+        command.args(["record", "--save-only", "-o"]).arg(&output).args(options);
         (command.output().unwrap(), output)
+    }
+}
+
+/// A process that is ended with the test.
+struct Target(std::process::Child);
+
+impl Target {
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -211,4 +233,67 @@ fn a_library_that_deletes_itself_before_anyone_can_look_is_unwound_from_the_copy
     // By its unwind tables, that is: without them, the loop in the library would be left by a guess.
     let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));
     assert!(!guessed, "{:?}", profile.quality());
+}
+
+#[test]
+fn an_ordinary_user_attaches_to_own_processes() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&["split"]);
+    let target = Target(
+        playground
+            .as_nobody(playground.path("split"))
+            .args(["600000", "2"])
+            .spawn()
+            .unwrap(),
+    );
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (output, path) = playground.sprof(&["-p", &target.pid(), "-d", "2"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
+    assert!(
+        sixty.of > 500 && (sixty.percent() - 60.0).abs() <= 4.0,
+        "{sixty:?}\n{}",
+        profile.summary()
+    );
+    assert!(
+        profile.rooted_in("thread_main").percent() > 98.0,
+        "{}",
+        profile.summary()
+    );
+    for name in ["splitter-0", "splitter-1"] {
+        assert_eq!(profile.threads_named(name).count(), 1);
+    }
+    assert_eq!(target.pid(), profile.threads[0].pid);
+}
+
+#[test]
+fn what_an_ordinary_user_may_not_record_is_said_with_the_next_step() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&["split"]);
+    let of_root = Target(Command::new(playground.path("split")).arg("600000").spawn().unwrap());
+    let (output, path) = playground.sprof(&["-p", &of_root.pid(), "-d", "2"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    let advice = format!("sudo sprof record -p {}", of_root.pid());
+    for words in ["(split)", "another user", &advice] {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+    assert!(!path.exists());
+
+    let (output, path) = playground.sprof(&["-p", "2", "-d", "2"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("process 2") && !path.exists(), "{stderr}");
+
+    if paranoid().is_some_and(|level| level > 0) {
+        let (output, path) = playground.sprof(&["-a", "-d", "2"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(
+            stderr.contains("sudo sysctl kernel.perf_event_paranoid=0") && !path.exists(),
+            "{stderr}"
+        );
+    }
 }

@@ -139,9 +139,11 @@ impl Builder {
                     self.counts.markers_left_out += 1;
                     break;
                 }
+                // One that was found while attaching may be days old, and a marker there would stretch the time line.
+                let start = process.start.max(0);
                 markers.push(Marker {
-                    start: process.start,
-                    end: Some(process.end.unwrap_or(end).max(process.start)),
+                    start,
+                    end: Some(process.end.unwrap_or(end).max(start)),
                     what: MarkerKind::Child {
                         pid: self.strings.intern(&process.id),
                         name: self.strings.intern(&process.name),

@@ -46,6 +46,7 @@ pub(crate) mod flag {
     pub(crate) const INHERIT: u64 = 1 << 1;
     pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(crate) const EXCLUDE_HV: u64 = 1 << 6;
+    pub(crate) const EXCLUDE_IDLE: u64 = 1 << 7;
     pub(crate) const MMAP: u64 = 1 << 8;
     pub(crate) const COMM: u64 = 1 << 9;
     pub(crate) const FREQ: u64 = 1 << 10;
@@ -74,6 +75,15 @@ const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 /// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; with inherited events they reach the children's, too.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+/// `PERF_EVENT_IOC_SET_OUTPUT`, `_IO('$', 5)`.
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+/// `PERF_EVENT_IOC_ID`, `_IOR('$', 7, __u64 *)`.
+const IOC_ID: libc::c_ulong = 0x8008_2407;
+
+/// Instead of a task: all that run on the CPU.
+pub(crate) const EVERY_TASK: libc::pid_t = -1;
+/// Instead of a task: the thread that opens the event.
+pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
 /// What `read(2)` of an event says, summed over the task and all that inherited the event.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +104,7 @@ pub(crate) struct EventFd {
 }
 
 impl EventFd {
-    /// Opens `attr` for one task on one CPU.
+    /// Opens `attr` for one task, or for [`EVERY_TASK`], on one CPU.
     pub(crate) fn open(attr: &Attr, pid: libc::pid_t, cpu: u32) -> io::Result<EventFd> {
         let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
         let attr = Attr {
@@ -131,11 +141,26 @@ impl EventFd {
         Ok(())
     }
 
-    /// Starts the event for the task and everything that inherited it.
+    /// Starts the event, opened disabled, for the task and everything that inherited it meanwhile.
     pub(crate) fn enable(&self) -> io::Result<()> {
         // SAFETY: PERF_EVENT_IOC_ENABLE takes an integer argument and touches no memory of ours.
         retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE as _, 0) } as isize)?;
         Ok(())
+    }
+
+    /// Sends this event's records, and those of all that inherit it, to the ring of `other`, an event of the same CPU.
+    pub(crate) fn redirect_to(&self, other: &EventFd) -> io::Result<()> {
+        // SAFETY: PERF_EVENT_IOC_SET_OUTPUT takes a descriptor and touches no memory of ours.
+        retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_OUTPUT as _, other.fd.as_raw_fd()) } as isize)?;
+        Ok(())
+    }
+
+    /// What records carry as PERF_SAMPLE_ID.
+    pub(crate) fn id(&self) -> io::Result<u64> {
+        let mut id = 0u64;
+        // SAFETY: PERF_EVENT_IOC_ID writes 8 bytes to the live integer.
+        retry(|| unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ID as _, &raw mut id) } as isize)?;
+        Ok(id)
     }
 
     /// Reads the event's counts.

@@ -242,6 +242,21 @@ pub(crate) fn monotonic_ns() -> u64 {
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Nanoseconds on CLOCK_BOOTTIME: what /proc counts start times on, suspended time included.
+pub(crate) fn boottime_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live timespec.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Clock ticks a second, the unit of start times in /proc.
+pub(crate) fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
 /// Raises the soft limit of open files to the hard one: one event per CPU is open.
 pub(crate) fn raise_open_file_limit() {
     let mut limit = libc::rlimit {

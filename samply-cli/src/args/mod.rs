@@ -9,7 +9,7 @@ mod serve;
 pub(crate) mod value;
 
 pub(crate) use load::LoadArgs;
-pub(crate) use record::{RecordArgs, split_environment};
+pub(crate) use record::{Program, RecordArgs, split_environment};
 pub(crate) use serve::ServeArgs;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -33,6 +33,7 @@ pub(crate) struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
 127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
+With -p and -a it is 0 when the profile was saved.
 
 Every option has an environment variable, SPROF_ and its long name:
 SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
@@ -41,7 +42,7 @@ and TERM=dumb are honoured.";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a program and record it, with all processes that it starts.
+    /// Run a program and record it, with all processes that it starts; or record what runs already.
     Record(Box<RecordArgs>),
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
@@ -161,6 +162,13 @@ mod tests {
     }
 
     #[test]
+    fn processes_are_named_in_one_list_or_several() {
+        assert_eq!(record("sprof record -p 12,7 --pid 9").pid, [12, 7, 9]);
+        assert!(record("sprof record -p 12").command.is_empty());
+        assert!(record("sprof record -a").all);
+    }
+
+    #[test]
     fn include_args_takes_an_optional_count() {
         assert_eq!(record("sprof record --include-args ls").include_args, Some(None));
         assert_eq!(record("sprof record --include-args=2 ls").include_args, Some(Some(2)));
@@ -187,8 +195,18 @@ mod tests {
             ("sprof record -q -v ls", "--verbose"),
             ("sprof record --ui-dir a --ui-url http://b ls", "--ui-url"),
             ("sprof record", "COMMAND"),
-            ("sprof record -p 12", "-p"),
-            ("sprof record -a", "-a"),
+            ("sprof record -p", "PID"),
+            ("sprof record -p 0", "pgrep"),
+            ("sprof record -p -12", "pgrep"),
+            ("sprof record -p 12,", "pgrep"),
+            ("sprof record -p firefox", "pgrep"),
+            ("sprof record -p 99999999999", "pgrep"),
+            ("sprof record -p 12 ls", "--pid"),
+            ("sprof record -p 12 -a", "--pid"),
+            ("sprof record -p 12 --keep-running", "--keep-running"),
+            ("sprof record -p 12 --iteration-count 2", "--iteration-count"),
+            ("sprof record -a ls", "--all"),
+            ("sprof record -a -i", "--ignore-exit-code"),
             ("sprof report x", "report"),
             ("sprof load", "FILE"),
         ] {

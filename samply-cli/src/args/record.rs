@@ -9,28 +9,51 @@ use clap::builder::FalseyValueParser;
 
 use super::{ServeArgs, value};
 
+/// What goes with a program that sprof launches. Nothing else has an end of its own, a status, or arguments that were typed
+/// here; and waits are recorded from the start of a program only.
+const CHOICES_OF_A_LAUNCH: [&str; 5] = [
+    "keep_running",
+    "iteration_count",
+    "ignore_exit_code",
+    "include_args",
+    "off_cpu",
+];
+
 /// Flags of `sprof record`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...",
+    override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
+                      sprof record [OPTIONS] -p PID[,PID]...\n       \
+                      sprof record [OPTIONS] -a",
     after_help = super::EXIT_STATUS
 )]
 pub(crate) struct RecordArgs {
     /// The program to run and its arguments; VAR=x words before it are added to its environment.
     #[arg(
         value_name = "COMMAND",
-        required = true,
+        required_unless_present_any = ["pid", "all"],
+        conflicts_with_all = ["pid", "all"],
         trailing_var_arg = true,
         allow_hyphen_values = false
     )]
     pub(crate) command: Vec<OsString>,
+
+    /// Record these running processes and all below them, until they end, Ctrl-C or -d. They are not disturbed.
+    #[arg(short, long, value_name = "PID", env = "SPROF_PID", hide_env = true, value_delimiter = ',',
+          value_parser = value::pid, allow_negative_numbers = true, conflicts_with_all = CHOICES_OF_A_LAUNCH)]
+    pub(crate) pid: Vec<i32>,
+
+    /// Record everything that runs on this machine, until Ctrl-C or -d. Needs root or perf_event_paranoid 0.
+    #[arg(short, long, env = "SPROF_ALL", hide_env = true, value_parser = FalseyValueParser::new(),
+          conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
+    pub(crate) all: bool,
 
     /// Samples a second of CPU time, for each thread.
     #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
           default_value = "1000", value_parser = value::rate, allow_negative_numbers = true)]
     pub(crate) rate: f64,
 
-    /// End the recording after this time; the program is ended, too [default: when the program ends].
+    /// End the recording after this time; a launched program is ended, too [default: when the program ends].
     #[arg(short, long, value_name = "SECONDS", env = "SPROF_DURATION", hide_env = true,
           value_parser = value::duration, allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
@@ -109,7 +132,7 @@ pub(crate) struct RecordArgs {
 }
 
 /// The command words, taken apart.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Program {
     /// `VAR=x` words.
     pub(crate) env: Vec<(OsString, OsString)>,

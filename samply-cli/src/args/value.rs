@@ -12,6 +12,16 @@ pub(crate) struct Port {
     pub(crate) or_next: bool,
 }
 
+/// A process id.
+pub(crate) fn pid(text: &str) -> Result<i32, String> {
+    match text.trim().parse() {
+        Ok(pid @ 1..) => Ok(pid),
+        _ => Err(
+            "a process id is a number of 1 or more, several are separated by commas; `pgrep NAME` finds them".into(),
+        ),
+    }
+}
+
 /// A sampling rate in Hz. The machine's own limit is checked later.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

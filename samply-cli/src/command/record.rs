@@ -10,14 +10,15 @@ use std::time::Instant;
 use profile::build::BuildOptions;
 use profile::export::firefox;
 use profile::view::{top, wait_places};
+use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::show;
-use crate::args::{self, RecordArgs};
+use crate::args::{self, Program, RecordArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Saved};
-use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason};
+use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
 use crate::serve::{self, Content, Listener, Server};
 use crate::summary::{HOTTEST, Summary};
 use crate::term::{Style, Term};
@@ -123,7 +124,7 @@ fn save_and_serve(
 
 /// Waits for the program, which recording may have outlived.
 fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
-    if recorded.stop != StopReason::ProgramEnded {
+    if recorded.stop != StopReason::ProgramEnded && recorded.program.may_be_running() {
         term.progress(false, "waiting for the program to end; Ctrl-C kills it");
     }
     let exit = recorded.program.wait();
@@ -147,10 +148,16 @@ fn to_stdout(args: &RecordArgs) -> bool {
 
 fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
     let usage = |message: String| Failure::from(args::usage_error("record", message));
-    let Some(program) = args::split_environment(&args.command) else {
-        return Err(usage(
-            "there is no command after the variables; to see them all, run: sprof record env".into(),
-        ));
+    let (whom, program) = if args.all {
+        (Whom::WholeMachine, Program::default())
+    } else if !args.pid.is_empty() {
+        let pids = args.pid.iter().map(|pid| Pid(*pid)).collect();
+        (Whom::Processes(pids), Program::default())
+    } else {
+        let program = args::split_environment(&args.command).ok_or_else(|| {
+            usage("there is no command after the variables; to see them all, run: sprof record env".into())
+        })?;
+        (Whom::Command, program)
     };
     if let Some(limit) = rate_limit_hz().filter(|limit| args.rate > *limit) {
         return Err(usage(format!(
@@ -171,6 +178,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
     }
     Ok(Plan {
         recorder: RecordOptions {
+            whom,
             command: program.command,
             env: program.env,
             rate_hz: args.rate,
@@ -294,7 +302,7 @@ fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) ->
     Ok(match exit {
         ProgramExit::Code(code) => Status::of_code(code),
         ProgramExit::Signal(signal) => Status::of_signal(signal),
-        ProgramExit::StillRunning => Status::SUCCESS,
+        ProgramExit::StillRunning | ProgramExit::NotOurs => Status::SUCCESS,
     })
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
         "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" => c(&format!("{name}.c"), &[]),
-        "split" | "threads" | "waits" => c(&format!("{name}.c"), &["-pthread"]),
+        "split" | "threads" | "waits" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.

@@ -91,6 +91,18 @@ impl Recorder {
 
     /// Starts to record.
     pub(crate) fn start<A: AsRef<OsStr>>(self, program: impl AsRef<OsStr>, arguments: &[A]) -> Running {
+        let words = [program.as_ref()]
+            .into_iter()
+            .chain(arguments.iter().map(AsRef::as_ref));
+        self.start_with(&words.collect::<Vec<_>>())
+    }
+
+    /// Starts to record what runs already, as the options say (`-p`, `-a`).
+    pub(crate) fn attach(self) -> Running {
+        self.start_with(&[])
+    }
+
+    fn start_with(self, command_line: &[&OsStr]) -> Running {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let dir = temp_dir();
         let output = dir.path().join("profile.json.gz");
@@ -109,7 +121,9 @@ impl Recorder {
             .args(["record", "--save-only", "--output"])
             .arg(&output)
             .args(&self.options);
-        command.arg("--").arg(program).args(arguments);
+        if !command_line.is_empty() {
+            command.arg("--").args(command_line);
+        }
         command.env(MARK, &mark);
         command.stdin(if self.stdin.is_some() {
             Stdio::piped()
@@ -164,6 +178,19 @@ impl Running {
                 self.stderr.text()
             );
             std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until sprof has said something with these words.
+    pub(crate) fn wait_for_sprof(&self, words: &str) {
+        let start = Instant::now();
+        while !self.stderr.text().contains(words) {
+            assert!(
+                start.elapsed() < PATIENCE && !self.stderr.reader.is_finished(),
+                "sprof did not say `{words}`: {}",
+                self.stderr.text()
+            );
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

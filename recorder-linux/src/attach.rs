@@ -1,0 +1,328 @@
+//! Attaching to what runs already: events for every thread there is, and for all that come from them.
+//!
+//! Nothing is sent to a target and nothing stops it; its events vanish with ours, also when sprof is killed. Order matters:
+//! first all threads are listed, then events opened and enabled, then /proc is read again. So a thread that starts
+//! meanwhile has inherited its events or is found; [`Origins`] sees to it that it does not count twice.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use recording::clock::Timestamp;
+
+use crate::open::{self, OpenError, Opened, Scope};
+use crate::origins::Origins;
+use crate::procfs;
+use crate::sys::memory;
+use crate::sys::perf_event::EVERY_TASK;
+use crate::sys::process::{self, Held, monotonic_ns};
+use crate::watched::Watched;
+
+/// A clone(2) that was under way while events were opened has come to its end by then, or nearly surely.
+const SETTLE: Duration = Duration::from_millis(5);
+/// Programs that start threads all the time have new ones whenever we look; those of the last look are children of
+/// threads that have all their events.
+const ROUNDS: u32 = 5;
+
+/// What runs, and is being recorded already.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) watched: Watched,
+    /// Names of those that were asked for.
+    pub(crate) names: Vec<String>,
+    /// Since when events are enabled.
+    pub(crate) start: Timestamp,
+    /// All processes that are recorded.
+    pub(crate) pids: Vec<i32>,
+}
+
+/// Attaches to processes and all below them. The error is for the user.
+pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Result<(Opened, Running), String> {
+    let mut seen = HashSet::new();
+    let named: Vec<i32> = named.iter().copied().filter(|pid| seen.insert(*pid)).collect();
+    same_pid_namespace()?;
+    let mut held = Vec::new();
+    let mut names = Vec::new();
+    for pid in &named {
+        // Held first: whatever is said of the pid afterwards is said of this process, or it has ended.
+        let process = Held::open(*pid);
+        names.push(check(*pid)?);
+        held.push(process.ok_or_else(|| no_such_process(*pid))?);
+    }
+    process::raise_open_file_limit();
+
+    let mut known: HashSet<i32> = HashSet::new();
+    let (mut opened, mut refused) = (None, HashSet::new());
+    let listed = list(&named);
+    for (pid, tid) in &listed {
+        known.insert(*tid);
+        match open_thread(&mut opened, *tid, rate_hz, stack_bytes) {
+            Ok(()) => {}
+            Err(Trouble::Ended) => {}
+            Err(Trouble::Refused) if !named.contains(pid) => {
+                refused.insert(*pid);
+            }
+            Err(Trouble::Refused) => return Err(not_permitted(*pid)),
+            Err(Trouble::Failed(message)) => return Err(message),
+            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened)),
+        }
+    }
+    let mut opened = opened.ok_or_else(|| format!("process {} ended before it could be recorded", named[0]))?;
+    if !refused.is_empty() {
+        opened.announcements.push(format!(
+            "{} of the processes below belong to other users and are not recorded; run sprof as root to have them",
+            refused.len()
+        ));
+    }
+
+    opened.announcements.extend(unreadable_memory(named[0]));
+
+    let start = Timestamp(monotonic_ns());
+    enable(&opened)?;
+    let pids = follow_up(&mut opened, &named, known, &refused);
+    opened.announcements.push(format!(
+        "recording {} ({} {}, {} threads); Ctrl-C ends the recording, and nothing else",
+        names.join(", "),
+        pids.len(),
+        if pids.len() == 1 { "process" } else { "processes" },
+        opened.events.len() / opened.cpus().max(1),
+    ));
+    let running = Running {
+        watched: Watched::Others(held),
+        names,
+        start,
+        pids,
+    };
+    Ok((opened, running))
+}
+
+/// Records all tasks on the machine.
+pub(crate) fn to_whole_machine(rate_hz: f64, stack_bytes: u32) -> Result<(Opened, Running), String> {
+    same_pid_namespace()?;
+    process::raise_open_file_limit();
+    let mut opened =
+        open::open(Scope::Machine, EVERY_TASK, rate_hz, stack_bytes, false).map_err(|error| error.to_string())?;
+    let start = Timestamp(monotonic_ns());
+    enable(&opened)?;
+    let announcement = "recording the whole machine; Ctrl-C ends the recording";
+    opened.announcements.push(announcement.to_owned());
+    let running = Running {
+        watched: Watched::Machine,
+        names: vec!["whole machine".to_owned()],
+        start,
+        pids: procfs::processes(),
+    };
+    Ok((opened, running))
+}
+
+/// Looks for threads that started while events were being opened, and gives them their own. Returns the processes.
+fn follow_up(opened: &mut Opened, named: &[i32], mut known: HashSet<i32>, refused: &HashSet<i32>) -> Vec<i32> {
+    // Of these processes a new thread may come from one that had not all its events.
+    let mut doubtful: Option<HashSet<i32>> = None;
+    for _ in 0..ROUNDS {
+        std::thread::sleep(SETTLE);
+        let mut young: Vec<(i32, i32)> = list(named);
+        young.retain(|(pid, tid)| !known.contains(tid) && !refused.contains(pid));
+        known.extend(young.iter().map(|(_, tid)| *tid));
+        if let Some(doubtful) = &doubtful {
+            young.retain(|(pid, _)| {
+                doubtful.contains(pid) || procfs::stat(*pid, *pid).is_some_and(|stat| doubtful.contains(&stat.parent))
+            });
+        }
+        if young.is_empty() {
+            break;
+        }
+        for (_, tid) in &young {
+            // Whatever is in the way: it goes on with what it has inherited.
+            let _ = add_young(opened, *tid);
+        }
+        doubtful = Some(young.into_iter().map(|(pid, _)| pid).collect());
+    }
+    let mut pids = below(named);
+    pids.retain(|pid| !refused.contains(pid));
+    pids
+}
+
+fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
+    if opened.origins.is_none() {
+        let mut origins = Origins::default();
+        for event in &opened.events {
+            origins.add(event.id()?, 0);
+        }
+        opened.origins = Some(origins);
+    }
+    let first = opened.events.len();
+    opened.add(tid)?;
+    // Higher than that of every set before.
+    let set = u32::try_from(first).unwrap_or(u32::MAX);
+    let ids: Vec<u64> = opened.events[first..]
+        .iter()
+        .map(|event| event.id())
+        .collect::<io::Result<_>>()?;
+    if let Some(origins) = &mut opened.origins {
+        ids.into_iter().for_each(|id| origins.add(id, set));
+    }
+    opened.events[first..].iter().try_for_each(|event| event.enable())?;
+    if let Some(origins) = &mut opened.origins {
+        origins.own(tid, set, monotonic_ns());
+    }
+    Ok(())
+}
+
+fn enable(opened: &Opened) -> Result<(), String> {
+    opened
+        .events
+        .iter()
+        .try_for_each(|event| event.enable())
+        .map_err(|error| format!("cannot start the perf events: {error}"))
+}
+
+/// Why one thread's events could not be opened.
+enum Trouble {
+    Ended,
+    Refused,
+    TooManyFiles,
+    Failed(String),
+}
+
+fn open_thread(opened: &mut Option<Opened>, tid: i32, rate_hz: f64, stack_bytes: u32) -> Result<(), Trouble> {
+    let Some(opened) = opened else {
+        match open::open(Scope::Running, tid, rate_hz, stack_bytes, false) {
+            Ok(first) => *opened = Some(first),
+            Err(OpenError::NoSuchTask) => return Err(Trouble::Ended),
+            Err(OpenError::NotThisTask) => return Err(Trouble::Refused),
+            Err(OpenError::Refused(message)) => return Err(Trouble::Failed(message)),
+        }
+        return Ok(());
+    };
+    opened.add(tid).map_err(|error| match error.raw_os_error() {
+        Some(libc::ESRCH) => Trouble::Ended,
+        Some(libc::EACCES | libc::EPERM) => Trouble::Refused,
+        Some(libc::EMFILE | libc::ENFILE) => Trouble::TooManyFiles,
+        _ => Trouble::Failed(format!("cannot open perf events for thread {tid}: {error}")),
+    })
+}
+
+/// Deep stacks are completed from the target's memory. The Yama security module keeps that from all but parents, and root.
+fn unreadable_memory(pid: i32) -> Option<String> {
+    let mapping = procfs::executable_mappings(pid, pid).ok()?.into_iter().next()?;
+    if memory::read(pid, mapping.start, &mut [0]) > 0 {
+        return None;
+    }
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let reason = match scope.trim() {
+        "" | "0" => "run sprof as root to have them whole".to_owned(),
+        scope => {
+            format!(
+                "kernel.yama.ptrace_scope is {scope}, `sudo sysctl kernel.yama.ptrace_scope=0` allows to complete them"
+            )
+        }
+    };
+    Some(format!(
+        "stacks deeper than what a sample copies (--stack-size) are cut, for the memory of process {pid} may not be read: {reason}"
+    ))
+}
+
+/// All threads of the processes and of all below them, with their process. Those that may not be read are listed.
+fn list(named: &[i32]) -> Vec<(i32, i32)> {
+    below(named)
+        .into_iter()
+        .flat_map(|pid| procfs::threads(pid).into_iter().map(move |tid| (pid, tid)))
+        .collect()
+}
+
+/// These and all below them, but not sprof itself: a shell may record itself and all its children.
+fn below(named: &[i32]) -> Vec<i32> {
+    let own = own_pid();
+    let mut pids = procfs::with_descendants(named);
+    pids.retain(|pid| *pid != own);
+    pids
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// perf gives ids as this process's namespace has them; /proc may be mounted from another one.
+fn same_pid_namespace() -> Result<(), String> {
+    match fs::read_link("/proc/self") {
+        Ok(link) if link.as_os_str() == own_pid().to_string().as_str() => Ok(()),
+        Ok(_) => Err("/proc shows another PID namespace than the one that sprof runs in; \
+                      mount the right one with `mount -t proc proc /proc`"
+            .to_owned()),
+        Err(error) => Err(format!(
+            "cannot read /proc: {error}; sprof needs it to find processes, mount it with `mount -t proc proc /proc`"
+        )),
+    }
+}
+
+/// Says why a process can't be recorded, as far as that is known beforehand; else its name.
+fn check(pid: i32) -> Result<String, String> {
+    if pid == own_pid() {
+        return Err(format!("process {pid} is this sprof; name another process"));
+    }
+    let stat = procfs::stat(pid, pid);
+    match procfs::process_of(pid) {
+        Some(process) if process != pid => {
+            return Err(format!(
+                "{pid} is a thread of process {process}; `-p {process}` records all threads of it"
+            ));
+        }
+        _ => {}
+    }
+    let stat = stat.ok_or_else(|| no_such_process(pid))?;
+    let name = String::from_utf8_lossy(&stat.name).into_owned();
+    // The main thread may have ended before the others.
+    if stat.has_ended() && procfs::threads(pid).is_empty() {
+        return Err(format!(
+            "process {pid} ({name}) has already ended: it is a zombie, which waits for its parent, process {}; \
+             record that one, or start the program again",
+            stat.parent
+        ));
+    }
+    match fs::File::open(format!("/proc/{pid}/maps")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_such_process(pid)),
+        Err(_) => Err(not_permitted(pid)),
+        Ok(_) => Ok(name),
+    }
+}
+
+fn no_such_process(pid: i32) -> String {
+    format!("there is no process {pid}; `ps -e` lists all that run")
+}
+
+fn not_permitted(pid: i32) -> String {
+    let uid = |path: String| fs::metadata(path).map(|meta| meta.uid()).ok();
+    let (theirs, ours) = (uid(format!("/proc/{pid}")), uid("/proc/self".to_owned()));
+    let stat = procfs::stat(pid, pid);
+    let name = stat
+        .as_ref()
+        .map(|stat| String::from_utf8_lossy(&stat.name).into_owned());
+    let what = format!("cannot record process {pid} ({})", name.unwrap_or_default());
+    if ours == Some(0) {
+        return format!(
+            "{what}: the kernel protects it, from root too: it belongs to another user namespace, or a security module \
+             guards it; run sprof outside of the container"
+        );
+    }
+    let whose = if stat.is_some_and(|stat| stat.is_kernel_thread) {
+        "it is a thread of the kernel".to_owned()
+    } else {
+        match theirs {
+            Some(uid) if theirs != ours => format!("it belongs to another user (user id {uid})"),
+            _ => "the kernel protects it, for it has or had more rights than you".to_owned(),
+        }
+    };
+    format!("{what}: {whose}; root may: `sudo sprof record -p {pid}`")
+}
+
+fn too_many_files(threads: usize, opened: &Option<Opened>) -> String {
+    let cpus = opened.as_ref().map_or(1, Opened::cpus);
+    format!(
+        "cannot open perf events for {threads} threads on {cpus} CPUs: that takes {} open files, more than allowed here; \
+         raise `ulimit -Hn`, or record one of the processes alone",
+        threads * cpus
+    )
+}

@@ -1,0 +1,147 @@
+//! The processes that run already, as /proc has them: who they are, since when, what they have mapped.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+
+use recording::clock::Timestamp;
+use recording::event::{Mapping, Pid, Tid};
+use recording::sink::EventSink;
+
+use crate::procfs::{self, MapsLine, Stat};
+use crate::sys::process;
+use crate::translate::Translator;
+
+/// A process as it was found.
+struct Process {
+    pid: i32,
+    stat: Stat,
+    start: Timestamp,
+    /// Without the main one.
+    threads: Vec<Thread>,
+    mappings: Vec<MapsLine>,
+}
+
+struct Thread {
+    tid: i32,
+    start: Timestamp,
+    name: Vec<u8>,
+}
+
+/// Tells of these processes, with all their threads, names and mappings, as of `now`, the time from which on events tell
+/// the rest. Call it when the events are enabled. Returns how many processes did not show their mappings.
+pub(crate) fn tell(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) -> usize {
+    let clock = StartClock::new(now);
+    let mut hidden = 0;
+    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock, &mut hidden)).collect();
+
+    // Starts first, in the order of their times: events go to the sink in time order.
+    let mut starts: Vec<(Timestamp, usize, Option<i32>)> = Vec::new();
+    for (at, process) in processes.iter().enumerate() {
+        starts.push((process.start, at, None));
+        starts.extend(
+            process
+                .threads
+                .iter()
+                .map(|thread| (thread.start, at, Some(thread.tid))),
+        );
+    }
+    starts.sort();
+    for (start, at, tid) in starts {
+        let pid = Pid(processes[at].pid);
+        match tid {
+            None => translator.found_process(start, pid, Some(Pid(processes[at].stat.parent)), sink),
+            Some(tid) => translator.found_thread(start, pid, Tid(tid), sink),
+        }
+    }
+    for process in &processes {
+        let pid = Pid(process.pid);
+        if process.stat.is_kernel_thread {
+            translator.found_kernel_thread(pid);
+        }
+        translator.found_name(now, pid, Tid(process.pid), &process.stat.name, sink);
+        for thread in &process.threads {
+            translator.found_name(now, pid, Tid(thread.tid), &thread.name, sink);
+        }
+        for mapping in &process.mappings {
+            let mapping = Mapping {
+                time: now,
+                pid,
+                start: mapping.start,
+                len: mapping.len,
+                file_offset: mapping.file_offset,
+                path: &mapping.path,
+                build_id: None,
+                inode: mapping.inode,
+            };
+            translator.found_mapping(mapping, sink);
+        }
+    }
+    translator.found_all(Timestamp(process::monotonic_ns()));
+    hidden
+}
+
+fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
+    let stat = procfs::stat(pid, pid)?;
+    let start = clock.at(stat.start_ticks);
+    let threads: Vec<Thread> = procfs::threads(pid)
+        .into_iter()
+        .filter(|tid| *tid != pid)
+        .filter_map(|tid| {
+            let stat = procfs::stat(pid, tid)?;
+            Some(Thread {
+                tid,
+                start: clock.at(stat.start_ticks).max(start),
+                name: stat.name,
+            })
+        })
+        .collect();
+    let living = threads
+        .first()
+        .filter(|_| stat.has_ended())
+        .map_or(pid, |thread| thread.tid);
+    let mut mappings = procfs::executable_mappings(pid, living).unwrap_or_else(|_| {
+        *hidden += 1;
+        Vec::new()
+    });
+    // The program is known as what was mapped first, and in /proc addresses are sorted.
+    if let Some(program) = program_path(pid, living) {
+        mappings.sort_by_key(|mapping| mapping.path != program);
+    }
+    Some(Process {
+        pid,
+        stat,
+        start,
+        threads,
+        mappings,
+    })
+}
+
+fn program_path(pid: i32, tid: i32) -> Option<Vec<u8>> {
+    let path = fs::read_link(format!("/proc/{pid}/task/{tid}/exe")).ok()?;
+    Some(path.into_os_string().into_vec())
+}
+
+/// From ticks after the boot to the recording's clock.
+struct StartClock {
+    now: Timestamp,
+    /// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time that the machine was suspended.
+    suspended_ns: u64,
+    ticks_per_second: u64,
+}
+
+impl StartClock {
+    fn new(now: Timestamp) -> StartClock {
+        StartClock {
+            now,
+            suspended_ns: process::boottime_ns().saturating_sub(process::monotonic_ns()),
+            ticks_per_second: process::ticks_per_second(),
+        }
+    }
+
+    /// Not later than now: a thread may have started while /proc was being read.
+    fn at(&self, ticks: u64) -> Timestamp {
+        let boottime_ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_second);
+        let boottime_ns = u64::try_from(boottime_ns).unwrap_or(u64::MAX);
+        Timestamp(boottime_ns.saturating_sub(self.suspended_ns)).min(self.now)
+    }
+}

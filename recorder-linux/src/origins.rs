@@ -1,0 +1,125 @@
+//! Which of two events of one thread counts.
+//!
+//! Attaching opens events for the threads that /proc lists. A thread that started while it did so may have inherited
+//! all of its parent's events, some (those of the first CPUs) or none; nobody tells which. It gets events of its own on
+//! every CPU, and of those who may have two on a CPU the younger one counts: a thread's own set is complete, and so
+//! is what its children inherit of it.
+
+use std::collections::HashMap;
+
+use crate::decode::{self, Happened, Origin};
+
+/// The events of threads that started while attaching, and who has inherited them.
+#[derive(Debug, Default)]
+pub struct Origins {
+    /// Event id to the set that it belongs to. A younger set has a higher number.
+    sets: HashMap<u64, u32>,
+    /// Which set counts for a thread, and from when on.
+    counting: HashMap<i32, (u32, u64)>,
+    /// Samples that were written twice.
+    duplicates: u64,
+}
+
+impl Origins {
+    /// Notes that this event is part of the set of this number.
+    pub fn add(&mut self, event_id: u64, set: u32) {
+        self.sets.insert(event_id, set);
+    }
+
+    /// From `time` on, only this set counts for the thread.
+    pub fn own(&mut self, tid: i32, set: u32, time: u64) {
+        self.counting.insert(tid, (set, time));
+    }
+
+    /// Samples that were left out, because another event of the same thread wrote them, too.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// True if the record counts; false if another event tells the same.
+    pub fn counts(&mut self, time: u64, record: &[u8]) -> bool {
+        let Some(Origin { event_id, tid, what }) = decode::origin(record) else {
+            return true;
+        };
+        let Some(&set) = self.sets.get(&event_id) else {
+            return true;
+        };
+        if let Some((own, since)) = self.counting.get(&tid)
+            && set < *own
+            && time >= *since
+        {
+            self.duplicates += u64::from(what == Happened::Sample);
+            return false;
+        }
+        match what {
+            // Whatever counts for a thread counts for those that it makes: they have inherited it.
+            Happened::Fork(child) => {
+                self.counting.entry(child).or_insert((set, time));
+            }
+            Happened::Exit => {
+                self.counting.remove(&tid);
+            }
+            Happened::Sample | Happened::Other => {}
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// header, body, and the end that says who wrote it: pid, tid, time, id, cpu.
+    fn record(kind: u32, body: &[u32], tid: u32, event_id: u32) -> Vec<u8> {
+        let end = [tid, tid, 0, 0, event_id, 0, 0, 0];
+        let words = [&[kind, 0], body, &end].concat();
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// Names stand for whatever a thread does.
+    fn named(tid: u32, event_id: u32) -> Vec<u8> {
+        record(3, &[tid, tid, 0, 0], tid, event_id)
+    }
+
+    fn forked(tid: u32, child: u32, event_id: u32) -> Vec<u8> {
+        record(7, &[child, tid, child, tid, 0, 0], tid, event_id)
+    }
+
+    /// Event 100 is of the threads that were there first; thread 7 is a child of one of them and got event 107.
+    fn origins() -> Origins {
+        let mut origins = Origins::default();
+        origins.add(100, 0);
+        origins.add(107, 1);
+        origins.own(7, 1, 50);
+        origins
+    }
+
+    #[test]
+    fn a_thread_with_an_inherited_and_an_own_event_is_told_once() {
+        let mut origins = origins();
+        assert!(origins.counts(60, &named(7, 107)));
+        assert!(!origins.counts(60, &named(7, 100)));
+        assert!(origins.counts(60, &named(6, 100)), "another thread");
+    }
+
+    #[test]
+    fn before_its_own_event_the_inherited_one_counts() {
+        assert!(origins().counts(49, &named(7, 100)));
+    }
+
+    #[test]
+    fn children_are_told_by_the_event_that_counts_for_their_parent() {
+        let mut origins = origins();
+        assert!(!origins.counts(60, &forked(7, 8, 100)));
+        assert!(origins.counts(60, &forked(7, 8, 107)));
+        assert!(origins.counts(61, &named(8, 107)));
+        assert!(!origins.counts(61, &named(8, 100)));
+    }
+
+    #[test]
+    fn a_thread_number_that_is_used_again_starts_afresh() {
+        let mut origins = origins();
+        assert!(origins.counts(60, &record(4, &[7, 1, 7, 1, 0, 0], 7, 107)));
+        assert!(origins.counts(70, &named(7, 100)));
+    }
+}

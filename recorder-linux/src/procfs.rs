@@ -1,0 +1,233 @@
+//! What /proc says of processes that run already. Parsing is pure; reading answers `None` or nothing for what has ended.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+/// `PF_KTHREAD` of `include/linux/sched.h`, in the flags of `/proc/PID/stat`.
+const PF_KTHREAD: u32 = 0x0020_0000;
+/// VM_EXEC mappings of the legacy page that every x86_64 process has and perf never reports.
+const VSYSCALL: &[u8] = b"[vsyscall]";
+
+/// `/proc/PID/stat` or `/proc/PID/task/TID/stat` (proc_pid_stat(5)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// At most 15 bytes.
+    pub(crate) name: Vec<u8>,
+    /// One letter; `Z` has ended and waits for its parent.
+    pub(crate) state: u8,
+    pub(crate) parent: i32,
+    pub(crate) is_kernel_thread: bool,
+    /// Ticks after the boot.
+    pub(crate) start_ticks: u64,
+}
+
+impl Stat {
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// The stat of a process or thread.
+pub(crate) fn stat(pid: i32, tid: i32) -> Option<Stat> {
+    parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// The process that a thread belongs to; a process's id is its own.
+pub(crate) fn process_of(tid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
+}
+
+/// Threads of a process, ended ones left out.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    numbers(&format!("/proc/{pid}/task"))
+        .filter(|tid| stat(pid, *tid).is_some_and(|stat| !stat.has_ended()))
+        .collect()
+}
+
+/// All processes.
+pub(crate) fn processes() -> Vec<i32> {
+    numbers("/proc").collect()
+}
+
+/// These processes and all below them, those first.
+pub(crate) fn with_descendants(roots: &[i32]) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for pid in processes() {
+        if let Some(stat) = stat(pid, pid) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found: Vec<i32> = Vec::new();
+    let mut known: HashSet<i32> = HashSet::new();
+    found.extend(roots.iter().filter(|pid| known.insert(**pid)));
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let new = children.remove(pid).unwrap_or_default();
+        found.extend(new.into_iter().filter(|pid| known.insert(*pid)));
+        next += 1;
+    }
+    found
+}
+
+fn numbers(folder: &str) -> impl Iterator<Item = i32> {
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// "pid (name) state ppid ...": the name may hold anything, a parenthesis too.
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let open = text.iter().position(|byte| *byte == b'(')?;
+    let close = text.iter().rposition(|byte| *byte == b')')?;
+    let name = text.get(open + 1..close)?.to_vec();
+    let mut fields = std::str::from_utf8(text.get(close + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    // Fields 9 and 22 of the man page, which counts from 1 and the state as 3.
+    let flags: u32 = fields.nth(4)?.parse().ok()?;
+    let start_ticks = fields.nth(12)?.parse().ok()?;
+    Some(Stat {
+        name,
+        state,
+        parent,
+        is_kernel_thread: flags & PF_KTHREAD != 0,
+        start_ticks,
+    })
+}
+
+/// One executable mapping of `/proc/PID/maps`, in the words of PERF_RECORD_MMAP2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MapsLine {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) file_offset: u64,
+    /// Device (major, minor) and inode.
+    pub(crate) inode: Option<(u32, u32, u64)>,
+    pub(crate) path: Vec<u8>,
+}
+
+/// The executable mappings of a process, as one of its threads has them: a main thread that has ended has none. The
+/// error where they may not be read.
+pub(crate) fn executable_mappings(pid: i32, tid: i32) -> std::io::Result<Vec<MapsLine>> {
+    let text = fs::read(format!("/proc/{pid}/task/{tid}/maps"))?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_maps_line).collect())
+}
+
+/// `5581d000-5581e000 r-xp 00001000 08:01 1234    /usr/bin/x`; `None` for what is not executable.
+fn parse_maps_line(line: &[u8]) -> Option<MapsLine> {
+    let mut rest = line;
+    let mut field = || {
+        let start = rest.iter().position(|byte| *byte != b' ')?;
+        let end = rest[start..]
+            .iter()
+            .position(|byte| *byte == b' ')
+            .map_or(rest.len(), |len| start + len);
+        let (field, tail) = (&rest[start..end], &rest[end..]);
+        rest = tail;
+        std::str::from_utf8(field).ok()
+    };
+    let (range, protection, offset, device, inode) = (field()?, field()?, field()?, field()?, field()?);
+    if protection.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = range.split_once('-')?;
+    let (start, end) = (hex(start)?, hex(end)?);
+    let (major, minor) = device.split_once(':')?;
+    let device = (u32::try_from(hex(major)?).ok()?, u32::try_from(hex(minor)?).ok()?);
+    let inode: u64 = inode.parse().ok()?;
+    let path = rest.trim_ascii_start();
+    if path == VSYSCALL {
+        return None;
+    }
+    Some(MapsLine {
+        start,
+        len: end.checked_sub(start)?,
+        file_offset: hex(offset)?,
+        inode: (inode != 0).then_some((device.0, device.1, inode)),
+        path: match path {
+            // The name that perf gives memory without a file.
+            b"" => b"//anon".to_vec(),
+            _ => unescaped(path),
+        },
+    })
+}
+
+/// A newline in a path is written as `\012` (proc_pid_maps(5)), nothing else is escaped.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((byte, tail)) = rest.split_first() {
+        match rest.strip_prefix(br"\012") {
+            Some(tail) => {
+                out.push(b'\n');
+                rest = tail;
+            }
+            None => {
+                out.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_stat_may_hold_parentheses_and_spaces() {
+        let text = b"42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 123456 99 1";
+        let expected = Stat {
+            name: b"a) R (b".to_vec(),
+            state: b'S',
+            parent: 7,
+            is_kernel_thread: false,
+            start_ticks: 123_456,
+        };
+        assert_eq!(parse_stat(text), Some(expected));
+        assert_eq!(parse_stat(b"42 (a"), None);
+        assert_eq!(parse_stat(b"42 (a) S 7"), None);
+    }
+
+    #[test]
+    fn our_own_stat_is_read() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let stat = stat(pid, pid).unwrap();
+        assert!(!stat.is_kernel_thread && !stat.has_ended());
+        assert_eq!(process_of(pid), Some(pid));
+        assert!(threads(pid).contains(&pid));
+        assert!(with_descendants(&[stat.parent]).contains(&pid));
+    }
+
+    #[test]
+    fn mappings_as_perf_would_report_them() {
+        let line = |text: &str| parse_maps_line(text.as_bytes());
+        let file = line("00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/with space").unwrap();
+        assert_eq!((file.start, file.len, file.file_offset), (0x40_0000, 0x5_2000, 0x1000));
+        assert_eq!(file.inode, Some((8, 2, 173_521)));
+        assert_eq!(file.path, b"/usr/bin/with space");
+        let anonymous = line("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
+        assert_eq!((anonymous.inode, &anonymous.path[..]), (None, &b"//anon"[..]));
+        assert_eq!(
+            line(r"1000-2000 r-xp 00000000 00:01 5 /tmp/a\012b (deleted)")
+                .unwrap()
+                .path,
+            b"/tmp/a\nb (deleted)"
+        );
+        assert_eq!(line("7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [stack]"), None);
+        assert_eq!(
+            line("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]"),
+            None
+        );
+        assert_eq!(line("2000-1000 r-xp 00000000 00:01 5 /x"), None);
+        assert_eq!(line(""), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! Whose end ends the recording, and what Ctrl-C means meanwhile.
+
+use std::os::fd::OwnedFd;
+
+use crate::StopReason;
+use crate::sys::process::{Child, Held};
+use crate::sys::signals::{Received, Signals};
+
+/// Whom the recording waits for.
+#[derive(Debug)]
+pub(crate) enum Watched {
+    /// Launched by us: it has a say in what Ctrl-C means.
+    Program(Child),
+    /// Attached to: it is never sent anything.
+    Others(Vec<Held>),
+    /// The whole machine does not end.
+    Machine,
+}
+
+impl Watched {
+    /// Readable when one that is still to be waited for has ended.
+    pub(crate) fn pidfd(&self) -> Option<&OwnedFd> {
+        match self {
+            Watched::Program(program) => Some(program.pidfd()),
+            Watched::Others(others) => others.last().map(Held::pidfd),
+            Watched::Machine => None,
+        }
+    }
+
+    /// The one behind [`Watched::pidfd`] has ended. True if it was the last.
+    pub(crate) fn one_has_ended(&mut self) -> bool {
+        match self {
+            Watched::Program(_) => true,
+            Watched::Others(others) => {
+                others.pop();
+                others.is_empty()
+            }
+            Watched::Machine => false,
+        }
+    }
+
+    /// Takes what came, and says whether recording ends.
+    ///
+    /// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.
+    /// Only the second one ends the recording, but the first one where there is nobody to pass it on to.
+    pub(crate) fn take_signals(&self, signals: &Signals, interrupts: &mut u32) -> Option<StopReason> {
+        while let Some(Received { signal, from_kernel }) = signals.next() {
+            if signal != libc::SIGINT {
+                return Some(StopReason::Terminated);
+            }
+            *interrupts += 1;
+            match self {
+                Watched::Program(_) if *interrupts > 1 => return Some(StopReason::Interrupted),
+                Watched::Program(program) if !from_kernel => program.signal(libc::SIGINT),
+                Watched::Program(_) => {}
+                Watched::Others(_) | Watched::Machine => return Some(StopReason::Interrupted),
+            }
+        }
+        None
+    }
+}
