@@ -471,7 +471,7 @@ fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
 }
 
 /// Whose switch it is stands in the sample id; a CPU-wide record's body names the other task.
-fn switch(header: Header, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
+pub(crate) fn switch(header: Header, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
     let out = header.misc & MISC_SWITCH_OUT != 0;
     Some(Record::Switch {
         pid: sample_id.i32()?,

@@ -17,15 +17,18 @@
 //! 7. [`translate`]: records to events; [`wait`]: which kernel function waits for what.
 //! 8. `stop`: the end of the program, when recording ends first.
 //!
-//! [`import`] is the other way in: a perf.data file instead of rings, through the same 5 and 6.
+//! [`import`] is the other way in: a perf.data file instead of rings, through the same 6 and 7.
+//! [`spool`] writes such a file while recording.
 //!
 //! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`,
 //! `merge`, `translate` and `wait` make none; they compile and are tested on every system.
 
 pub mod decode;
 pub mod import;
+mod marks;
 pub mod merge;
 pub mod origins;
+pub mod spool;
 pub mod translate;
 pub mod wait;
 

@@ -193,6 +193,11 @@ impl Recording {
         &self.opened.announcements
     }
 
+    /// What is known of the recording before it has begun; it ends at its own start.
+    pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
+        self.info(clock, clock.timestamp, None)
+    }
+
     /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
     /// SIGHUP meanwhile, as the command-line contract has them.
     pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {

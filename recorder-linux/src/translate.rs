@@ -12,6 +12,7 @@ use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
+use crate::marks;
 
 /// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10 ms was
 /// seen at a load of 40. Numbers of tasks come again only after many others.
@@ -398,6 +399,7 @@ impl Translator {
 /// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone.
 fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
     let leaf = match raw.in_kernel {
+        _ if let Some(mark) = marks::mark(raw.ip) => Frame::Mark(mark),
         true => Frame::KernelInstructionPointer(Avma(raw.ip)),
         false => Frame::InstructionPointer(Avma(raw.ip)),
     };
@@ -407,6 +409,9 @@ fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
     let mut was_in_kernel = raw.in_kernel;
     std::iter::once(leaf).chain(callers.map(move |(address, in_kernel)| {
         let left_kernel = std::mem::replace(&mut was_in_kernel, in_kernel) && !in_kernel;
+        if let Some(mark) = marks::mark(address) {
+            return Frame::Mark(mark);
+        }
         match (in_kernel, left_kernel) {
             (true, _) => Frame::KernelReturnAddress(Avma(address)),
             // Where user code goes on: nobody's return address.

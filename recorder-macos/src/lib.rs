@@ -136,6 +136,11 @@ impl Recording {
         match self.never {}
     }
 
+    /// What is known of the recording before it has begun.
+    pub fn info_so_far(&self, _clock: ClockReference) -> RecordingInfo {
+        match self.never {}
+    }
+
     /// Lets the program run until the recording ends.
     pub fn run(self, _clock: ClockReference, _sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
         match self.never {}

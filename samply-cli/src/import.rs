@@ -15,6 +15,7 @@ use recording::sink::NoMemory;
 use recording::unwind::{UnwindOptions, Unwinder};
 
 use crate::exit::Failure;
+use crate::pipeline;
 
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -52,6 +53,9 @@ pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure
     let mut builder = Builder::new(clock, BuildOptions::default());
     if let Some(kernel) = import.kernel().and_then(kernel_image) {
         builder.set_kernel(kernel);
+    }
+    if import.has_waits() {
+        pipeline::name_waits(&mut builder);
     }
     let mut unwinder = Unwinder::new(builder, NoMemory, SavedFiles::new(), UnwindOptions::default());
     let imported = import.run(&mut unwinder).map_err(|error| failed(&error))?;

@@ -6,7 +6,7 @@
 //! 2. [`command`]: what each command does with it.
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
 //!    [`import`]: the same from a perf.data file.
-//! 4. [`output`]: the file.
+//! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
 //! 6. [`serve`]: the local server, and the browser.
 //!
@@ -20,6 +20,7 @@ mod interrupt;
 mod output;
 mod pipeline;
 mod serve;
+mod spool;
 mod summary;
 mod term;
 mod waits;

@@ -30,7 +30,7 @@ pub(crate) enum OutputError {
         error: io::Error,
     },
     /// Writing failed everywhere.
-    #[error("writing {} failed: {error}; {others}. The profile is lost: free space, or name another file with -o, \
+    #[error("writing {} failed: {error}; {others}. No profile was saved: free space, or name another file with -o, \
              and record again", path.display())]
     Failed {
         /// Where it should have gone.
@@ -127,6 +127,16 @@ impl Output {
             path: "(stdout)".into(),
             place: Place::Stdout(stdout),
         }
+    }
+
+    /// `<output>.partial`, where the output is a file: for what has been recorded so far.
+    pub(crate) fn partial_path(&self) -> Option<PathBuf> {
+        let Place::Beside { target, .. } = &self.place else {
+            return None;
+        };
+        let mut path = target.as_os_str().to_owned();
+        path.push(".partial");
+        Some(path.into())
     }
 
     /// Calls `write` with the open file, and puts the file in its place. When that fails, `write` is called again for a

@@ -8,6 +8,7 @@ use profile::Profile;
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
 use profile::view::{TopFunction, top, wait_places};
+use recorder_linux::spool::SpoolSink;
 use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
@@ -16,6 +17,7 @@ use symbolicator::Symbolicator;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::serve::{AnswerSymbols, SymbolAnswer};
+use crate::spool::Spool;
 use crate::term::Term;
 
 #[cfg(target_os = "linux")]
@@ -50,6 +52,8 @@ pub(crate) struct Recorded {
     pub(crate) iterations: u32,
     /// A further run that could not be recorded.
     pub(crate) failure: Option<Failure>,
+    /// The same once more, on disk: until the profile is.
+    pub(crate) spool: Option<Spool>,
 }
 
 /// The program after its (last) run.
@@ -79,8 +83,13 @@ impl Program {
     }
 }
 
-/// Runs and records the program.
-pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<Recorded, Failure> {
+/// Runs and records the program. What has been recorded so far stands in the spool meanwhile.
+pub(crate) fn record(
+    plan: &Plan,
+    term: &Term,
+    interrupt: &Interrupt,
+    mut spool: Option<Spool>,
+) -> Result<Recorded, Failure> {
     let clock = recorder::clock_reference();
     let mut builder = Builder::new(clock, plan.build);
     name_kernel(&mut builder);
@@ -88,7 +97,7 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
         name_waits(&mut builder);
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
-    let mut unwinder = Unwinder::new(builder, memory, files, UnwindOptions::default());
+    let mut unwinder = Unwinder::new(SpoolSink::new(builder), memory, files, UnwindOptions::default());
 
     let mut runs = Runs::default();
     let mut failure = None;
@@ -100,7 +109,15 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
             if plan.iterations > 1 {
                 term.line(format_args!("run {iteration} of {}", plan.iterations));
             }
-            recording.run(clock, &mut unwinder)
+            if let Some(spool) = &mut spool {
+                let mut info = recording.info_so_far(clock);
+                complete(&mut info, plan);
+                spool.start(unwinder.next_mut(), &info, plan.recorder.off_cpu, term);
+            }
+            let finished = recording.run(clock, &mut unwinder);
+            // The next run's program is forked from a process of one thread.
+            unwinder.next_mut().stop();
+            finished
         });
         match launched {
             Ok(finished) => {
@@ -126,19 +143,15 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
     }
 
     let kept_files = unwinder.take_kept_files();
-    let (builder, mut quality) = unwinder.finish();
+    let (spool_sink, mut quality) = unwinder.finish();
+    let (builder, is_whole) = spool_sink.finish();
     quality.asked_rate_hz = plan.recorder.rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;
     let (Some(mut info), Some(stop), Some(program)) = (runs.info, runs.stop, runs.program) else {
         return Err(Failure::failed("nothing was recorded"));
     };
-    if let Some(args) = &mut info.args {
-        args.truncate(plan.max_args);
-    }
-    if let Some(name) = &plan.profile_name {
-        info.program = name.clone();
-    }
+    complete(&mut info, plan);
     Ok(Recorded {
         profile: builder.finish(info, quality),
         kept_files,
@@ -146,7 +159,19 @@ pub(crate) fn record(plan: &Plan, term: &Term, interrupt: &Interrupt) -> Result<
         program,
         iterations: runs.count,
         failure,
+        // One that is not whole only takes the space that the profile needs.
+        spool: spool.filter(|_| is_whole),
     })
+}
+
+/// What the user said of the profile as a whole.
+fn complete(info: &mut RecordingInfo, plan: &Plan) {
+    if let Some(args) = &mut info.args {
+        args.truncate(plan.max_args);
+    }
+    if let Some(name) = &plan.profile_name {
+        info.program = name.clone();
+    }
 }
 
 /// What is kept of the runs so far.
@@ -221,7 +246,7 @@ fn name_kernel(builder: &mut Builder) {
 }
 
 /// Tells the builder which functions of the kernel wait for what.
-fn name_waits(builder: &mut Builder) {
+pub(crate) fn name_waits(builder: &mut Builder) {
     use recording::address::Avma;
 
     let functions = symbolicator::kernel_functions(recorder::wait::reason_of_function);

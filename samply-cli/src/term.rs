@@ -85,6 +85,11 @@ impl Term {
         }
     }
 
+    /// How much the user wants to read.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
     /// True where [`Verbosity::Verbose`] was asked for.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose

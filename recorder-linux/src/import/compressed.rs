@@ -36,7 +36,7 @@ impl Decompressor {
             let mut output = OutBuffer::around(&mut self.output[..]);
             self.context
                 .decompress_stream(&mut output, &mut input)
-                .map_err(|error| io::Error::other(error_name(error)))?;
+                .map_err(|error| io::Error::other(zstd_safe::get_error_name(error)))?;
             let written = output.pos();
             plain.extend_from_slice(&self.output[..written]);
             self.written += written as u64;
@@ -56,8 +56,4 @@ impl Decompressor {
             false => Err(io::Error::other("its compressed records hold too much")),
         }
     }
-}
-
-fn error_name(error: impl std::fmt::Debug) -> String {
-    format!("{error:?}")
 }

@@ -38,6 +38,7 @@ pub(crate) mod feature {
     pub(crate) const TOTAL_MEM: u64 = 10;
     pub(crate) const CMDLINE: u64 = 11;
     pub(crate) const EVENT_DESC: u64 = 12;
+    pub(crate) const COMPRESSED: u64 = 27;
     pub(crate) const CLOCK_DATA: u64 = 29;
 }
 
@@ -90,6 +91,12 @@ pub(super) struct Features {
 }
 
 impl Features {
+    /// sprof wrote the file while recording.
+    pub(super) fn is_spool(&self) -> bool {
+        let version = self.version.as_deref();
+        version.is_some_and(|version| version.starts_with(crate::spool::VERSION_PREFIX))
+    }
+
     /// Takes one feature in. What is too short for its layout is left out.
     pub(super) fn add(&mut self, number: u64, data: &[u8], attrs: &mut Attrs) {
         let _ = self.try_add(number, data, attrs);

@@ -1,6 +1,6 @@
 //! Reads a perf.data file and sends what it holds down the same way as a live recording.
 //!
-//! The caller gives a file of `perf record` and an [`EventSink`]; the sink
+//! The caller gives a file of `perf record` (or sprof's own [`spool`](crate::spool)) and an [`EventSink`]; the sink
 //! gets what it would have got from the kernel, in time order, and the caller learns what was missing. A file that is
 //! cut off or damaged gives what stands before the damage. Memory is bounded whatever the file says.
 //!
@@ -36,6 +36,7 @@ use crate::translate::{Subject, Translator};
 use attr::{Attr, sample_type};
 use compressed::Decompressor;
 pub use files::SavedFiles;
+pub(crate) use header::feature;
 use header::{Attrs, Features};
 use order::Order;
 use records::{End, Records};
@@ -148,6 +149,8 @@ struct Output {
     registers: RegisterSet,
     /// Which event's samples are taken.
     event: usize,
+    /// Whose samples are stacks of waits: the spool of a recording with --off-cpu has it.
+    waits_event: Option<usize>,
     samples: u64,
     other_samples: BTreeMap<usize, u64>,
     lost_samples: u64,
@@ -183,6 +186,7 @@ impl<R: Read + Seek> Import<R> {
             Some(_) => RegisterSet::X86_64,
             None => RegisterSet::NATIVE,
         };
+        let waits_event = Some(1).filter(|_| contents.features.is_spool() && chosen == 0 && attrs.list.len() == 2);
         let has_times = attrs.list[chosen].has(sample_type::TIME);
         let mut import = Import {
             input: Input {
@@ -204,6 +208,7 @@ impl<R: Read + Seek> Import<R> {
                 }),
                 registers,
                 event: chosen,
+                waits_event,
                 samples: 0,
                 other_samples: BTreeMap::new(),
                 lost_samples: 0,
@@ -240,6 +245,11 @@ impl<R: Read + Seek> Import<R> {
             text: *text,
             build_id: self.input.features.build_ids.get(name).cloned(),
         })
+    }
+
+    /// True if the file also tells when threads waited.
+    pub fn has_waits(&self) -> bool {
+        self.output.waits_event.is_some()
     }
 
     /// Sends all events of the file to `sink`.
@@ -315,10 +325,17 @@ impl<R: Read + Seek> Import<R> {
             (false, period) if attr.counts_cpu_time() => period,
             (false, _) => 0,
         };
+        let (program, args) = match input.features.command.split_first() {
+            // A command line of perf begins with perf's own.
+            Some((program, args)) if input.features.is_spool() && !program.is_empty() => {
+                (program.clone(), (!args.is_empty()).then(|| args.to_vec()))
+            }
+            _ => (output.program.unwrap_or_else(|| "perf.data".to_owned()), None),
+        };
         Imported {
             info: RecordingInfo {
-                program: output.program.unwrap_or_else(|| "perf.data".to_owned()),
-                args: None,
+                program,
+                args,
                 clock: ClockReference {
                     timestamp: Timestamp(zero),
                     wall: wall.unwrap_or(SystemTime::UNIX_EPOCH),
@@ -361,6 +378,12 @@ impl<R: Read + Seek> Import<R> {
         }
         if input.without_times.is_some() {
             notes.push("the file has no times: its samples are shown 1 ms apart".into());
+        }
+        if input.features.is_spool() {
+            notes.push(
+                "this is what sprof had recorded when it was stopped; the CPU time that the kernel counted is not known"
+                    .into(),
+            );
         }
         let attr = &input.attrs.list[output.event];
         if !attr.has(sample_type::CALLCHAIN) && output.samples > 0 {
@@ -596,16 +619,23 @@ impl Output {
         self.latest = self.latest.max(time);
         let time = Timestamp(time);
         let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
-        if is_sample && index != self.event {
-            *self.other_samples.entry(index).or_default() += 1;
-            return;
-        }
+        let subject = match (index == self.event, self.waits_event == Some(index)) {
+            (false, true) if is_sample => Subject::WaitStacks,
+            (false, true) => Subject::Switches,
+            (false, false) if is_sample => {
+                *self.other_samples.entry(index).or_default() += 1;
+                return;
+            }
+            _ => Subject::Running,
+        };
         let mut registers = sample::Registers::default();
         let mut decoded = sample::decode(record, attr, self.registers, &mut registers);
         match &mut decoded {
             Ok(Record::Mmap { build_id, path, .. }) if build_id.is_none() => {
                 *build_id = features.build_ids.get(*path).cloned();
             }
+            // perf has its own form of these; sprof reads its spool's.
+            Ok(Record::Switch { .. }) if self.waits_event.is_none() => return,
             Ok(Record::Lost { count }) => *count = (*count).min(MOST_LOST),
             Ok(Record::LostSamples { count }) => {
                 self.lost_samples = self.lost_samples.saturating_add(*count).min(MOST_LOST);
@@ -622,7 +652,7 @@ impl Output {
             }
             _ => {}
         }
-        self.translator.decoded(time, decoded, Subject::Running, sink);
+        self.translator.decoded(time, decoded, subject, sink);
     }
 
     /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".

@@ -4,9 +4,10 @@ use super::attr::Attr;
 use super::attr::sample_type as has;
 use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSample, Reader, Record, RegisterSet};
 
-/// PERF_RECORD_SAMPLE, PERF_RECORD_MMAP.
+/// PERF_RECORD_SAMPLE, PERF_RECORD_MMAP, PERF_RECORD_SWITCH.
 const SAMPLE: u32 = 9;
 const MMAP: u32 = 1;
+const SWITCH: u32 = 14;
 /// PERF_RECORD_MISC_MMAP_DATA: not executable.
 const MISC_MMAP_DATA: u16 = 1 << 13;
 /// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
@@ -35,6 +36,7 @@ pub(super) fn decode<'a>(
         .checked_sub(attr.sample_id_bytes())
         .ok_or(Malformed("record without sample id"))?;
     match header.kind {
+        SWITCH if attr.has(has::TID) => decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch")),
         MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
         _ => decode::side_band(header, &body[..bytes]),
     }

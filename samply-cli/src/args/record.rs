@@ -100,7 +100,8 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) profile_name: Option<String>,
 
-    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr).
+    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr). While recording, what there is
+    /// so far stands in FILE.partial, which `sprof load` and `perf report` read.
     #[arg(
         short,
         long,

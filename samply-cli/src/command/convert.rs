@@ -1,4 +1,4 @@
-//! `sprof load` of a perf.data file: convert, then serve or save.
+//! `sprof load` of a perf.data file or a spool: convert, then serve or save.
 
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::path::PathBuf;

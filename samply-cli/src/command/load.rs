@@ -23,7 +23,7 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     if args.save_only || args.event.is_some() {
         return Err(Failure::from(args::usage_error(
             "load",
-            "--save-only and --event are for files of perf record; this is none",
+            "--save-only and --event are for files of perf record and .partial files; this is neither",
         )));
     }
     term.progress(false, format_args!("reading {}", args.file.display()));

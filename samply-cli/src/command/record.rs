@@ -20,6 +20,7 @@ use crate::interrupt::Interrupt;
 use crate::output::{Output, Saved};
 use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
 use crate::serve::{self, Content, Listener, Server};
+use crate::spool::Spool;
 use crate::summary::{HOTTEST, Summary};
 use crate::term::{Style, Term};
 
@@ -40,7 +41,8 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
 
-    let mut recorded = pipeline::record(&plan, &term, &interrupt)?;
+    let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
+    let mut recorded = pipeline::record(&plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
         symbol_dirs: args.serve.symbol_dir.clone(),
@@ -228,11 +230,19 @@ fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, 
             if let Some(problem) = &saved.problem {
                 term.error(problem);
             }
+            recorded.spool = None;
             Ok((saved, recorded))
         }
         Err(error) => {
+            let spool = recorded.spool.take().map(Spool::keep);
             wait(term, &mut recorded);
-            Err(Failure::failed(error))
+            Err(match spool {
+                Some(path) => Failure::failed(format_args!(
+                    "{error}; all of it is still in {0}: sprof load {0}",
+                    path.display()
+                )),
+                None => Failure::failed(error),
+            })
         }
     }
 }

@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
 pub(crate) mod client;
+pub(crate) mod perf;
 pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;

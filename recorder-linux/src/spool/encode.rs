@@ -1,0 +1,300 @@
+//! Events to perf's records, with stacks as call chains.
+
+use recording::event::{Event, LostCause, Mapping, Sample};
+use recording::module::BuildId;
+use recording::stack::{Frame, Stack, StackMark};
+
+use crate::import::record_type;
+use crate::marks;
+
+/// IDENTIFIER, IP, TID, TIME, CPU, PERIOD, CALLCHAIN.
+pub(super) const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 5;
+/// The id of the event whose samples they are.
+pub(super) const EVENT_ID: u64 = 1;
+/// The id of the event whose samples are stacks of waits.
+pub(super) const WAIT_EVENT_ID: u64 = 2;
+
+/// Call-chain entries of one sample at most: a record has 64 KiB. Of a deeper stack the leaf's side is kept.
+pub const MAX_CHAIN: usize = 8000;
+
+/// `enum perf_callchain_context`.
+const CONTEXT_KERNEL: u64 = (-128i64) as u64;
+const CONTEXT_USER: u64 = (-512i64) as u64;
+
+/// PERF_RECORD_MISC_*.
+const KERNEL: u16 = 1;
+const USER: u16 = 2;
+const COMM_EXEC: u16 = 1 << 13;
+const SWITCH_OUT: u16 = 1 << 13;
+const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+const MMAP_BUILD_ID: u16 = 1 << 14;
+
+const LOST: u32 = 2;
+const COMM: u32 = 3;
+const EXIT: u32 = 4;
+const THROTTLE: u32 = 5;
+const FORK: u32 = 7;
+const SWITCH: u32 = 14;
+
+/// Longest path in a mapping: PATH_MAX.
+const MAX_PATH: usize = 4096;
+
+/// Writes one event after the other. A mapping waits for the next event, which may tell its build id.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    waiting: Option<OwnedMapping>,
+    chain: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct OwnedMapping {
+    time: u64,
+    pid: i32,
+    start: u64,
+    len: u64,
+    file_offset: u64,
+    path: Vec<u8>,
+    build_id: Option<BuildId>,
+    inode: Option<(u32, u32, u64)>,
+}
+
+impl OwnedMapping {
+    fn new(mapping: &Mapping<'_>) -> OwnedMapping {
+        OwnedMapping {
+            time: mapping.time.0,
+            pid: mapping.pid.0,
+            start: mapping.start,
+            len: mapping.len,
+            file_offset: mapping.file_offset,
+            path: mapping.path.get(..MAX_PATH).unwrap_or(mapping.path).to_vec(),
+            build_id: mapping.build_id.clone(),
+            inode: mapping.inode,
+        }
+    }
+}
+
+impl Encoder {
+    /// Appends the records of an event.
+    pub(super) fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
+        if let Event::Image { pid, image, .. } = event
+            && let Some(waiting) = &mut self.waiting
+            && (waiting.pid, waiting.start) == (pid.0, image.start.0)
+            && waiting.build_id.is_none()
+        {
+            waiting.build_id.clone_from(&image.module.build_id);
+        }
+        if let Some(mapping) = self.waiting.take() {
+            put_mapping(out, &mapping);
+        }
+        match event {
+            Event::Sample(sample) => self.sample(sample, EVENT_ID, out),
+            Event::WaitStack(sample) => self.sample(sample, WAIT_EVENT_ID, out),
+            Event::SwitchOut {
+                time,
+                pid,
+                tid,
+                preempted,
+            } => {
+                let misc = SWITCH_OUT | if *preempted { SWITCH_OUT_PREEMPT } else { 0 };
+                put_record(out, SWITCH, misc, |body| {
+                    put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
+                });
+            }
+            Event::SwitchIn { time, pid, tid } => {
+                put_record(out, SWITCH, 0, |body| {
+                    put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
+                });
+            }
+            Event::Map(mapping) => self.waiting = Some(OwnedMapping::new(mapping)),
+            Event::ProcessStart {
+                time,
+                pid,
+                parent: Some(parent),
+            } => put_task(out, FORK, [pid.0, parent.0, pid.0, parent.0], time.0),
+            // The main thread's start goes without saying.
+            Event::ThreadStart { time, pid, tid } if pid.0 != tid.0 => {
+                put_task(out, FORK, [pid.0, pid.0, tid.0, pid.0], time.0);
+            }
+            Event::ThreadEnd { time, pid, tid } => put_task(out, EXIT, [pid.0, pid.0, tid.0, tid.0], time.0),
+            Event::Exec { time, pid, name } => put_name(out, COMM_EXEC, [pid.0, pid.0], name, time.0),
+            Event::ThreadName { time, pid, tid, name } => put_name(out, 0, [pid.0, tid.0], name, time.0),
+            Event::Lost { time, count, cause } => {
+                let event = match cause {
+                    LostCause::RingFull | LostCause::SamplesRingFull => EVENT_ID,
+                    LostCause::SwitchesRingFull => WAIT_EVENT_ID,
+                };
+                put_lost(out, *count, time.0, event);
+            }
+            Event::Throttled { time } => put_record(out, THROTTLE, 0, |body| {
+                for word in [time.0, EVENT_ID, EVENT_ID] {
+                    body.extend(word.to_ne_bytes());
+                }
+                put_sample_id(body, [0, 0], time.0, EVENT_ID);
+            }),
+            // Whoever reads the file finds these out again, or can't know them.
+            Event::ProcessStart { parent: None, .. }
+            | Event::ThreadStart { .. }
+            | Event::ProcessEnd { .. }
+            | Event::Image { .. }
+            | Event::Malformed { .. } => {}
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>, event: u64, out: &mut Vec<u8>) {
+        let (frames, missing) = match sample.stack {
+            Stack::Frames(frames) => (frames, None),
+            Stack::Missing { kernel, reason } => (kernel, Some(Frame::Mark(StackMark::Missing(reason)))),
+            // After the unwinder there are none.
+            Stack::Snapshot(snapshot) => (snapshot.kernel, Some(Frame::Mark(StackMark::TruncatedNoRule))),
+        };
+        let in_kernel = frames.first().is_some_and(|frame| frame.is_kernel());
+        self.fill_chain(frames.iter().copied().chain(missing));
+        // The first entry is a context.
+        let ip = self.chain.get(1).copied().unwrap_or_default();
+        let misc = if in_kernel { KERNEL } else { USER };
+        put_record(out, record_type::SAMPLE, misc, |body| {
+            let ids = [event, ip, pair(sample.pid.0, sample.tid.0), sample.time.0];
+            let rest = [u64::from(sample.cpu), sample.period, self.chain.len() as u64];
+            put_words(body, &ids);
+            put_words(body, &rest);
+            put_words(body, &self.chain);
+        });
+    }
+
+    /// Readers take all entries for return addresses but the leaf and the first one below the kernel, and look one byte
+    /// before them: what is none stands one byte further.
+    fn fill_chain(&mut self, frames: impl Iterator<Item = Frame>) {
+        self.chain.clear();
+        let mut context = None;
+        for frame in frames {
+            let is_exact = context.is_none() || (context == Some(CONTEXT_KERNEL) && !frame.is_kernel());
+            let address = match frame {
+                Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) if is_exact => at.0,
+                Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) => at.0.saturating_add(1),
+                Frame::ReturnAddress(at) | Frame::KernelReturnAddress(at) if is_exact => at.0.saturating_sub(1),
+                Frame::ReturnAddress(at) | Frame::KernelReturnAddress(at) => at.0,
+                Frame::Mark(mark) => match marks::address(mark) {
+                    Some(address) => address,
+                    None => continue,
+                },
+            };
+            let own = if frame.is_kernel() {
+                CONTEXT_KERNEL
+            } else {
+                CONTEXT_USER
+            };
+            if context != Some(own) {
+                self.chain.push(own);
+                context = Some(own);
+            }
+            if self.chain.len() >= MAX_CHAIN {
+                self.chain.extend(marks::address(StackMark::TruncatedDepth));
+                return;
+            }
+            self.chain.push(address);
+        }
+    }
+}
+
+fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {
+    // PROT_READ | PROT_EXEC, MAP_PRIVATE.
+    const PROTECTION: u32 = 5;
+    const FLAGS: u32 = 2;
+    let build_id = mapping.build_id.as_ref().filter(|id| id.0.len() <= 20);
+    let misc = USER | if build_id.is_some() { MMAP_BUILD_ID } else { 0 };
+    put_record(out, record_type::MMAP2, misc, |body| {
+        body.extend(pair(mapping.pid, mapping.pid).to_ne_bytes());
+        for word in [mapping.start, mapping.len, mapping.file_offset] {
+            body.extend(word.to_ne_bytes());
+        }
+        let mut identity = [0; 24];
+        match (build_id, mapping.inode) {
+            (Some(BuildId(id)), _) => {
+                identity[0] = id.len() as u8;
+                identity[4..4 + id.len()].copy_from_slice(id);
+            }
+            (None, Some((major, minor, inode))) => {
+                identity[0..4].copy_from_slice(&major.to_ne_bytes());
+                identity[4..8].copy_from_slice(&minor.to_ne_bytes());
+                identity[8..16].copy_from_slice(&inode.to_ne_bytes());
+            }
+            (None, None) => {}
+        }
+        body.extend(identity);
+        body.extend(PROTECTION.to_ne_bytes());
+        body.extend(FLAGS.to_ne_bytes());
+        body.extend(&mapping.path);
+        body.push(0);
+        pad(body);
+        put_sample_id(body, [mapping.pid, mapping.pid], mapping.time, EVENT_ID);
+    });
+}
+
+/// u32 pid, ppid, tid, ptid; u64 time.
+fn put_task(out: &mut Vec<u8>, kind: u32, ids: [i32; 4], time: u64) {
+    put_record(out, kind, 0, |body| {
+        ids.iter().for_each(|id| body.extend(id.to_ne_bytes()));
+        body.extend(time.to_ne_bytes());
+        put_sample_id(body, [ids[0], ids[2]], time, EVENT_ID);
+    });
+}
+
+fn put_name(out: &mut Vec<u8>, misc: u16, [pid, tid]: [i32; 2], name: &str, time: u64) {
+    put_record(out, COMM, misc, |body| {
+        body.extend(pair(pid, tid).to_ne_bytes());
+        // TASK_COMM_LEN; perf's own names are no longer.
+        body.extend(name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
+        body.push(0);
+        pad(body);
+        put_sample_id(body, [pid, tid], time, EVENT_ID);
+    });
+}
+
+/// Records that are in no ring and no file.
+pub(super) fn put_lost(out: &mut Vec<u8>, count: u64, time: u64, event: u64) {
+    put_record(out, LOST, 0, |body| {
+        body.extend(event.to_ne_bytes());
+        body.extend(count.to_ne_bytes());
+        put_sample_id(body, [0, 0], time, event);
+    });
+}
+
+/// What stands at the end of each record but samples: pid and tid, time, cpu, identifier.
+pub(super) fn put_sample_id(body: &mut Vec<u8>, [pid, tid]: [i32; 2], time: u64, event: u64) {
+    put_words(body, &[pair(pid, tid), time, 0, event]);
+}
+
+/// A record with its header, of a multiple of 8 bytes. One that would be longer than 64 KiB is left out.
+pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend(kind.to_ne_bytes());
+    out.extend(misc.to_ne_bytes());
+    out.extend(0u16.to_ne_bytes());
+    body(out);
+    pad(out);
+    match u16::try_from(out.len() - start) {
+        Ok(size) => out[start + 6..start + 8].copy_from_slice(&size.to_ne_bytes()),
+        Err(_) => out.truncate(start),
+    }
+}
+
+/// Words at once: chains have hundreds.
+fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    let start = out.len();
+    out.resize(start + 8 * words.len(), 0);
+    let (places, _) = out[start..].as_chunks_mut::<8>();
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = word.to_ne_bytes();
+    }
+}
+
+/// Zeros up to a multiple of 8 bytes.
+pub(super) fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+}
+
+/// Two 32-bit fields.
+fn pair(low: i32, high: i32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (low.to_ne_bytes(), high.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}

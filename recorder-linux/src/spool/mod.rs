@@ -1,0 +1,111 @@
+//! Keeps a recording on disk while it is made, so that no crash can take it.
+//!
+//! The caller puts a [`SpoolSink`] between the unwinder and the profile builder and gives it a file; the file then holds
+//! everything up to half a second ago, as `perf report` and [`import`](crate::import) read it: perf.data in pipe mode,
+//! stacks as call chains, compressed. Writing is done by a thread of its own: a slow disk delays nobody, a full one ends
+//! the spool and not the recording.
+//!
+//! What the form can't hold: records that made no sense, the kernel's count of CPU time, which stacks were completed from
+//! memory or by frame pointers, and more than [`MAX_CHAIN`] frames of one stack.
+//!
+//! 1. `encode`: events to perf's records.
+//! 2. `head`: what stands before the first of them.
+//! 3. `writer`: records to the disk.
+
+mod encode;
+mod head;
+mod writer;
+
+use std::fs::File;
+use std::io;
+
+use recording::event::Event;
+use recording::info::RecordingInfo;
+use recording::module::BuildId;
+use recording::sink::EventSink;
+
+use encode::Encoder;
+pub use encode::MAX_CHAIN;
+pub(crate) use head::VERSION_PREFIX;
+use writer::{Kind, Running, Stopped};
+
+/// A stage that passes all events on and writes them to a file, while it has one.
+pub struct SpoolSink<N> {
+    next: N,
+    encoder: Encoder,
+    record: Vec<u8>,
+    writer: Writer,
+}
+
+enum Writer {
+    None,
+    Running(Running),
+    Stopped(Stopped),
+}
+
+impl<N: EventSink> SpoolSink<N> {
+    /// A stage without a file.
+    pub fn new(next: N) -> SpoolSink<N> {
+        SpoolSink {
+            next,
+            encoder: Encoder::default(),
+            record: Vec::new(),
+            writer: Writer::None,
+        }
+    }
+
+    /// Begins to write, or goes on after [`stop`](SpoolSink::stop). Starts a thread, which keeps the signal mask and the
+    /// scheduling of the caller. `on_error` is called once, when writing fails; nothing is written from then on.
+    ///
+    /// `info` is known so far, `waits` says that switches and their stacks will come, `kernel` is where `_text` is and the build id.
+    pub fn start(
+        &mut self,
+        file: impl FnOnce() -> io::Result<File>,
+        info: &RecordingInfo,
+        waits: bool,
+        kernel: Option<(u64, Option<BuildId>)>,
+        on_error: Box<dyn FnOnce(&io::Error) + Send>,
+    ) -> io::Result<()> {
+        let stopped = match std::mem::replace(&mut self.writer, Writer::None) {
+            Writer::None => Stopped::create(file()?, &head::bytes(info, waits, kernel))?,
+            Writer::Stopped(stopped) => stopped,
+            Writer::Running(running) => running.stop(),
+        };
+        self.writer = Writer::Running(stopped.start(on_error)?);
+        Ok(())
+    }
+
+    /// Writes what is left, and ends the thread.
+    pub fn stop(&mut self) {
+        self.writer = match std::mem::replace(&mut self.writer, Writer::None) {
+            Writer::Running(running) => Writer::Stopped(running.stop()),
+            other => other,
+        };
+    }
+
+    /// The next stage, and whether all that passed is in the file. The file stays where it is.
+    pub fn finish(mut self) -> (N, bool) {
+        self.stop();
+        let is_whole = matches!(&self.writer, Writer::Stopped(stopped) if stopped.is_sound());
+        (self.next, is_whole)
+    }
+}
+
+impl<N: EventSink> EventSink for SpoolSink<N> {
+    fn on_event(&mut self, event: &Event<'_>) {
+        if let Writer::Running(running) = &self.writer {
+            self.record.clear();
+            self.encoder.event(event, &mut self.record);
+            running.push(&self.record, kind(event));
+        }
+        self.next.on_event(event);
+    }
+}
+
+fn kind(event: &Event<'_>) -> Kind {
+    match event {
+        Event::Sample(_) => Kind::Sample,
+        Event::WaitStack(_) | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Kind::Switch,
+        _ => Kind::Rare,
+    }
+}

@@ -1,0 +1,258 @@
+//! Records to the disk, by a thread of its own.
+//!
+//! The recorder appends to a buffer in memory. The thread takes what is there twice a second and writes it in one piece,
+//! compressed: a recorder that is killed in between leaves whole records.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use zstd_safe::{CCtx, InBuffer, OutBuffer};
+
+use super::encode::{self, put_record};
+use super::head::PIECE_BYTES;
+use crate::import::record_type;
+
+/// How long a record stays in memory at most.
+const FLUSH_AFTER: Duration = Duration::from_millis(400);
+/// Enough to write at once, before that.
+const FLUSH_BYTES: usize = 1 << 20;
+/// While the disk does not keep up: beyond this, samples are counted instead of kept.
+const MAX_WAITING_BYTES: usize = 16 << 20;
+/// Without the others samples mean little, so there is more room for them.
+const MAX_WAITING_BYTES_WITH_RARE: usize = 2 * MAX_WAITING_BYTES;
+/// How much of the recording a power cut may take. Syncing more often would make the program's own writes wait.
+const SYNC_AFTER: Duration = Duration::from_secs(5);
+/// Of the spool's kind of data (call chains that differ in a few addresses) the fastest level leaves a tenth.
+const LEVEL: i32 = 1;
+/// Bytes of one compressed record at most; a record has 64 KiB.
+const MAX_COMPRESSED_BYTES: usize = (1 << 16) - 64;
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A sample.
+    Sample,
+    /// A switch, or the stack of one.
+    Switch,
+    /// Processes, mappings, losses.
+    Rare,
+}
+
+/// What the recorder and the thread share.
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    failed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    records: Vec<u8>,
+    lost: NoRoom,
+    closing: bool,
+}
+
+/// What found no room.
+#[derive(Clone, Copy, Default)]
+struct NoRoom {
+    records: u64,
+    switches: u64,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // The thread panics nowhere; if it did, the recording goes on.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that is being written to.
+pub(super) struct Running {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Stopped>,
+}
+
+impl Running {
+    /// Hands a record over. Never waits for the disk.
+    pub(super) fn push(&self, record: &[u8], kind: Kind) {
+        if record.is_empty() || self.shared.failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut waiting = self.shared.lock();
+        let limit = match kind {
+            Kind::Rare => MAX_WAITING_BYTES_WITH_RARE,
+            Kind::Sample | Kind::Switch => MAX_WAITING_BYTES,
+        };
+        if waiting.records.len() > limit {
+            match kind {
+                Kind::Sample | Kind::Rare => waiting.lost.records += 1,
+                Kind::Switch => waiting.lost.switches += 1,
+            }
+            return;
+        }
+        let before = waiting.records.len();
+        waiting.records.extend_from_slice(record);
+        if before < FLUSH_BYTES && waiting.records.len() >= FLUSH_BYTES {
+            drop(waiting);
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Writes all that was handed over, and ends the thread.
+    pub(super) fn stop(self) -> Stopped {
+        self.shared.lock().closing = true;
+        self.shared.wake.notify_one();
+        self.thread.join().unwrap_or(Stopped { output: None })
+    }
+}
+
+/// A file that nobody writes to now; without one if writing failed.
+pub(super) struct Stopped {
+    output: Option<Output>,
+}
+
+impl Stopped {
+    /// Begins a file.
+    pub(super) fn create(mut file: File, head: &[u8]) -> io::Result<Stopped> {
+        file.write_all(head)?;
+        let mut compressor = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+        compressor.init(LEVEL).map_err(zstd_error)?;
+        Ok(Stopped {
+            output: Some(Output {
+                file,
+                bytes: head.len() as u64,
+                compressor,
+                packed: vec![0; MAX_COMPRESSED_BYTES].into(),
+                written: Vec::new(),
+                synced: Instant::now(),
+            }),
+        })
+    }
+
+    /// True if all that was handed over is in the file.
+    pub(super) fn is_sound(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// Starts the thread.
+    pub(super) fn start(self, on_error: Box<dyn FnOnce(&io::Error) + Send>) -> io::Result<Running> {
+        let shared = Arc::new(Shared::default());
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("sprof-spool".into())
+            .spawn(move || run(&of_thread, self.output, on_error))?;
+        Ok(Running { shared, thread })
+    }
+}
+
+fn run(shared: &Shared, mut output: Option<Output>, on_error: Box<dyn FnOnce(&io::Error) + Send>) -> Stopped {
+    let mut on_error = Some(on_error);
+    let mut records = Vec::new();
+    loop {
+        let waiting = shared.lock();
+        let (mut waiting, _) = shared
+            .wake
+            .wait_timeout_while(waiting, FLUSH_AFTER, |waiting| {
+                waiting.records.len() < FLUSH_BYTES && !waiting.closing
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut waiting.records, &mut records);
+        let (lost, closing) = (std::mem::take(&mut waiting.lost), waiting.closing);
+        drop(waiting);
+        if let Some(open) = &mut output
+            && let Err(error) = open.write(&records, lost)
+        {
+            shared.failed.store(true, Ordering::Relaxed);
+            open.cut_to_whole_records();
+            output = None;
+            if let Some(on_error) = on_error.take() {
+                on_error(&error);
+            }
+        }
+        records.clear();
+        // After a burst.
+        records.shrink_to(2 * FLUSH_BYTES);
+        if closing {
+            return Stopped { output };
+        }
+    }
+}
+
+/// The open file.
+struct Output {
+    file: File,
+    /// Whole records in the file.
+    bytes: u64,
+    compressor: CCtx<'static>,
+    packed: Box<[u8]>,
+    written: Vec<u8>,
+    synced: Instant,
+}
+
+impl Output {
+    fn write(&mut self, mut records: &[u8], lost: NoRoom) -> io::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.written.clear();
+        while !records.is_empty() {
+            let (piece, rest) = records.split_at(records.len().min(PIECE_BYTES));
+            self.compress(piece)?;
+            records = rest;
+        }
+        for (count, event) in [(lost.records, encode::EVENT_ID), (lost.switches, encode::WAIT_EVENT_ID)] {
+            if count > 0 {
+                let mut told = Vec::new();
+                // Somewhen in this round: without a time of its own.
+                encode::put_lost(&mut told, count, 0, event);
+                self.compress(&told)?;
+            }
+        }
+        let mut round = Vec::new();
+        put_record(&mut round, record_type::FINISHED_ROUND, 0, |_| {});
+        self.written.extend(round);
+        self.file.write_all(&self.written)?;
+        self.bytes += self.written.len() as u64;
+        self.written.shrink_to(2 * FLUSH_BYTES);
+        if self.synced.elapsed() >= SYNC_AFTER {
+            self.file.sync_data()?;
+            self.synced = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Adds a piece to the one zstd stream of the file, in as many records as it takes, so that all of it can be read.
+    fn compress(&mut self, piece: &[u8]) -> io::Result<()> {
+        let mut input = InBuffer::around(piece);
+        loop {
+            let mut output = OutBuffer::around(&mut self.packed[..]);
+            self.compressor
+                .compress_stream(&mut output, &mut input)
+                .map_err(zstd_error)?;
+            let left = self.compressor.flush_stream(&mut output).map_err(zstd_error)?;
+            let bytes = output.pos();
+            let size = u16::try_from(bytes + crate::decode::HEADER_BYTES).map_err(io::Error::other)?;
+            self.written.extend(record_type::COMPRESSED.to_ne_bytes());
+            self.written.extend(0u16.to_ne_bytes());
+            self.written.extend(size.to_ne_bytes());
+            self.written.extend_from_slice(&self.packed[..bytes]);
+            if left == 0 && input.pos() == piece.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A full disk leaves half a record, which is not worth a warning later.
+    fn cut_to_whole_records(&self) {
+        let _ = self.file.set_len(self.bytes);
+    }
+}
+
+fn zstd_error(code: usize) -> io::Error {
+    io::Error::other(zstd_safe::get_error_name(code))
+}

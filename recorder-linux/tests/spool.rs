@@ -1,0 +1,310 @@
+//! A recording that went to disk and came back is the same recording, as far as the format can hold it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::time::{Duration, SystemTime};
+
+use recorder_linux::import::Import;
+use recorder_linux::spool::{MAX_CHAIN, SpoolSink};
+use recording::address::Avma;
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::info::{Host, PeriodUnit, RecordingInfo};
+use recording::module::BuildId;
+use recording::sink::EventSink;
+use recording::stack::{Frame, MissingStack, Stack, StackMark};
+
+/// Events as text, which can be compared; of mappings and samples what matters.
+#[derive(Default)]
+struct Log(Vec<String>);
+
+impl EventSink for Log {
+    fn on_event(&mut self, event: &Event<'_>) {
+        let lines = &mut self.0;
+        match event {
+            Event::Sample(sample) => {
+                let Stack::Frames(frames) = sample.stack else {
+                    panic!("not frames")
+                };
+                lines.push(format!(
+                    "sample {} {} {} {} {} {frames:?}",
+                    sample.time.0, sample.pid.0, sample.tid.0, sample.cpu, sample.period
+                ));
+            }
+            other => lines.push(format!("{other:?}")),
+        }
+    }
+}
+
+fn info() -> RecordingInfo {
+    RecordingInfo {
+        program: "app".into(),
+        args: Some(vec!["--fast".into()]),
+        clock: ClockReference {
+            timestamp: Timestamp(1000),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        },
+        end: Timestamp(1000),
+        interval_ns: 1_000_000,
+        event: "cpu-clock".into(),
+        unit: PeriodUnit::CpuNanoseconds,
+        kernel_included: true,
+        host: Host {
+            cpu_name: Some("a CPU".into()),
+            logical_cpus: Some(3),
+            memory_bytes: Some(1 << 30),
+            ..Host::default()
+        },
+    }
+}
+
+fn at(address: u64) -> Avma {
+    Avma(address)
+}
+
+fn sample<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
+    Event::Sample(Sample {
+        time: Timestamp(time),
+        pid: Pid(7),
+        tid: Tid(8),
+        cpu: 2,
+        period: 1_000_000,
+        stack: Stack::Frames(frames),
+    })
+}
+
+fn wait_stack<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
+    match sample(time, frames) {
+        Event::Sample(sample) => Event::WaitStack(sample),
+        other => other,
+    }
+}
+
+fn no_errors() -> Box<dyn FnOnce(&io::Error) + Send> {
+    Box::new(|error| panic!("{error}"))
+}
+
+/// Sends the events through a spool in `dir`. Returns what came out behind it, and the file.
+fn spool(dir: &tempfile::TempDir, events: &[Event<'_>]) -> (Vec<String>, File) {
+    let path = dir.path().join("p.partial");
+    let mut sink = SpoolSink::new(Log::default());
+    let create = || File::create_new(&path);
+    let kernel = Some((0xffff_ffff_8100_0000, Some(BuildId((1..=20).collect()))));
+    sink.start(create, &info(), true, kernel, no_errors()).unwrap();
+    for event in events {
+        sink.on_event(event);
+    }
+    let (log, is_whole) = sink.finish();
+    assert!(is_whole);
+    (log.0, File::open(&path).unwrap())
+}
+
+#[test]
+fn events_come_back_as_they_went() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = Timestamp(2000);
+    let (pid, tid) = (Pid(7), Tid(8));
+    let user = [
+        Frame::InstructionPointer(at(0x1010)),
+        Frame::ReturnAddress(at(0x1020)),
+        Frame::ReturnAddress(at(0x1030)),
+    ];
+    let in_kernel = [
+        Frame::KernelInstructionPointer(at(0xffff_ffff_8100_0010)),
+        Frame::KernelReturnAddress(at(0xffff_ffff_8100_0020)),
+        Frame::InstructionPointer(at(0x1010)),
+        Frame::ReturnAddress(at(0x1020)),
+    ];
+    let marked = [
+        Frame::InstructionPointer(at(0x1010)),
+        Frame::Mark(StackMark::Unverified),
+        Frame::ReturnAddress(at(0x1020)),
+        Frame::Mark(StackMark::TruncatedNoMemory),
+    ];
+    let missing = [
+        Frame::KernelInstructionPointer(at(0xffff_ffff_8100_0010)),
+        Frame::Mark(StackMark::Missing(MissingStack::NoUserSpace)),
+    ];
+    let only_mark = [Frame::Mark(StackMark::Missing(MissingStack::Abi32))];
+    let map = |build_id: Option<BuildId>| {
+        Event::Map(Mapping {
+            time,
+            pid,
+            start: 0x1000,
+            len: 0x1000,
+            file_offset: 0,
+            path: b"/usr/bin/app",
+            inode: build_id.is_none().then_some((8, 1, 77)),
+            build_id,
+        })
+    };
+    let events = [
+        Event::ProcessStart {
+            time,
+            pid,
+            parent: None,
+        },
+        Event::ThreadStart { time, pid, tid: Tid(7) },
+        Event::Exec { time, pid, name: "app" },
+        map(Some(BuildId((1..=20).collect()))),
+        map(None),
+        Event::ThreadStart { time, pid, tid },
+        Event::ThreadName {
+            time,
+            pid,
+            tid,
+            name: "worker",
+        },
+        sample(2001, &user),
+        sample(2002, &in_kernel),
+        sample(2003, &marked),
+        sample(2004, &missing),
+        sample(2005, &only_mark),
+        Event::Lost {
+            time: Timestamp(2006),
+            count: 5,
+            cause: LostCause::RingFull,
+        },
+        Event::Throttled { time: Timestamp(2007) },
+        wait_stack(2007, &in_kernel),
+        Event::SwitchOut {
+            time: Timestamp(2007),
+            pid,
+            tid,
+            preempted: false,
+        },
+        Event::SwitchIn {
+            time: Timestamp(2008),
+            pid,
+            tid,
+        },
+        Event::SwitchOut {
+            time: Timestamp(2008),
+            pid,
+            tid,
+            preempted: true,
+        },
+        Event::Lost {
+            time: Timestamp(2008),
+            count: 6,
+            cause: LostCause::SwitchesRingFull,
+        },
+        Event::ProcessStart {
+            time: Timestamp(2008),
+            pid: Pid(9),
+            parent: Some(pid),
+        },
+        Event::ThreadStart {
+            time: Timestamp(2008),
+            pid: Pid(9),
+            tid: Tid(9),
+        },
+        Event::ThreadEnd {
+            time: Timestamp(2009),
+            pid: Pid(9),
+            tid: Tid(9),
+        },
+        Event::ProcessEnd {
+            time: Timestamp(2009),
+            pid: Pid(9),
+        },
+    ];
+    let (passed, file) = spool(&dir, &events);
+    let import = Import::open(BufReader::new(file), None, None).unwrap();
+    let kernel = import.kernel().unwrap();
+    assert_eq!(kernel.text, 0xffff_ffff_8100_0000);
+    assert_eq!(kernel.build_id, Some(BuildId((1..=20).collect())));
+    let mut log = Log::default();
+    let imported = import.run(&mut log).unwrap();
+    assert_eq!(log.0, passed);
+
+    let expected = info();
+    let info = imported.info;
+    assert_eq!((info.program, info.args), (expected.program, expected.args));
+    // Time zero is that of the first event; its wall-clock time is right all the same.
+    assert_eq!(info.clock.timestamp, Timestamp(2000));
+    assert_eq!(info.clock.wall, expected.clock.wall + Duration::from_nanos(1000));
+    assert_eq!(
+        (info.interval_ns, info.event, info.unit),
+        (1_000_000, expected.event, expected.unit)
+    );
+    assert_eq!(info.host.cpu_name, expected.host.cpu_name);
+    assert_eq!(info.host.logical_cpus, Some(3));
+    assert!(
+        imported.notes[0].contains("when it was stopped"),
+        "{:?}",
+        imported.notes
+    );
+}
+
+/// A signal handler's caller is no return address: read back it is one, of the instruction after it, which leads to the same
+/// function.
+#[test]
+fn an_interrupted_function_is_looked_up_at_the_same_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let frames = [
+        Frame::InstructionPointer(at(0x1010)),
+        Frame::InstructionPointer(at(0x2000)),
+    ];
+    let (_, file) = spool(&dir, &[sample(2000, &frames)]);
+    let mut log = Log::default();
+    Import::open(BufReader::new(file), None, None)
+        .unwrap()
+        .run(&mut log)
+        .unwrap();
+    let same_place = [Frame::InstructionPointer(at(0x1010)), Frame::ReturnAddress(at(0x2001))];
+    assert_eq!(same_place[1].lookup_address(), frames[1].lookup_address());
+    assert!(
+        log.0.last().unwrap().ends_with(&format!("{same_place:?}")),
+        "{:?}",
+        log.0
+    );
+}
+
+#[test]
+fn a_stack_too_deep_for_a_record_is_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let frames: Vec<Frame> = (0..20_000)
+        .map(|depth| Frame::ReturnAddress(at(0x1000 + depth)))
+        .collect();
+    let (_, file) = spool(&dir, &[sample(2000, &frames)]);
+    struct Last(Option<Frame>, usize);
+    impl EventSink for Last {
+        fn on_event(&mut self, event: &Event<'_>) {
+            if let Event::Sample(Sample {
+                stack: Stack::Frames(frames),
+                ..
+            }) = event
+            {
+                *self = Last(frames.last().copied(), frames.len());
+            }
+        }
+    }
+    let mut last = Last(None, 0);
+    Import::open(BufReader::new(file), None, None)
+        .unwrap()
+        .run(&mut last)
+        .unwrap();
+    assert_eq!(
+        (last.0, last.1),
+        (Some(Frame::Mark(StackMark::TruncatedDepth)), MAX_CHAIN)
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_written_is_told_and_events_go_on() {
+    let mut sink = SpoolSink::new(Log::default());
+    // full(4): each write fails with ENOSPC.
+    let create = || File::options().write(true).open("/dev/full");
+    let started = sink.start(create, &info(), false, None, no_errors());
+    assert_eq!(started.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    sink.on_event(&sample(2000, &[Frame::InstructionPointer(at(0x1010))]));
+    let (log, is_whole) = sink.finish();
+    assert_eq!((log.0.len(), is_whole), (1, false));
+}

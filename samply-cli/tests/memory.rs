@@ -1,0 +1,118 @@
+//! What a long recording keeps in memory. Alone in its file: the peak is that of the whole process.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+use std::fs::File;
+use std::time::{Duration, UNIX_EPOCH};
+
+use profile::build::{BuildOptions, Builder};
+use recorder_linux::spool::SpoolSink;
+use recording::address::Avma;
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Event, Mapping, Pid, Sample, Tid};
+use recording::info::{Host, PeriodUnit, RecordingInfo};
+use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory};
+use recording::stack::{Frame, Stack};
+use recording::unwind::{UnwindOptions, Unwinder};
+
+/// An hour of one busy CPU at 1 kHz.
+const SAMPLES: u64 = 3_600_000;
+/// Distinct stacks, of [`DEPTH`] frames at 50,000 addresses; as many as `profile/examples/million.rs` has.
+const STACKS: usize = 200_000;
+const DEPTH: usize = 30;
+
+struct NoFiles;
+
+impl ModuleFiles for NoFiles {
+    fn open(&mut self, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+        Err(ModuleMiss::NotFound)
+    }
+}
+
+/// xorshift64: the same stacks in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A figure of /proc/self/status in bytes.
+fn status(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Each differs from an earlier one in its last 1-8 frames.
+fn stacks(random: &mut Random) -> Vec<[u16; DEPTH]> {
+    let mut stacks = vec![[0; DEPTH]];
+    while stacks.len() < STACKS {
+        let mut stack = stacks[random.below(stacks.len() as u64) as usize];
+        let change = 1 + random.below(8) as usize;
+        stack[..change].fill_with(|| random.below(50_000) as u16);
+        stacks.push(stack);
+    }
+    stacks
+}
+
+#[test]
+fn an_hour_of_samples_takes_less_than_100_megabytes() {
+    let mut random = Random(88_172_645_463_325_252);
+    let stacks = stacks(&mut random);
+    let before = status("VmRSS");
+    let clock = ClockReference {
+        timestamp: Timestamp(0),
+        wall: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+    };
+    let info = RecordingInfo {
+        program: "hour".into(),
+        args: None,
+        clock,
+        end: Timestamp(0),
+        interval_ns: 1_000_000,
+        event: "cpu-clock".into(),
+        unit: PeriodUnit::CpuNanoseconds,
+        kernel_included: true,
+        host: Host::default(),
+    };
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut sink = SpoolSink::new(Builder::new(clock, BuildOptions::default()));
+    let create = || File::create(dir.path().join("hour.partial"));
+    sink.start(create, &info, false, None, Box::new(|error| panic!("{error}")))
+        .unwrap();
+    let mut unwinder = Unwinder::new(sink, NoMemory, NoFiles, UnwindOptions::default());
+    let mut frames = [Frame::ReturnAddress(Avma(0)); DEPTH];
+    for at in 0..SAMPLES {
+        // Nine of ten samples are in one stack of a hundred, as in a program with hot loops.
+        let among = if random.below(10) == 0 { STACKS } else { STACKS / 100 };
+        let stack = &stacks[random.below(among as u64) as usize];
+        for (frame, address) in frames.iter_mut().zip(stack) {
+            *frame = Frame::ReturnAddress(Avma(0x1000_0000 + u64::from(*address) * 16));
+        }
+        unwinder.on_event(&Event::Sample(Sample {
+            time: Timestamp(at * 1_000_017),
+            pid: Pid(100),
+            tid: Tid(100 + (at % 4) as i32),
+            cpu: 0,
+            period: 1_000_000,
+            stack: Stack::Frames(&frames),
+        }));
+    }
+    let (sink, quality) = unwinder.finish();
+    let (builder, _) = sink.finish();
+    assert_eq!(quality.samples, SAMPLES);
+    let grown = status("VmHWM").saturating_sub(before);
+    let spooled = std::fs::metadata(dir.path().join("hour.partial")).unwrap().len();
+    println!("memory grew by {} MB, the spool has {} MB", grown >> 20, spooled >> 20);
+    assert!(grown < 100_000_000, "{grown} bytes");
+    drop(builder);
+}
