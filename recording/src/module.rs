@@ -45,6 +45,8 @@ pub enum ModuleKind {
     Vdso,
     /// The kernel and its modules.
     Kernel,
+    /// Code in no file, as a jitdump file or a perf map tells of it. Relative addresses are those of that file's reader.
+    Jit,
 }
 
 /// One module, the same object for every process that maps it.

@@ -12,13 +12,14 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`;
-//! then `source` and `asm` for those who want to see the code.
+//! for code that a JIT made, [`jit`]; then `source` and `asm` for those who want to see the code.
 
 pub mod api;
 mod asm;
 mod demangle;
 mod elf;
 mod error;
+pub mod jit;
 mod kernel;
 mod locate;
 mod source;

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
+use crate::jit::JitSymbols;
 use crate::kernel::KernelSymbols;
 
 /// How to look for symbols.
@@ -60,6 +61,7 @@ pub(crate) struct Entry {
 pub(crate) enum Engine {
     Elf(Box<ElfModule>),
     Kernel(KernelSymbols),
+    Jit(Arc<JitSymbols>),
 }
 
 impl Engine {
@@ -71,13 +73,14 @@ impl Engine {
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
             ModuleKind::Kernel => Ok(Engine::Kernel(KernelSymbols::open(module)?)),
+            ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }
     }
 
     fn check_unchanged(&self) -> bool {
         match self {
             Engine::Elf(elf) => elf.check_unchanged(),
-            Engine::Kernel(_) => true,
+            Engine::Kernel(_) | Engine::Jit(_) => true,
         }
     }
 }
@@ -100,6 +103,11 @@ impl Symbolicator {
     /// nothing.
     pub fn add_kept_file(&self, module: &Module, file: KeptFile) {
         *lock(&self.entry(module).kept) = Some(file);
+    }
+
+    /// Registers a module of JIT code together with what is known of it.
+    pub fn add_jit(&self, module: &Module, symbols: Arc<JitSymbols>) {
+        *lock(&self.entry(module).engine) = Some(Engine::Jit(symbols));
     }
 
     fn entry(&self, module: &Module) -> Arc<Entry> {
@@ -153,6 +161,7 @@ impl Symbolicator {
         self.with_engine(entry, |engine| match engine {
             Engine::Elf(elf) => Ok(elf.lookup(addresses)),
             Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
+            Engine::Jit(jit) => Ok(jit.lookup(addresses)),
         })
     }
 
@@ -161,6 +170,7 @@ impl Symbolicator {
     pub fn notes(&self, module: &Module) -> Vec<String> {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.notes(),
+            Some(Engine::Jit(jit)) => jit.notes(),
             Some(Engine::Kernel(_)) | None => Vec::new(),
         }
     }

@@ -68,6 +68,7 @@ impl Lib {
         let kind = match module.kind {
             ModuleKind::Kernel => Kind::Kernel,
             ModuleKind::Vdso => Kind::Vdso,
+            ModuleKind::Jit => Kind::Jit,
             ModuleKind::File => Kind::of_file(Path::new(&module.path)),
         };
         let name = strings.intern(&module.name());

@@ -1,0 +1,471 @@
+//! jitdump: what a JIT compiler made, when, where, with the machine code. See tools/perf/Documentation/jitdump-specification
+//! .txt in the Linux sources, and the structures in tools/perf/util/jitdump.h.
+
+use recording::module::BuildId;
+use recording::sink::ReadAt;
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use rustc_hash::FxHashMap;
+
+use super::Window;
+use super::timeline::{self, Placed, Timeline};
+
+/// `JiTD` as the writer's processor stores it; only little-endian ones are read.
+const MAGIC: u32 = 0x4A69_5444;
+/// Flag: times are the processor's own counter, which nothing relates to the recording's clock.
+const FLAG_ARCH_TIMESTAMP: u64 = 1;
+const HEADER: u64 = 40;
+const RECORD_HEADER: u64 = 16;
+/// Record kinds. `JIT_CODE_CLOSE` (3) ends the file, `JIT_CODE_UNWINDING_INFO` (4) is passed over.
+const JIT_CODE_LOAD: u32 = 0;
+const JIT_CODE_MOVE: u32 = 1;
+const JIT_CODE_DEBUG_INFO: u32 = 2;
+const JIT_CODE_CLOSE: u32 = 3;
+/// Fixed part of `struct jr_code_load`, with the record's header.
+const LOAD: u64 = 56;
+/// V8 states the addresses of lines as they will be in the ELF file that `perf inject` makes, after its header.
+const ELF_HEADER: u64 = 0x40;
+
+/// Limits: a browser's or a server's dump has some 100,000 functions with a million lines.
+const MAX_FUNCTIONS: usize = 2_000_000;
+const MAX_NAMES: usize = 512 << 20;
+const MAX_NAME: u64 = 16 << 10;
+const MAX_LINES: usize = 16_000_000;
+
+/// A jitdump in memory, without the code.
+pub(super) struct JitDump {
+    machine: u32,
+    pid: u32,
+    created_ns: u64,
+    flags: u64,
+    functions: Vec<Function>,
+    placed: Vec<Placed>,
+    names: String,
+    lines: Vec<Line>,
+    files: Vec<String>,
+    left_out: u64,
+}
+
+struct Function {
+    /// Of its code in the dump. Ascending.
+    offset: u64,
+    size: u64,
+    /// End of its name in `names`, which starts where the one before ends.
+    name_end: usize,
+    /// End of its lines, likewise.
+    lines_end: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    /// Bytes from the start of the function.
+    offset: u32,
+    line: u32,
+    /// Column, as V8 and others use the discriminator.
+    column: u32,
+    file: u32,
+}
+
+impl JitDump {
+    /// Reads all records that are whole. What follows the last one is still being written.
+    pub(super) fn read(file: &dyn ReadAt) -> Result<JitDump, String> {
+        let mut window = Window::new(file);
+        let header = window.get(0, HEADER).ok_or("shorter than the header of a jitdump")?;
+        let (magic, version) = (u32_at(header, 0), u32_at(header, 4));
+        if magic != Some(MAGIC) || version != Some(1) {
+            return Err("not a jitdump of version 1 of a little-endian processor".to_owned());
+        }
+        let mut dump = JitDump {
+            machine: u32_at(header, 12).unwrap_or_default(),
+            pid: u32_at(header, 20).unwrap_or_default(),
+            created_ns: u64_at(header, 24).unwrap_or_default(),
+            flags: u64_at(header, 32).unwrap_or_default(),
+            functions: Vec::new(),
+            placed: Vec::new(),
+            names: String::new(),
+            lines: Vec::new(),
+            files: Vec::new(),
+            left_out: 0,
+        };
+        let mut at = u64::from(u32_at(header, 8).unwrap_or_default()).max(HEADER);
+        let mut reading = Reading::default();
+        while let Some(record) = window.get(at, RECORD_HEADER) {
+            let (kind, size) = (u32_at(record, 0), u64::from(u32_at(record, 4).unwrap_or_default()));
+            let time_ns = u64_at(record, 8).unwrap_or_default();
+            let end = at.checked_add(size).filter(|end| *end <= window.file_len);
+            let Some(end) = end.filter(|_| size >= RECORD_HEADER) else {
+                break;
+            };
+            let whole = match kind {
+                Some(JIT_CODE_LOAD) => dump.load(&mut window, at, size, time_ns, &mut reading),
+                Some(JIT_CODE_MOVE) => dump.move_code(&mut window, at, size, time_ns, &reading),
+                Some(JIT_CODE_DEBUG_INFO) => reading.debug_info(&mut window, at, size),
+                Some(JIT_CODE_CLOSE) => break,
+                _ => Some(()),
+            };
+            dump.left_out += u64::from(whole.is_none());
+            at = end;
+        }
+        // Written by several threads, records may be out of order.
+        dump.placed.sort_by_key(|placed| placed.from_ns);
+        Ok(dump)
+    }
+
+    fn load(&mut self, window: &mut Window<'_>, at: u64, size: u64, time_ns: u64, reading: &mut Reading) -> Option<()> {
+        let lines = std::mem::take(&mut reading.lines);
+        let fixed = window.get(at, LOAD.min(size))?;
+        let (start, code_size, index) = (u64_at(fixed, 32)?, u64_at(fixed, 40)?, u64_at(fixed, 48)?);
+        let name_size = size.checked_sub(LOAD)?.checked_sub(code_size)?;
+        let offset = at + size - code_size;
+        if self.functions.len() >= MAX_FUNCTIONS || self.names.len() >= MAX_NAMES || code_size == 0 {
+            return None;
+        }
+        let name = window.get(at + LOAD, name_size.min(MAX_NAME))?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.names.push_str(&String::from_utf8_lossy(name));
+        if lines.code_address == start && self.lines.len() < MAX_LINES {
+            self.add_lines(lines, code_size);
+        }
+        reading.by_index.insert(index, self.functions.len());
+        self.placed.push(Placed {
+            from_ns: self.time(time_ns),
+            start,
+            size: code_size,
+            relative: offset,
+            moved_from: None,
+        });
+        self.functions.push(Function {
+            offset,
+            size: code_size,
+            name_end: self.names.len(),
+            lines_end: self.lines.len(),
+        });
+        Some(())
+    }
+
+    fn move_code(&mut self, window: &mut Window<'_>, at: u64, size: u64, time_ns: u64, reading: &Reading) -> Option<()> {
+        // struct jr_code_move: pid, tid, vma, old_code_addr, new_code_addr, code_size, code_index.
+        let record = window.get(at, size.min(64))?;
+        let (old, new, index) = (u64_at(record, 32)?, u64_at(record, 40)?, u64_at(record, 56)?);
+        let function = self.functions.get(*reading.by_index.get(&index)?)?;
+        if self.placed.len() >= 2 * MAX_FUNCTIONS {
+            return None;
+        }
+        self.placed.push(Placed {
+            from_ns: self.time(time_ns),
+            start: new,
+            size: function.size,
+            relative: function.offset,
+            moved_from: Some(old),
+        });
+        Some(())
+    }
+
+    /// Takes the lines of a function, if they make sense: some versions of V8 write names that they have freed, and what
+    /// follows such a name can't be found.
+    fn add_lines(&mut self, lines: DebugInfo, code_size: u64) {
+        let first = lines.entries.iter().map(|entry| entry.address).min().unwrap_or_default();
+        let start = match first >= lines.code_address.saturating_add(ELF_HEADER) {
+            true => lines.code_address.saturating_add(ELF_HEADER),
+            false => lines.code_address,
+        };
+        let inside = |entry: &DebugEntry| {
+            (start..=start.saturating_add(code_size)).contains(&entry.address)
+                && !entry.file.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER)
+        };
+        if !lines.entries.iter().all(inside) {
+            self.left_out += 1;
+            return;
+        }
+        let from = self.lines.len();
+        for entry in lines.entries {
+            // Consecutive entries name the same file.
+            let same = self.files.last() == Some(&entry.file);
+            if !same {
+                self.files.push(entry.file);
+            }
+            self.lines.push(Line {
+                offset: u32::try_from(entry.address - start).unwrap_or(u32::MAX),
+                line: entry.line,
+                column: entry.column,
+                file: (self.files.len() - 1) as u32,
+            });
+        }
+        self.lines[from..].sort_by_key(|line| line.offset);
+    }
+
+    fn time(&self, time_ns: u64) -> u64 {
+        if self.has_times() { time_ns } else { 0 }
+    }
+
+    pub(super) fn has_times(&self) -> bool {
+        self.flags & FLAG_ARCH_TIMESTAMP == 0
+    }
+
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Made of what tells dumps apart: process and time of creation.
+    pub(super) fn id(&self) -> BuildId {
+        let mut id = b"jitd".to_vec();
+        id.extend(self.pid.to_le_bytes());
+        id.extend(self.created_ns.to_le_bytes());
+        BuildId(id)
+    }
+
+    pub(super) fn arch(&self) -> Option<&'static str> {
+        // e_machine.
+        match self.machine {
+            62 => Some("x86_64"),
+            183 => Some("aarch64"),
+            _ => None,
+        }
+    }
+
+    pub(super) fn timelines(&self, addresses: &[u64]) -> Vec<Timeline> {
+        timeline::timelines(self.placed.iter().copied(), addresses)
+    }
+
+    /// What is known of an offset in the dump.
+    pub(super) fn find(&self, offset: u64) -> Option<AddressInfo> {
+        let at = self.functions.partition_point(|function| function.offset <= offset).checked_sub(1)?;
+        let function = &self.functions[at];
+        let into = offset - function.offset;
+        if into >= function.size {
+            return None;
+        }
+        let before = at.checked_sub(1).and_then(|before| self.functions.get(before));
+        let (name_start, lines_start) = before.map_or((0, 0), |before| (before.name_end, before.lines_end));
+        let name = self.names.get(name_start..function.name_end)?.to_owned();
+        let lines = self.lines.get(lines_start..function.lines_end)?;
+        let line = lines
+            .partition_point(|line| u64::from(line.offset) <= into)
+            .checked_sub(1)
+            .and_then(|at| lines.get(at));
+        let frame = line.map(|line| SourceFrame {
+            function: Some(name.clone()),
+            file: self.files.get(line.file as usize).cloned(),
+            line: Some(line.line),
+            column: Some(line.column),
+        });
+        Some(AddressInfo {
+            function: Some(FunctionSymbol {
+                name,
+                start: function.offset,
+                size: Some(function.size),
+            }),
+            frames: frame.into_iter().collect(),
+        })
+    }
+}
+
+/// What is remembered from record to record.
+#[derive(Default)]
+struct Reading {
+    /// The last function that was loaded under an index.
+    by_index: FxHashMap<u64, usize>,
+    /// Of the function that comes next.
+    lines: DebugInfo,
+}
+
+#[derive(Default)]
+struct DebugInfo {
+    code_address: u64,
+    entries: Vec<DebugEntry>,
+}
+
+struct DebugEntry {
+    address: u64,
+    line: u32,
+    column: u32,
+    file: String,
+}
+
+impl Reading {
+    /// `struct jr_code_debug_info`: address, count, then entries of address, line, discriminator and file name; a name of
+    /// the single byte 0xff is that of the entry before.
+    fn debug_info(&mut self, window: &mut Window<'_>, at: u64, size: u64) -> Option<()> {
+        self.lines = DebugInfo::default();
+        let record = window.get(at, size)?;
+        let (code_address, count) = (u64_at(record, 16)?, u64_at(record, 24)?);
+        let mut rest = record.get(32..)?;
+        let mut entries: Vec<DebugEntry> = Vec::new();
+        for _ in 0..count {
+            let (address, line, column) = (u64_at(rest, 0)?, u32_at(rest, 8)?, u32_at(rest, 12)?);
+            rest = rest.get(16..)?;
+            let end = memchr::memchr(0, rest)?;
+            let file = match (&rest[..end], entries.last()) {
+                ([0xff], Some(last)) => last.file.clone(),
+                (name, _) => String::from_utf8_lossy(name).into_owned(),
+            };
+            rest = &rest[end + 1..];
+            entries.push(DebugEntry {
+                address,
+                line,
+                column,
+                file,
+            });
+        }
+        self.lines = DebugInfo { code_address, entries };
+        Some(())
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::InMemory;
+    use super::*;
+
+    fn record(kind: u32, time: u64, parts: &[&[u8]]) -> Vec<u8> {
+        let body = parts.concat();
+        let mut record = kind.to_le_bytes().to_vec();
+        record.extend((16 + body.len() as u32).to_le_bytes());
+        record.extend(time.to_le_bytes());
+        record.extend(body);
+        record
+    }
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn header(flags: u64) -> Vec<u8> {
+        let mut header = Vec::new();
+        for word in [MAGIC, 1, 40, 62, 0, 77] {
+            header.extend(word.to_le_bytes());
+        }
+        header.extend(words(&[5, flags]));
+        header
+    }
+
+    fn load(time: u64, address: u64, index: u64, name: &str, code: &[u8]) -> Vec<u8> {
+        let fixed = words(&[0x4d_0000_004d, address, address, code.len() as u64, index]);
+        record(JIT_CODE_LOAD, time, &[&fixed, name.as_bytes(), &[0], code])
+    }
+
+    fn lines(address: u64, entries: &[(u64, u32, &[u8])]) -> Vec<u8> {
+        let mut body = words(&[address, entries.len() as u64]);
+        for (at, line, file) in entries {
+            body.extend(at.to_le_bytes());
+            body.extend(line.to_le_bytes());
+            body.extend(3u32.to_le_bytes());
+            body.extend(*file);
+            body.push(0);
+        }
+        record(JIT_CODE_DEBUG_INFO, 0, &[&body])
+    }
+
+    fn name_of(dump: &JitDump, address: u64, time: u64) -> Option<String> {
+        let timeline = dump.timelines(&[address]).remove(0);
+        let at = timeline.iter().rev().find(|at| at.from_ns <= time)?;
+        Some(dump.find(at.relative?)?.function?.name)
+    }
+
+    #[test]
+    fn a_moved_function_is_where_it_was_at_each_time() {
+        let dump = [
+            header(0),
+            load(100, 0x1000, 1, "first", &[0x90; 32]),
+            load(110, 0x2000, 2, "second", &[0x90; 16]),
+            record(JIT_CODE_MOVE, 200, &[&words(&[0, 0x3000, 0x1000, 0x3000, 32, 1])]),
+            load(300, 0x1000, 3, "third", &[0x90; 16]),
+        ]
+        .concat();
+        let dump = JitDump::read(&InMemory(&dump)).unwrap();
+        assert_eq!(name_of(&dump, 0x1004, 99), None);
+        assert_eq!(name_of(&dump, 0x1004, 100).as_deref(), Some("first"));
+        assert_eq!(name_of(&dump, 0x1004, 250), None);
+        assert_eq!(name_of(&dump, 0x3004, 250).as_deref(), Some("first"));
+        assert_eq!(name_of(&dump, 0x1004, 300).as_deref(), Some("third"));
+        assert_eq!(name_of(&dump, 0x2004, 300).as_deref(), Some("second"));
+        assert_eq!((dump.left_out(), dump.arch()), (0, Some("x86_64")));
+    }
+
+    #[test]
+    fn lines_are_found_with_and_without_the_elf_header_that_v8_adds() {
+        for shift in [0, 0x40] {
+            let dump = [
+                header(0),
+                lines(0x1000, &[(0x1000 + shift, 7, b"a.js"), (0x1010 + shift, 9, b"\xff")]),
+                load(100, 0x1000, 1, "f", &[0x90; 64]),
+                load(100, 0x2000, 2, "g", &[0x90; 64]),
+            ]
+            .concat();
+            let dump = JitDump::read(&InMemory(&dump)).unwrap();
+            let at = |address| {
+                let relative = dump.timelines(&[address])[0][0].relative.unwrap();
+                let frame = dump.find(relative).unwrap().frames.pop()?;
+                Some((frame.file?, frame.line?))
+            };
+            assert_eq!(at(0x1008), Some(("a.js".to_owned(), 7)));
+            assert_eq!(at(0x1010), Some(("a.js".to_owned(), 9)));
+            assert_eq!(at(0x2010), None);
+        }
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_are_left_out_and_counted() {
+        let dump = [
+            header(0),
+            lines(0x1000, &[(0x1000, 7, b"\x14@\x03"), (0xa9f7_cf9a_9fff_a480, 4024, b"")]),
+            load(100, 0x1000, 1, "f", &[0x90; 64]),
+        ]
+        .concat();
+        let dump = JitDump::read(&InMemory(&dump)).unwrap();
+        let relative = dump.timelines(&[0x1000])[0][0].relative.unwrap();
+        assert!(dump.find(relative).unwrap().frames.is_empty());
+        assert_eq!(dump.left_out(), 1);
+    }
+
+    #[test]
+    fn a_dump_that_is_cut_anywhere_gives_what_is_whole() {
+        let whole = [header(0), load(100, 0x1000, 1, "f", &[0x90; 64]), load(101, 0x2000, 2, "g", &[0x90; 8])].concat();
+        for len in 0..whole.len() {
+            let read = JitDump::read(&InMemory(&whole[..len]));
+            match read {
+                Ok(dump) => assert_eq!(name_of(&dump, 0x1000, 100).is_some(), len >= 40 + 56 + 2 + 64),
+                Err(_) => assert!(len < 40),
+            }
+        }
+    }
+
+    #[test]
+    fn with_the_processors_own_times_none_is_relied_on() {
+        let dump = [header(1), load(u64::MAX, 0x1000, 1, "f", &[0x90; 64])].concat();
+        let dump = JitDump::read(&InMemory(&dump)).unwrap();
+        assert!(!dump.has_times());
+        assert_eq!(name_of(&dump, 0x1000, 1).as_deref(), Some("f"));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(
+            mut tail in prop::collection::vec(any::<u8>(), 0..400),
+            kinds in prop::collection::vec((0u32..5, 0u32..90), 1..8),
+            address: u64,
+        ) {
+            let mut bytes = header(0);
+            for (kind, size) in kinds {
+                bytes.extend(kind.to_le_bytes());
+                bytes.extend(size.to_le_bytes());
+                bytes.extend(tail.iter().take(60));
+                let shift = 7.min(tail.len());
+                tail.rotate_left(shift);
+            }
+            let dump = JitDump::read(&InMemory(&bytes)).unwrap();
+            dump.timelines(&[address.min(address / 2), u64::MAX]);
+            dump.find(address);
+            dump.find(address % bytes.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Code that is in no file: what a JIT compiler wrote down about it.
+//!
+//! `dump` reads jitdump files, which have times, lines and the machine code; `perf_map` reads `/tmp/perf-PID.map`, which
+//! has names alone. `timeline` answers what was at an address when. Functions of bytes: nothing here opens a file but
+//! [`JitSymbols::open`], for profiles that are loaded later.
+//!
+//! The relative address of jitdump code is its offset in the dump: another for each compilation, the same before and
+//! after a move. That of a perf map is the address itself.
+
+mod dump;
+mod perf_map;
+mod timeline;
+
+use std::path::Path;
+
+use recording::module::{BuildId, Module};
+use recording::sink::ReadAt;
+use recording::symbol::AddressInfo;
+
+pub use self::timeline::{CodeAt, Timeline};
+
+use self::dump::JitDump;
+use self::perf_map::PerfMap;
+use crate::error::SymbolError;
+use crate::sys::Mapping;
+
+/// What a JIT compiler left about its code, read into memory.
+pub struct JitSymbols {
+    path: std::path::PathBuf,
+    source: Source,
+}
+
+enum Source {
+    Dump(JitDump),
+    Map(PerfMap),
+}
+
+/// True for the file names of jitdump files and perf maps: `jit-PID.dump`, `perf-PID.map`.
+pub fn is_jit_file(name: &str) -> bool {
+    let numbered = |prefix, suffix| {
+        let number = name.strip_prefix(prefix).and_then(|rest: &str| rest.strip_suffix(suffix));
+        number.is_some_and(|number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    numbered("jit-", ".dump") || numbered("perf-", ".map")
+}
+
+impl JitSymbols {
+    /// Reads a jitdump file. `path` is what errors call it.
+    pub fn read_dump(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
+        let dump = JitDump::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
+        Ok(JitSymbols {
+            path: path.to_owned(),
+            source: Source::Dump(dump),
+        })
+    }
+
+    /// Reads a perf map. `path` is what errors call it.
+    pub fn read_perf_map(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
+        let map = PerfMap::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
+        Ok(JitSymbols {
+            path: path.to_owned(),
+            source: Source::Map(map),
+        })
+    }
+
+    /// Opens the file of a module that was recorded earlier.
+    pub(crate) fn open(module: &Module) -> Result<JitSymbols, SymbolError> {
+        let path = &module.path;
+        let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
+        let mapping = Mapping::open(path).map_err(|error| unreadable(&error))?;
+        let file = InMemory(mapping.bytes());
+        let symbols = match path.extension().is_some_and(|extension| extension == "dump") {
+            true => JitSymbols::read_dump(path, &file)?,
+            false => JitSymbols::read_perf_map(path, &file)?,
+        };
+        match (&module.build_id, symbols.id()) {
+            (Some(recorded), found) if found.as_ref() != Some(recorded) => Err(SymbolError::Replaced {
+                path: path.clone(),
+                recorded: recorded.to_hex(),
+                found: found.map_or_else(|| "none".to_owned(), |id| id.to_hex()),
+            }),
+            _ => Ok(symbols),
+        }
+    }
+
+    /// What tells this file from another of the same name: of a jitdump, its process and time of creation. A perf map has
+    /// nothing of the kind.
+    pub fn id(&self) -> Option<BuildId> {
+        match &self.source {
+            Source::Dump(dump) => Some(dump.id()),
+            Source::Map(_) => None,
+        }
+    }
+
+    /// The kind of processor, in the words of [`Module::arch`](recording::module::Module::arch).
+    pub fn arch(&self) -> Option<&'static str> {
+        match &self.source {
+            Source::Dump(dump) => dump.arch(),
+            Source::Map(_) => None,
+        }
+    }
+
+    /// Whether the answers of [`JitSymbols::timelines`] have times that can be relied on.
+    pub fn has_times(&self) -> bool {
+        matches!(&self.source, Source::Dump(dump) if dump.has_times())
+    }
+
+    /// For each address, ascending, each once: what code was there from when on. Empty where there never was any.
+    pub fn timelines(&self, addresses: &[u64]) -> Vec<Timeline> {
+        match &self.source {
+            Source::Dump(dump) => dump.timelines(addresses),
+            Source::Map(map) => map.timelines(addresses),
+        }
+    }
+
+    /// What is known of each relative address.
+    pub fn lookup(&self, relative: &[u64]) -> Vec<AddressInfo> {
+        let find = |address: &u64| match &self.source {
+            Source::Dump(dump) => dump.find(*address),
+            Source::Map(map) => map.find(*address),
+        };
+        relative.iter().map(|address| find(address).unwrap_or_default()).collect()
+    }
+
+    /// What was damaged or too much, each as a sentence.
+    pub fn notes(&self) -> Vec<String> {
+        let (left_out, what) = match &self.source {
+            Source::Dump(dump) => (dump.left_out(), "records"),
+            Source::Map(map) => (map.left_out(), "lines"),
+        };
+        match left_out {
+            0 => Vec::new(),
+            _ => vec![format!(
+                "{}: {left_out} {what} were left out: damaged, or more than are read",
+                self.path.display()
+            )],
+        }
+    }
+}
+
+/// Bytes as a file.
+pub(crate) struct InMemory<'a>(pub(crate) &'a [u8]);
+
+impl ReadAt for InMemory<'_> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let source = usize::try_from(offset)
+            .ok()
+            .and_then(|start| self.0.get(start..start.checked_add(buffer.len())?))
+            .ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(source);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+/// Reads a file from its start to its end, in large pieces: most records are a few dozen bytes.
+struct Window<'f> {
+    file: &'f dyn ReadAt,
+    file_len: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'f> Window<'f> {
+    const BYTES: u64 = 256 << 10;
+
+    fn new(file: &'f dyn ReadAt) -> Window<'f> {
+        Window {
+            file,
+            file_len: file.len(),
+            start: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// `len` bytes at `offset`; `None` past the end of the file, or if `len` is more than anyone should want.
+    fn get(&mut self, offset: u64, len: u64) -> Option<&[u8]> {
+        let end = offset.checked_add(len)?;
+        if end > self.file_len || len > Self::BYTES {
+            return None;
+        }
+        let held = self.start..self.start + self.bytes.len() as u64;
+        if offset < held.start || end > held.end {
+            let wanted = Self::BYTES.min(self.file_len - offset);
+            self.bytes.resize(usize::try_from(wanted).ok()?, 0);
+            self.start = offset;
+            if self.file.read_exact_at(&mut self.bytes, offset).is_err() {
+                // It was cut short meanwhile.
+                self.bytes.clear();
+                return None;
+            }
+        }
+        let at = usize::try_from(offset - self.start).ok()?;
+        self.bytes.get(at..at + usize::try_from(len).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_their_names() {
+        assert!(is_jit_file("jit-1234.dump") && is_jit_file("perf-1.map"));
+        assert!(!is_jit_file("jit-.dump") && !is_jit_file("perf-1.map.gz") && !is_jit_file("jit-12a.dump"));
+    }
+}
