@@ -190,6 +190,11 @@ impl Arch for Aarch64 {
         Step::NoRule
     }
 
+    fn step_by_code(_code: &[u8], _regs: &mut Self::Regs, _read: &mut ReadStack<'_>) -> Option<Step> {
+        // Every function that calls another one stores x29 and x30, CPython's trampolines, too.
+        None
+    }
+
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
         let frame = regs.sp();
         let mut field = |offset| read(frame.wrapping_add(offset));

@@ -82,6 +82,9 @@ pub(super) trait Arch {
         read: &mut ReadStack<'_>,
         is_code: &dyn Fn(u64) -> bool,
     ) -> Step;
+    /// In memory of no file: the caller by the code that comes next, if that is the end of a function. `None`: it is not, or
+    /// such code keeps to the frame pointer on this machine.
+    fn step_by_code(code: &[u8], regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step>;
     /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
     /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a

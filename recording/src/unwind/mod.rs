@@ -13,7 +13,7 @@
 //! 3. `tables`, `cfi`: the unwind rules of one file.
 //! 4. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 5. `walk`: from leaf to root.
-//! 6. `arch`, `x86_64`, `aarch64`, `signal`: one step of it.
+//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `epilogue`: one step of it.
 //! 7. `seam`: what of a stack read after the sample can be believed; `calls`: which of its calls the code rules out.
 
 mod aarch64;
@@ -21,6 +21,7 @@ mod arch;
 mod calls;
 mod cfi;
 mod elf;
+mod epilogue;
 mod modules;
 mod seam;
 mod signal;
@@ -48,7 +49,7 @@ use modules::Modules;
 use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
 use stack_memory::{LiveBlocks, StackMemory};
-use walk::{End, Outcome, Point, SignalReturns, Walk};
+use walk::{CodeBytes, End, Outcome, Point, SignalReturns, Walk};
 
 /// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
@@ -79,6 +80,7 @@ pub struct Unwinder<N, M, F> {
     threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
     signal_returns: SignalReturns,
     calls: Calls,
+    code: CodeBytes,
     quality: Quality,
     // Reused from sample to sample.
     frames: Vec<Frame>,
@@ -98,6 +100,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             threads: FxHashMap::default(),
             signal_returns: SignalReturns::default(),
             calls: Calls::default(),
+            code: CodeBytes::default(),
             quality: Quality::default(),
             frames: Vec::new(),
             points: Vec::new(),
@@ -199,6 +202,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             region: None,
             modules: &mut self.modules,
             signal_returns: &mut self.signal_returns,
+            code: &mut self.code,
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: sample.pid,
@@ -313,6 +317,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             }
             Event::Map(mapping) => {
                 let region = self.modules.region(mapping, &mut self.quality);
+                if region.module == space::ANONYMOUS {
+                    self.code.clear();
+                }
                 Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);
                 if let Some(image) = self.modules.image(&region) {
                     self.next.on_event(&Event::Image {

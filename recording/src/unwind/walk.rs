@@ -5,6 +5,7 @@ use gimli::Register;
 use rustc_hash::FxHashMap;
 
 use super::arch::{Arch, Step};
+use super::epilogue;
 use super::modules::Modules;
 use super::signal;
 use super::space::{ANONYMOUS, AddressSpace, Region};
@@ -53,6 +54,12 @@ pub(super) struct Outcome {
 /// Where signal return functions without unwind rules are, by (module, process if anonymous, relative address).
 pub(super) type SignalReturns = FxHashMap<(u32, i32, u64), bool>;
 
+/// Code of no file, by (process, address): what comes next there. Forgotten when such memory is mapped anew.
+pub(super) type CodeBytes = FxHashMap<(i32, u64), [u8; epilogue::MAX_CODE]>;
+
+/// Addresses in [`CodeBytes`].
+const MAX_CODE_BYTES: usize = 1 << 14;
+
 /// One walk, with what it needs.
 pub(super) struct Walk<'a, M, F> {
     pub(super) space: &'a AddressSpace,
@@ -60,6 +67,7 @@ pub(super) struct Walk<'a, M, F> {
     pub(super) region: Option<Region>,
     pub(super) modules: &'a mut Modules<F>,
     pub(super) signal_returns: &'a mut SignalReturns,
+    pub(super) code: &'a mut CodeBytes,
     pub(super) quality: &'a mut Quality,
     pub(super) stack: StackMemory<'a, M>,
     /// The result, leaf first.
@@ -177,6 +185,11 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     A::step_out_of_signal(regs, &mut |address| self.stack.read(address)),
                     true,
                 );
+            } else if region.module == ANONYMOUS
+                && let Some(code) = self.code_at(address.address())
+                && let Some(step) = self.step_by_code::<A>(&code, regs)
+            {
+                return (step, false);
             }
         }
         let (stack, space) = (&mut self.stack, self.space);
@@ -230,6 +243,35 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
         }
         None
+    }
+
+    /// What the processor will run next, in memory of no file.
+    fn code_at(&mut self, address: u64) -> Option<[u8; epilogue::MAX_CODE]> {
+        let key = (self.stack.pid.0, address);
+        if let Some(known) = self.code.get(&key) {
+            return Some(*known);
+        }
+        let mut code = [0; epilogue::MAX_CODE];
+        self.stack.copy_live(address, &mut code)?;
+        if self.code.len() >= MAX_CODE_BYTES {
+            self.code.clear();
+        }
+        self.code.insert(key, code);
+        Some(code)
+    }
+
+    /// A caller that is not code was not one: the code is another now, or never returned this way.
+    fn step_by_code<A: Arch>(&mut self, code: &[u8], regs: &mut A::Regs) -> Option<Step> {
+        let mut caller_regs = *regs;
+        let stack = &mut self.stack;
+        let step = A::step_by_code(code, &mut caller_regs, &mut |address| stack.read(address))?;
+        if let Step::Caller(caller) = step
+            && !self.is_code(caller)
+        {
+            return None;
+        }
+        *regs = caller_regs;
+        Some(step)
     }
 
     /// Where no unwind rules declare signal return functions: compares the code, once per address.

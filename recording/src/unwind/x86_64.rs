@@ -10,6 +10,7 @@ use super::arch::{Arch, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Columns, Place, Row};
 use super::elf::u32_at;
+use super::epilogue;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
@@ -160,6 +161,17 @@ impl Arch for X86_64 {
             return Step::Guess(caller.ip());
         }
         Step::NoRule
+    }
+
+    fn step_by_code(code: &[u8], regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step> {
+        match epilogue::run(code, (regs.sp(), regs.bp()), read) {
+            Ok(Some((ra, sp, bp))) => {
+                *regs = UnwindRegsX86_64::new(ra, sp, bp);
+                Some(Step::Caller(ra))
+            }
+            Ok(None) => None,
+            Err(_) => Some(Step::NoMemory),
+        }
     }
 
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {

@@ -1,0 +1,141 @@
+//! The end of an x86_64 function, read as the processor will run it.
+//!
+//! For code without rules: CPython's trampolines (`-X perf`) are `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, thousands of
+//! copies in anonymous memory, without frame pointer. What stands after a return address, up to a `ret` with nothing
+//! else in between, says exactly where the caller is.
+
+use super::arch::{ReadStack, Unreadable};
+use super::walk::PLAUSIBLE_FRAME;
+
+/// Bytes that are looked at.
+pub(super) const MAX_CODE: usize = 24;
+
+/// The caller's (ip, sp, bp) from this one's (sp, bp). `Ok(None)`: this is not the end of a function.
+pub(super) fn run(
+    code: &[u8],
+    (sp, bp): (u64, u64),
+    read: &mut ReadStack<'_>,
+) -> Result<Option<(u64, u64, u64)>, Unreadable> {
+    let Some(stack_after) = plan(code) else {
+        return Ok(None);
+    };
+    let (mut now, mut fp) = (sp, bp);
+    let mut rest = code;
+    for _ in 0..stack_after {
+        let Some((instruction, len)) = decode(rest) else {
+            return Ok(None);
+        };
+        rest = &rest[len..];
+        match instruction {
+            Instruction::Skip => {}
+            Instruction::Add(bytes) => now = now.wrapping_add_signed(i64::from(bytes)),
+            Instruction::Pop => now = now.wrapping_add(8),
+            Instruction::PopFramePointer => {
+                fp = read(now)?;
+                now = now.wrapping_add(8);
+            }
+            Instruction::LeaveFrame => now = fp,
+            Instruction::Return => {
+                let above = now.checked_sub(sp).is_some_and(|size| size < PLAUSIBLE_FRAME);
+                if !above {
+                    return Ok(None);
+                }
+                return Ok(Some((read(now)?, now.wrapping_add(8), fp)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+enum Instruction {
+    Skip,
+    Add(i32),
+    Pop,
+    PopFramePointer,
+    /// `mov %rbp, %rsp`
+    LeaveFrame,
+    Return,
+}
+
+/// How many instructions there are up to the `ret`; `None` if others come first. Nothing is read before this is known.
+fn plan(code: &[u8]) -> Option<usize> {
+    let mut rest = code;
+    for count in 1.. {
+        let (instruction, len) = decode(rest)?;
+        if matches!(instruction, Instruction::Return) {
+            return Some(count);
+        }
+        rest = &rest[len..];
+    }
+    None
+}
+
+/// Intel SDM volume 2.
+fn decode(code: &[u8]) -> Option<(Instruction, usize)> {
+    Some(match code {
+        [0xc3, ..] => (Instruction::Return, 1),
+        [0xf3, 0xc3, ..] => (Instruction::Return, 2),
+        [0x5d, ..] => (Instruction::PopFramePointer, 1),
+        // pop %rsp is not what functions end with.
+        [0x5c, ..] => return None,
+        [0x58..=0x5f, ..] => (Instruction::Pop, 1),
+        [0x41, 0x58..=0x5f, ..] => (Instruction::Pop, 2),
+        [0x48, 0x83, 0xc4, bytes, ..] => (Instruction::Add(i32::from(*bytes as i8)), 4),
+        [0x48, 0x81, 0xc4, a, b, c, d, ..] => (Instruction::Add(i32::from_le_bytes([*a, *b, *c, *d])), 7),
+        [0x48, 0x89, 0xec, ..] | [0x48, 0x8b, 0xe5, ..] => (Instruction::LeaveFrame, 3),
+        // nop; vzeroupper
+        [0x90, ..] => (Instruction::Skip, 1),
+        [0xc5, 0xf8, 0x77, ..] => (Instruction::Skip, 3),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(code: &[u8], sp: u64, bp: u64) -> Result<Option<(u64, u64, u64)>, Unreadable> {
+        // At each address of the stack lies that address times 16.
+        run(code, (sp, bp), &mut |address| match address {
+            0x1000..0x2000 => Ok(address * 16),
+            _ => Err(Unreadable(address)),
+        })
+    }
+
+    #[test]
+    fn cpythons_trampoline() {
+        // add $8, %rsp; ret
+        let code = [0x48, 0x83, 0xc4, 0x08, 0xc3, 0xcc, 0xcc];
+        assert_eq!(caller(&code, 0x1000, 7), Ok(Some((0x10080, 0x1010, 7))));
+    }
+
+    #[test]
+    fn registers_are_popped() {
+        // pop %rbx; pop %r12; pop %rbp; ret
+        let code = [0x5b, 0x41, 0x5c, 0x5d, 0xc3];
+        assert_eq!(caller(&code, 0x1000, 7), Ok(Some((0x10180, 0x1020, 0x10100))));
+        // mov %rbp, %rsp; pop %rbp; ret
+        let code = [0x48, 0x89, 0xec, 0x5d, 0xc3];
+        assert_eq!(caller(&code, 0x1000, 0x1100), Ok(Some((0x11080, 0x1110, 0x11000))));
+    }
+
+    #[test]
+    fn anything_else_is_not_the_end_of_a_function() {
+        // mov %rax, %rdi first; a branch; code that ends before the ret; a stack that would shrink.
+        for code in [
+            &[0x48, 0x89, 0xc7, 0xc3][..],
+            &[0xeb, 0x02, 0xc3],
+            &[0x48, 0x83, 0xc4, 0x08],
+            &[0x48, 0x83, 0xc4, 0x80, 0xc3],
+            &[],
+        ] {
+            assert_eq!(caller(code, 0x1000, 0x1000), Ok(None), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn stack_that_cannot_be_read_is_said() {
+        assert_eq!(caller(&[0xc3], 0x1ff8, 0), Ok(Some((0x1ff80, 0x2000, 0))));
+        assert_eq!(caller(&[0xc3], 0x2000, 0), Err(Unreadable(0x2000)));
+    }
+}
