@@ -193,7 +193,8 @@ fn own_vdso() -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-struct OnDisk(File);
+/// An open file.
+pub(crate) struct OnDisk(pub(crate) File);
 
 impl ReadAt for OnDisk {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

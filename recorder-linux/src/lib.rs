@@ -20,8 +20,8 @@
 //! [`import`] is the other way in: a perf.data file instead of rings, through the same 6 and 7.
 //! [`spool`] writes such a file while recording.
 //!
-//! `files` (with `mapped_copy`) is what the unwinder may ask of the target meanwhile. System calls are in `sys`. `decode`,
-//! `merge`, `translate` and `wait` make none; they compile and are tested on every system.
+//! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
+//! calls are in `sys`. `decode`, `merge`, `translate` and `wait` make none; they compile and are tested on every system.
 
 pub mod decode;
 pub mod import;
@@ -53,6 +53,8 @@ mod offcpu;
 #[cfg(target_os = "linux")]
 mod open;
 #[cfg(target_os = "linux")]
+mod perf_map;
+#[cfg(target_os = "linux")]
 mod procfs;
 #[cfg(target_os = "linux")]
 mod session;
@@ -66,6 +68,8 @@ mod watched;
 
 #[cfg(target_os = "linux")]
 pub use files::{Files, Memory};
+#[cfg(target_os = "linux")]
+pub use perf_map::open_perf_map;
 #[cfg(target_os = "linux")]
 pub use session::{Finished, ProgramExit, RecordError, RecordOptions, Recording, StopReason, Whom, clock_reference};
 #[cfg(target_os = "linux")]

@@ -178,6 +178,11 @@ impl ModuleFiles for Files {
     }
 }
 
+/// Opens the perf map of a process: none on macOS yet.
+pub fn open_perf_map(_pid: Pid, _began_ns: u64) -> Option<(std::path::PathBuf, recording::unwind::KeptFile)> {
+    None
+}
+
 /// Reads the wall clock. The recording's clock (`mach_absolute_time`) comes with the recorder.
 pub fn clock_reference() -> ClockReference {
     ClockReference {

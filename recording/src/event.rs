@@ -163,6 +163,16 @@ pub struct Mapping<'a> {
     pub inode: Option<(u32, u32, u64)>,
 }
 
+impl Mapping<'_> {
+    /// True for the file that a JIT compiler maps to tell profilers of it: `jit-PID.dump`. See
+    /// tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
+    pub fn is_jitdump(&self) -> bool {
+        let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let number = name.strip_prefix(b"jit-").and_then(|name| name.strip_suffix(b".dump"));
+        number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    }
+}
+
 /// One sample of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {

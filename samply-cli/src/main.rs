@@ -6,6 +6,7 @@
 //! 2. [`command`]: what each command does with it.
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
 //!    [`import`]: the same from a perf.data file.
+//!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
 //! 6. [`serve`]: the local server, and the browser.
@@ -17,6 +18,7 @@ mod command;
 mod exit;
 mod import;
 mod interrupt;
+mod jit;
 mod output;
 mod pipeline;
 mod serve;

@@ -16,14 +16,15 @@ use symbolicator::Symbolicator;
 
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
+use crate::jit::{JitModules, JitWatch};
 use crate::serve::{AnswerSymbols, SymbolAnswer};
 use crate::spool::Spool;
 use crate::term::Term;
 
 #[cfg(target_os = "linux")]
-use recorder_linux as recorder;
+pub(crate) use recorder_linux as recorder;
 #[cfg(target_os = "macos")]
-use recorder_macos as recorder;
+pub(crate) use recorder_macos as recorder;
 
 pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom};
 
@@ -46,6 +47,8 @@ pub(crate) struct Recorded {
     pub(crate) profile: Profile,
     /// The sampled modules' files, still open: when symbols are looked up, they may be on no path any more.
     pub(crate) kept_files: Vec<(Arc<Module>, KeptFile)>,
+    /// What JIT compilers told of the code that samples fell into.
+    pub(crate) jit_symbols: JitModules,
     pub(crate) stop: StopReason,
     pub(crate) program: Program,
     /// Runs that took place.
@@ -97,7 +100,8 @@ pub(crate) fn record(
         name_waits(&mut builder);
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
-    let mut unwinder = Unwinder::new(SpoolSink::new(builder), memory, files, UnwindOptions::default());
+    let sink = SpoolSink::new(JitWatch::new(builder));
+    let mut unwinder = Unwinder::new(sink, memory, files, UnwindOptions::default());
 
     let mut runs = Runs::default();
     let mut failure = None;
@@ -144,7 +148,8 @@ pub(crate) fn record(
 
     let kept_files = unwinder.take_kept_files();
     let (spool_sink, mut quality) = unwinder.finish();
-    let (builder, is_whole) = spool_sink.finish();
+    let (watched, is_whole) = spool_sink.finish();
+    let (builder, jit_code) = watched.finish();
     quality.asked_rate_hz = plan.recorder.rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;
@@ -152,9 +157,11 @@ pub(crate) fn record(
         return Err(Failure::failed("nothing was recorded"));
     };
     complete(&mut info, plan);
+    let (profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     Ok(Recorded {
-        profile: builder.finish(info, quality),
+        profile,
         kept_files,
+        jit_symbols,
         stop,
         program,
         iterations: runs.count,

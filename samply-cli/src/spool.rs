@@ -8,6 +8,7 @@ use profile::build::Builder;
 use recorder_linux::spool::SpoolSink;
 use recording::info::RecordingInfo;
 
+use crate::jit::JitWatch;
 use crate::term::Term;
 
 /// Recordings of one output that were cut short and are kept, at most.
@@ -36,7 +37,13 @@ impl Spool {
     }
 
     /// Lets the stage write to it from here on.
-    pub(crate) fn start(&mut self, sink: &mut SpoolSink<Builder>, info: &RecordingInfo, waits: bool, term: &Term) {
+    pub(crate) fn start(
+        &mut self,
+        sink: &mut SpoolSink<JitWatch<Builder>>,
+        info: &RecordingInfo,
+        waits: bool,
+        term: &Term,
+    ) {
         let (verbosity, path) = (term.verbosity(), self.path.clone());
         let kernel = symbolicator::kernel_text_base().map(|text| (text, symbolicator::kernel_build_id()));
         let file = self.file.take();

@@ -173,6 +173,10 @@ impl Summary {
         say(quality.malformed, "records of the kernel could not be used");
         say(self.counts.samples_out_of_order, "samples came out of order");
         say(self.counts.markers_left_out, "markers were left out");
+        say(
+            self.counts.samples_named_without_time,
+            "samples have names of a perf map, which has no times: code that was replaced has the later name",
+        );
         for (miss, number) in &quality.module_misses {
             if let Some(text) = miss_text(*miss) {
                 say(*number, text);
@@ -244,6 +248,7 @@ impl Summary {
                 "truncated_depth": quality.truncated_depth,
                 "without_user_stack": quality.missing.values().sum::<u64>(),
                 "by_frame_pointer": quality.by_frame_pointer,
+                "named_without_time": self.counts.samples_named_without_time,
                 "out_of_order": counts.samples_out_of_order,
                 "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
                 "modules_unreadable": misses,

@@ -4,7 +4,7 @@ use recording::info::RecordingInfo;
 use recording::quality::Quality;
 
 use super::processes::LiveThread;
-use super::{Builder, MARKERS_PER_THREAD};
+use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
 use crate::model::Profile;
 use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
 
@@ -17,9 +17,23 @@ impl Builder {
     /// Kept are: threads with samples, and the main threads of their processes, so that every process has its track. The
     /// program's main thread is always kept. A process without any sample is not: it stands as a marker, from its start to
     /// its end, on its parent.
-    pub fn finish(mut self, info: RecordingInfo, quality: Quality) -> Profile {
+    pub fn finish(self, info: RecordingInfo, quality: Quality) -> Profile {
+        self.finish_with_jit(info, quality, |_, _| Vec::new())
+    }
+
+    /// The same, after code of no file was given its place in modules.
+    ///
+    /// `histories` is asked once for each process with frames in such code, with their addresses, ascending, each once. It
+    /// answers with what was at each of them in the order of time; an answer of another length counts as none.
+    pub fn finish_with_jit(
+        mut self,
+        info: RecordingInfo,
+        quality: Quality,
+        histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>,
+    ) -> Profile {
         let end = self.at(info.end);
         self.end_waits(end);
+        self.place_jit(histories);
         self.counts.processes = self.processes.processes.len() as u64;
         self.counts.threads = self.processes.threads.len() as u64;
 

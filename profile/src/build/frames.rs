@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use recording::address::Avma;
-use recording::module::{Image, Images, Module};
+use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::{Frame, StackMark};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,6 +17,8 @@ use crate::model::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum FrameKey {
     InLib(LibId, u64),
+    /// In executable memory of no file.
+    Nameless(Avma),
     Unmapped(Avma),
     UnmappedKernel(Avma),
     Mark(StackMark),
@@ -47,6 +49,7 @@ impl FrameResolver {
             return id;
         }
         let key = self.key(frame, &process.images, strings);
+        process.has_nameless_code |= matches!(key, FrameKey::Nameless(_));
         let id = self.find_or_make(key, strings);
         process.resolved.insert(frame, id);
         id
@@ -55,6 +58,21 @@ impl FrameResolver {
     /// The frame of a mark, which is the same in all processes.
     pub(super) fn mark(&mut self, mark: StackMark, strings: &mut Strings) -> FrameId {
         self.find_or_make(FrameKey::Mark(mark), strings)
+    }
+
+    /// The frames in code of no file, and their addresses.
+    pub(super) fn nameless(&self) -> FxHashMap<FrameId, u64> {
+        let nameless = |(key, id): (&FrameKey, &FrameId)| match key {
+            FrameKey::Nameless(address) => Some((*id, address.0)),
+            _ => None,
+        };
+        self.frames.iter().filter_map(nameless).collect()
+    }
+
+    /// The frame at a relative address of a module.
+    pub(super) fn frame_in(&mut self, module: &Arc<Module>, address: u64, strings: &mut Strings) -> FrameId {
+        let key = FrameKey::InLib(self.tables.lib_for(module, strings), address);
+        self.find_or_make(key, strings)
     }
 
     fn find_or_make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
@@ -73,6 +91,7 @@ impl FrameResolver {
         let address = frame.lookup_address().unwrap_or_default();
         let images = if frame.is_kernel() { &self.kernel } else { images };
         match images.find(address) {
+            Some(image) if image.module.kind == ModuleKind::Jit => FrameKey::Nameless(address),
             Some(image) => FrameKey::InLib(self.tables.lib_for(&image.module, strings), image.relative(address).0),
             None if frame.is_kernel() => FrameKey::UnmappedKernel(address),
             None => FrameKey::Unmapped(address),
@@ -86,6 +105,10 @@ impl FrameResolver {
             FrameKey::InLib(lib, address) => {
                 let _ = write!(self.name, "{address:#x}");
                 (Some(lib), Some(address), self.tables.lib(lib).kind)
+            }
+            FrameKey::Nameless(address) => {
+                let _ = write!(self.name, "{address:#x}");
+                (None, None, Kind::Jit)
             }
             FrameKey::Unmapped(address) => {
                 let _ = write!(self.name, "{address:#x}");

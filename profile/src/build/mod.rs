@@ -3,8 +3,11 @@
 
 mod finish;
 mod frames;
+mod jit;
 mod offcpu;
 mod processes;
+
+pub use jit::{CodePlace, CodeSince, Lifetime};
 
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -73,6 +76,12 @@ impl Builder {
             scratch: Vec::new(),
             resolved: Vec::new(),
         }
+    }
+
+    /// The instant of a time in the profile.
+    fn instant(&self, at: i64) -> Timestamp {
+        let time = i128::from(self.zero.0) + i128::from(at);
+        Timestamp(u64::try_from(time.max(0)).unwrap_or(u64::MAX))
     }
 
     /// Tells where the kernel's code is. Without this, kernel frames carry no module and can't get names.
@@ -290,7 +299,10 @@ impl EventSink for Builder {
             Event::Exec { time, pid, name } => self.on_exec(*time, *pid, name),
             Event::ThreadName { time, pid, tid, name } => self.on_rename(*time, *pid, *tid, name),
             // Its module follows as an `Image`, if it has one.
-            Event::Map(_) => {}
+            Event::Map(mapping) => {
+                let at = self.at(mapping.time);
+                self.processes.map_nameless(mapping.pid, at, mapping.start, mapping.len);
+            }
             Event::Image { time, pid, image } => {
                 let at = self.at(*time);
                 if let Some(program) = self.processes.map(*pid, at, image) {

@@ -1,7 +1,9 @@
 //! Who is alive: which process a pid and which thread a tid means now.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use recording::address::Avma;
 use recording::event::{Pid, Tid};
 use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
@@ -18,6 +20,7 @@ use crate::model::thread::{Marker, ProcessId};
 #[derive(Default)]
 pub(super) struct LiveProcess {
     pub(super) id: String,
+    pub(super) pid: i32,
     pub(super) name: Option<String>,
     pub(super) parent: Option<ProcessId>,
     pub(super) start: i64,
@@ -30,6 +33,8 @@ pub(super) struct LiveProcess {
     pub(super) epoch: u32,
     /// Known by another event than its start: the start may still come.
     pub(super) implied: bool,
+    /// Whether a stack of it has frames in code of no file.
+    pub(super) has_nameless_code: bool,
     has_program: bool,
 }
 
@@ -53,8 +58,9 @@ pub(super) struct LiveThread {
 }
 
 /// All processes and threads seen so far, and those of the pids and tids in use now.
-#[derive(Default)]
 pub(super) struct Processes {
+    /// Stands for code in no file.
+    nameless: Arc<Module>,
     pub(super) processes: Vec<LiveProcess>,
     pub(super) threads: Vec<LiveThread>,
     pids: FxHashMap<Pid, usize>,
@@ -62,6 +68,26 @@ pub(super) struct Processes {
     /// How often each number has been given out.
     pid_uses: FxHashMap<Pid, u32>,
     tid_uses: FxHashMap<Tid, u32>,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Processes {
+            nameless: Arc::new(Module {
+                kind: ModuleKind::Jit,
+                path: PathBuf::new(),
+                readable_path: None,
+                build_id: None,
+                arch: None,
+            }),
+            processes: Vec::new(),
+            threads: Vec::new(),
+            pids: FxHashMap::default(),
+            tids: FxHashMap::default(),
+            pid_uses: FxHashMap::default(),
+            tid_uses: FxHashMap::default(),
+        }
+    }
 }
 
 impl Processes {
@@ -167,6 +193,27 @@ impl Processes {
         Some(image.module.clone())
     }
 
+    /// Executable memory whose module is not known, or not yet.
+    pub(super) fn map_nameless(&mut self, pid: Pid, at: i64, start: u64, len: u64) {
+        let index = self.process(pid, at);
+        let image = Image {
+            start: Avma(start),
+            end: Avma(start.saturating_add(len)),
+            base: Avma(0),
+            module: self.nameless.clone(),
+        };
+        let process = &mut self.processes[index];
+        // JIT compilers that keep memory either writable or executable map the same again for each function.
+        let known = process.images.find(image.start);
+        let same = known.is_some_and(|known| {
+            known.start <= image.start && known.end >= image.end && known.module.kind == ModuleKind::Jit
+        });
+        if !same && image.start < image.end {
+            process.images.insert(image);
+            process.images_changed();
+        }
+    }
+
     pub(super) fn forget_resolved(&mut self) {
         self.processes.iter_mut().for_each(LiveProcess::images_changed);
     }
@@ -203,6 +250,7 @@ impl Processes {
         let index = self.processes.len();
         self.processes.push(LiveProcess {
             id: numbered(pid.0, self.pid_uses.entry(pid).or_default()),
+            pid: pid.0,
             start: at,
             implied: true,
             ..LiveProcess::default()

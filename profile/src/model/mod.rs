@@ -52,6 +52,8 @@ pub struct Counts {
     pub samples_out_of_order: u64,
     /// Samples of other threads than main ones, left out because the user asked for main threads only.
     pub samples_left_out: u64,
+    /// Samples with a function whose name is from a perf map: it was there at some time, which need not be the sample's.
+    pub samples_named_without_time: u64,
     /// Markers left out because their thread had [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) already.
     pub markers_left_out: u64,
 }

@@ -128,11 +128,16 @@ impl Samples {
 
     /// The same samples with other stacks.
     pub(crate) fn map_stacks(&self, map: impl Fn(StackId) -> StackId) -> Samples {
+        self.map_stacks_at(|_, stack| map(stack))
+    }
+
+    /// The same samples with other stacks, which may depend on the sample's time.
+    pub(crate) fn map_stacks_at(&self, mut map: impl FnMut(i64, StackId) -> StackId) -> Samples {
         let mut mapped = Samples::default();
         mapped.bytes.reserve(self.bytes.len());
         for sample in self.iter() {
             mapped.push(Sample {
-                stack: sample.stack.map(&map),
+                stack: sample.stack.map(|stack| map(sample.time, stack)),
                 ..sample
             });
         }

@@ -128,7 +128,8 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     fn identify(&mut self, mapping: &Mapping<'_>, identity: Identity, quality: &mut Quality) -> ModuleIndex {
-        let found = if is_anonymous(mapping.path) {
+        // A jitdump file is mapped as a sign, not for its contents.
+        let found = if is_anonymous(mapping.path) || mapping.is_jitdump() {
             Err(ModuleMiss::Anonymous)
         } else {
             self.open(mapping)

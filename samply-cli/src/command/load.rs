@@ -83,6 +83,7 @@ fn module(lib: &SavedLib) -> Option<Module> {
     let kind = match name {
         "[vdso]" => ModuleKind::Vdso,
         "[kernel.kallsyms]" => ModuleKind::Kernel,
+        name if symbolicator::jit::is_jit_file(name) => ModuleKind::Jit,
         _ => ModuleKind::File,
     };
     let from_code_id = lib.code_id.as_deref().and_then(bytes_of_hex);

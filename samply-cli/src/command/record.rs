@@ -51,6 +51,9 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     for (module, file) in recorded.kept_files.drain(..) {
         symbolicator.add_kept_file(&module, file);
     }
+    for (module, symbols) in recorded.jit_symbols.drain(..) {
+        symbolicator.add_jit(&module, symbols);
+    }
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
     let status = match listener {

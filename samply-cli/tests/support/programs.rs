@@ -13,7 +13,9 @@ const C_FLAGS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
-        "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" => c(&format!("{name}.c"), &[]),
+        "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" => {
+            c(&format!("{name}.c"), &[])
+        }
         "split" | "threads" | "waits" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),

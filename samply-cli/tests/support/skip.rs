@@ -19,6 +19,8 @@ pub(crate) enum Need {
     FullDisk,
     Attach,
     Namespaces,
+    Node,
+    PythonPerf,
 }
 
 impl Need {
@@ -36,6 +38,8 @@ impl Need {
             Need::FullDisk => "full-disk",
             Need::Attach => "attach",
             Need::Namespaces => "namespaces",
+            Need::Node => "node",
+            Need::PythonPerf => "python-perf",
         }
     }
 }

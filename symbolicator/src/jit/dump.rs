@@ -121,9 +121,10 @@ impl JitDump {
         }
         let name = window.get(at + LOAD, name_size.min(MAX_NAME))?;
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        self.names.push_str(&String::from_utf8_lossy(name));
-        if lines.code_address == start && self.lines.len() < MAX_LINES {
-            self.add_lines(lines, code_size);
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.names.push_str(&name);
+        if lines.code_address == start && lines.count > 0 && self.lines.len() < MAX_LINES {
+            self.add_lines(&lines, &name, code_size);
         }
         reading.by_index.insert(index, self.functions.len());
         self.placed.push(Placed {
@@ -142,7 +143,14 @@ impl JitDump {
         Some(())
     }
 
-    fn move_code(&mut self, window: &mut Window<'_>, at: u64, size: u64, time_ns: u64, reading: &Reading) -> Option<()> {
+    fn move_code(
+        &mut self,
+        window: &mut Window<'_>,
+        at: u64,
+        size: u64,
+        time_ns: u64,
+        reading: &Reading,
+    ) -> Option<()> {
         // struct jr_code_move: pid, tid, vma, old_code_addr, new_code_addr, code_size, code_index.
         let record = window.get(at, size.min(64))?;
         let (old, new, index) = (u64_at(record, 32)?, u64_at(record, 40)?, u64_at(record, 56)?);
@@ -160,31 +168,26 @@ impl JitDump {
         Some(())
     }
 
-    /// Takes the lines of a function, if they make sense: some versions of V8 write names that they have freed, and what
-    /// follows such a name can't be found.
-    fn add_lines(&mut self, lines: DebugInfo, code_size: u64) {
-        let first = lines.entries.iter().map(|entry| entry.address).min().unwrap_or_default();
-        let start = match first >= lines.code_address.saturating_add(ELF_HEADER) {
-            true => lines.code_address.saturating_add(ELF_HEADER),
-            false => lines.code_address,
-        };
-        let inside = |entry: &DebugEntry| {
-            (start..=start.saturating_add(code_size)).contains(&entry.address)
-                && !entry.file.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER)
-        };
-        if !lines.entries.iter().all(inside) {
+    /// Takes the lines of the function that was named last, if they make sense.
+    fn add_lines(&mut self, info: &DebugInfo, name: &str, code_size: u64) {
+        let entries = info.entries().filter(|entries| info.fits(entries, code_size));
+        let entries = entries.or_else(|| {
+            info.entries_of_one_file(name)
+                .filter(|entries| info.fits(entries, code_size))
+        });
+        let Some(entries) = entries else {
             self.left_out += 1;
             return;
-        }
+        };
+        let start = info.start_of(&entries);
         let from = self.lines.len();
-        for entry in lines.entries {
+        for entry in entries {
             // Consecutive entries name the same file.
-            let same = self.files.last() == Some(&entry.file);
-            if !same {
+            if self.files.last() != Some(&entry.file) {
                 self.files.push(entry.file);
             }
             self.lines.push(Line {
-                offset: u32::try_from(entry.address - start).unwrap_or(u32::MAX),
+                offset: u32::try_from(entry.address.saturating_sub(start)).unwrap_or(u32::MAX),
                 line: entry.line,
                 column: entry.column,
                 file: (self.files.len() - 1) as u32,
@@ -228,7 +231,10 @@ impl JitDump {
 
     /// What is known of an offset in the dump.
     pub(super) fn find(&self, offset: u64) -> Option<AddressInfo> {
-        let at = self.functions.partition_point(|function| function.offset <= offset).checked_sub(1)?;
+        let at = self
+            .functions
+            .partition_point(|function| function.offset <= offset)
+            .checked_sub(1)?;
         let function = &self.functions[at];
         let into = offset - function.offset;
         if into >= function.size {
@@ -268,10 +274,12 @@ struct Reading {
     lines: DebugInfo,
 }
 
+/// `struct jr_code_debug_info`: address, count, then entries of address, line, discriminator and file name.
 #[derive(Default)]
 struct DebugInfo {
     code_address: u64,
-    entries: Vec<DebugEntry>,
+    count: u64,
+    body: Vec<u8>,
 }
 
 struct DebugEntry {
@@ -282,15 +290,24 @@ struct DebugEntry {
 }
 
 impl Reading {
-    /// `struct jr_code_debug_info`: address, count, then entries of address, line, discriminator and file name; a name of
-    /// the single byte 0xff is that of the entry before.
     fn debug_info(&mut self, window: &mut Window<'_>, at: u64, size: u64) -> Option<()> {
         self.lines = DebugInfo::default();
         let record = window.get(at, size)?;
-        let (code_address, count) = (u64_at(record, 16)?, u64_at(record, 24)?);
-        let mut rest = record.get(32..)?;
+        self.lines = DebugInfo {
+            code_address: u64_at(record, 16)?,
+            count: u64_at(record, 24)?,
+            body: record.get(32..)?.to_vec(),
+        };
+        Some(())
+    }
+}
+
+impl DebugInfo {
+    /// The entries as specified: a name of the single byte 0xff is that of the entry before.
+    fn entries(&self) -> Option<Vec<DebugEntry>> {
+        let mut rest = self.body.as_slice();
         let mut entries: Vec<DebugEntry> = Vec::new();
-        for _ in 0..count {
+        for _ in 0..self.count {
             let (address, line, column) = (u64_at(rest, 0)?, u32_at(rest, 8)?, u32_at(rest, 12)?);
             rest = rest.get(16..)?;
             let end = memchr::memchr(0, rest)?;
@@ -306,8 +323,52 @@ impl Reading {
                 file,
             });
         }
-        self.lines = DebugInfo { code_address, entries };
-        Some(())
+        Some(entries)
+    }
+
+    /// The entries of a function whose file name V8 wrote after it had freed it (version 11.3, of Node.js 20: only its
+    /// length is right). The function's own name has it, too: `JS:*name /path/file.js:LINE:COLUMN`.
+    fn entries_of_one_file(&self, function: &str) -> Option<Vec<DebugEntry>> {
+        let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
+        let size = self.body.len() / count;
+        let (_, place) = function.split_once(' ')?;
+        let file = place.rsplitn(3, ':').nth(2)?;
+        // Each entry has 16 bytes, the name and a 0; all together are padded to 8.
+        if size != file.len() + 17 || self.body.len() - size * count >= 8 {
+            return None;
+        }
+        let entry = |bytes: &[u8]| {
+            Some(DebugEntry {
+                address: u64_at(bytes, 0)?,
+                line: u32_at(bytes, 8)?,
+                column: u32_at(bytes, 12)?,
+                file: file.to_owned(),
+            })
+        };
+        self.body.chunks_exact(size).take(count).map(entry).collect()
+    }
+
+    /// The address that stands for the function's first byte.
+    fn start_of(&self, entries: &[DebugEntry]) -> u64 {
+        let first = entries.iter().map(|entry| entry.address).min().unwrap_or_default();
+        let after_header = self.code_address.saturating_add(ELF_HEADER);
+        if first >= after_header {
+            after_header
+        } else {
+            self.code_address
+        }
+    }
+
+    fn fits(&self, entries: &[DebugEntry], code_size: u64) -> bool {
+        let start = self.start_of(entries);
+        let end = start.saturating_add(code_size);
+        entries.iter().all(|entry| {
+            let is_text = !entry
+                .file
+                .chars()
+                .any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+            (start..=end).contains(&entry.address) && is_text
+        })
     }
 }
 
@@ -428,8 +489,30 @@ mod tests {
     }
 
     #[test]
+    fn lines_whose_file_name_v8_had_freed_have_that_of_the_function() {
+        // As Node.js 20.20 writes them: of `/tmp/dir/work.js`, the heap has overwritten 16 bytes.
+        let freed = b"\x14@\x03\0\0\0\0\0\x80\xa4\xff\x9f\x9a\xcf\xf7\xa9";
+        let dump = [
+            header(0),
+            lines(0x1000, &[(0x1040, 7, freed), (0x1050, 9, freed)]),
+            load(100, 0x1000, 1, "JS:*f /tmp/dir/work.js:7:3", &[0x90; 64]),
+        ]
+        .concat();
+        let dump = JitDump::read(&InMemory(&dump)).unwrap();
+        let relative = dump.timelines(&[0x1010])[0][0].relative.unwrap();
+        let frame = dump.find(relative).unwrap().frames.pop().unwrap();
+        assert_eq!((frame.file.as_deref(), frame.line), (Some("/tmp/dir/work.js"), Some(9)));
+        assert_eq!(dump.left_out(), 0);
+    }
+
+    #[test]
     fn a_dump_that_is_cut_anywhere_gives_what_is_whole() {
-        let whole = [header(0), load(100, 0x1000, 1, "f", &[0x90; 64]), load(101, 0x2000, 2, "g", &[0x90; 8])].concat();
+        let whole = [
+            header(0),
+            load(100, 0x1000, 1, "f", &[0x90; 64]),
+            load(101, 0x2000, 2, "g", &[0x90; 8]),
+        ]
+        .concat();
         for len in 0..whole.len() {
             let read = JitDump::read(&InMemory(&whole[..len]));
             match read {

@@ -38,7 +38,9 @@ enum Source {
 /// True for the file names of jitdump files and perf maps: `jit-PID.dump`, `perf-PID.map`.
 pub fn is_jit_file(name: &str) -> bool {
     let numbered = |prefix, suffix| {
-        let number = name.strip_prefix(prefix).and_then(|rest: &str| rest.strip_suffix(suffix));
+        let number = name
+            .strip_prefix(prefix)
+            .and_then(|rest: &str| rest.strip_suffix(suffix));
         number.is_some_and(|number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
     numbered("jit-", ".dump") || numbered("perf-", ".map")
@@ -119,7 +121,10 @@ impl JitSymbols {
             Source::Dump(dump) => dump.find(*address),
             Source::Map(map) => map.find(*address),
         };
-        relative.iter().map(|address| find(address).unwrap_or_default()).collect()
+        relative
+            .iter()
+            .map(|address| find(address).unwrap_or_default())
+            .collect()
     }
 
     /// What was damaged or too much, each as a sentence.

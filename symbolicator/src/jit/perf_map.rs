@@ -30,7 +30,7 @@ struct Function {
 }
 
 impl PerfMap {
-    /// Reads it as far as it goes. A last line without end is one that is still being written.
+    /// Reads it as far as it goes.
     pub(super) fn read(file: &dyn ReadAt) -> Result<PerfMap, String> {
         let len = file.len();
         if len > MAX_BYTES {
@@ -103,7 +103,9 @@ fn parse(line: &[u8]) -> Option<(u64, u64, usize)> {
         let word = rest.split(|byte| *byte == b' ').next()?;
         at += word.len() + 1;
         let digits = word.strip_prefix(b"0x").unwrap_or(word);
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+        let digits = std::str::from_utf8(digits)
+            .ok()
+            .filter(|digits| !digits.starts_with('+'))?;
         u64::from_str_radix(digits, 16).ok()
     };
     let (start, size) = (number()?, number()?);
@@ -135,7 +137,10 @@ fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
         }
         taken.extend(new.iter().map(|(start, end)| (*start, (*end, index as u32))));
     }
-    taken.into_iter().map(|(start, (end, index))| (start, end, index)).collect()
+    taken
+        .into_iter()
+        .map(|(start, (end, index))| (start, end, index))
+        .collect()
 }
 
 #[cfg(test)]

@@ -132,6 +132,10 @@ fn quality(profile: &Profile) -> Vec<Value> {
         counts.samples_left_out,
     );
     some("Markers left out".into(), counts.markers_left_out);
+    some(
+        "Samples with JIT names of perf maps, which have no times to check".into(),
+        counts.samples_named_without_time,
+    );
     rows.push(count("Stacks that reach their root", quality.rooted));
     rows.push(count("Stacks truncated", quality.truncated_total()));
     rows.push(count("Stacks unverified", quality.unverified));

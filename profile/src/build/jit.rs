@@ -1,0 +1,175 @@
+//! Gives code of no file its place in a module, once it is known which code was where when.
+//!
+//! JIT compilers write their jitdump with delay, some only when they end. So frames in such code are kept by address, and
+//! told apart by the time of each sample when all is known.
+
+use std::sync::Arc;
+
+use recording::clock::Timestamp;
+use recording::event::Pid;
+use recording::module::Module;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Builder;
+use crate::model::stacks::StackId;
+use crate::model::tables::FrameId;
+
+/// A process, by its number and the time in which it had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// The number.
+    pub pid: Pid,
+    /// First sign of it.
+    pub from: Timestamp,
+    /// Its end; the end of time if it has not ended.
+    pub until: Timestamp,
+}
+
+/// A place in a module of JIT code.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodePlace {
+    /// The module.
+    pub module: Arc<Module>,
+    /// Relative address in it.
+    pub address: u64,
+    /// False if it is not known whether this code was there at that time.
+    pub time_is_known: bool,
+}
+
+/// What was at an address from a time on; `None`: nothing that is known.
+pub type CodeSince = (Timestamp, Option<CodePlace>);
+
+/// The new stack of an old one, and the times for which it is right.
+#[derive(Clone, Copy)]
+struct Placed {
+    from: u64,
+    until: u64,
+    stack: StackId,
+    time_is_known: bool,
+}
+
+/// One process's frames in code of no file.
+struct Frames<'a> {
+    addresses: &'a FxHashMap<FrameId, u64>,
+    histories: FxHashMap<u64, Vec<CodeSince>>,
+    placed: FxHashMap<StackId, Placed>,
+    path: Vec<StackId>,
+}
+
+impl Builder {
+    /// Gives the frames in code of no file their places, for all samples so far.
+    pub(super) fn place_jit(&mut self, mut histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>) {
+        let nameless = self.resolver.nameless();
+        for index in 0..self.processes.processes.len() {
+            let process = &self.processes.processes[index];
+            if !process.has_nameless_code {
+                continue;
+            }
+            let lifetime = Lifetime {
+                pid: Pid(process.pid),
+                from: self.instant(process.start),
+                until: process.end.map_or(Timestamp(u64::MAX), |end| self.instant(end)),
+            };
+            let threads = process.threads.clone();
+            let addresses = self.addresses_in(&threads, &nameless);
+            let answers = histories(lifetime, &addresses);
+            if answers.len() != addresses.len() || answers.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let mut frames = Frames {
+                addresses: &nameless,
+                histories: addresses.into_iter().zip(answers).collect(),
+                placed: FxHashMap::default(),
+                path: Vec::new(),
+            };
+            for thread in threads {
+                let samples = std::mem::take(&mut self.processes.threads[thread].samples);
+                let mapped = samples.map_stacks_at(|at, stack| {
+                    let time = self.instant(at).0;
+                    let placed = self.place(&mut frames, stack, time);
+                    self.counts.samples_named_without_time += u64::from(!placed.time_is_known);
+                    placed.stack
+                });
+                self.processes.threads[thread].samples = mapped;
+            }
+        }
+    }
+
+    /// The addresses of all frames in code of no file in the stacks of some threads, ascending, each once.
+    fn addresses_in(&self, threads: &[usize], nameless: &FxHashMap<FrameId, u64>) -> Vec<u64> {
+        let mut seen = FxHashSet::default();
+        let mut addresses = Vec::new();
+        for thread in threads {
+            for sample in self.processes.threads[*thread].samples.iter() {
+                let mut next = sample.stack;
+                while let Some(stack) = next.filter(|stack| seen.insert(*stack)) {
+                    addresses.extend(nameless.get(&self.stacks.frame(stack)));
+                    next = self.stacks.prefix(stack);
+                }
+            }
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
+    /// The stack with the code that was there at a time in place of addresses.
+    fn place(&mut self, frames: &mut Frames<'_>, stack: StackId, time: u64) -> Placed {
+        // Down to a caller that is known for this time, then up again.
+        let mut path = std::mem::take(&mut frames.path);
+        path.clear();
+        let mut next = Some(stack);
+        let mut known = None;
+        while let Some(stack) = next {
+            let placed = frames.placed.get(&stack);
+            known = placed
+                .filter(|placed| (placed.from..placed.until).contains(&time))
+                .copied();
+            if known.is_some() {
+                break;
+            }
+            path.push(stack);
+            next = self.stacks.prefix(stack);
+        }
+        for stack in path.drain(..).rev() {
+            let frame = self.stacks.frame(stack);
+            let (new_frame, from, until, time_is_known) = self.frame_at(frames, frame, time);
+            let placed = Placed {
+                from: known.map_or(from, |known| known.from.max(from)),
+                until: known.map_or(until, |known| known.until.min(until)),
+                stack: self.stacks.intern(known.map(|known| known.stack), new_frame),
+                time_is_known: time_is_known && known.is_none_or(|known| known.time_is_known),
+            };
+            frames.placed.insert(stack, placed);
+            known = Some(placed);
+        }
+        frames.path = path;
+        known.unwrap_or(Placed {
+            from: time,
+            until: time,
+            stack,
+            time_is_known: true,
+        })
+    }
+
+    /// The frame that stands for a frame at a time, from when until when it does, and whether that is known.
+    fn frame_at(&mut self, frames: &Frames<'_>, frame: FrameId, time: u64) -> (FrameId, u64, u64, bool) {
+        let Some(history) = frames
+            .addresses
+            .get(&frame)
+            .and_then(|address| frames.histories.get(address))
+        else {
+            return (frame, 0, u64::MAX, true);
+        };
+        let after = history.partition_point(|(from, _)| from.0 <= time);
+        let until = history.get(after).map_or(u64::MAX, |(from, _)| from.0);
+        match after.checked_sub(1).and_then(|at| history.get(at)) {
+            Some((from, Some(place))) => {
+                let new = self.resolver.frame_in(&place.module, place.address, &mut self.strings);
+                (new, from.0, until, place.time_is_known)
+            }
+            Some((from, None)) => (frame, from.0, until, true),
+            None => (frame, 0, until, true),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Where a process's JIT compiler writes the names of its code: `/tmp/perf-PID.map`, as the process sees it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use recording::event::Pid;
+use recording::unwind::KeptFile;
+
+use crate::files::OnDisk;
+use crate::sys::process::monotonic_ns;
+
+/// File times and process times are in ticks of up to 10 ms, and the wall clock is set now and then.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Opens the perf map of a process: in the process's own mount namespace, and under the number that it has in its own pid
+/// namespace. `None`: there is none (yet), it is another user's, or it was written before the process began, by one that
+/// had its number then. `began_ns` is when it began at the latest, on the recording's clock, for processes that are gone.
+pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
+    let folder = PathBuf::from(format!("/proc/{}", pid.0));
+    let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let own_pid = innermost_pid(&status).unwrap_or(pid.0);
+    let name = format!("tmp/perf-{own_pid}.map");
+    let path = PathBuf::from("/").join(format!("tmp/perf-{}.map", pid.0));
+    let found = [folder.join("root").join(&name), PathBuf::from("/").join(&name)];
+    let found = found.into_iter().find(|path| path.exists())?;
+    // Look before opening: opening a FIFO would wait for its other end.
+    let metadata = fs::metadata(&found).ok().filter(fs::Metadata::is_file)?;
+    // Of a process that is gone, we know no owner; then it has to be ours.
+    let owner = fs::metadata(&folder)
+        .or_else(|_| fs::metadata("/proc/self"))
+        .ok()?
+        .uid();
+    let is_trusted = metadata.uid() == owner || metadata.uid() == 0;
+    let began = began(&folder, began_ns)?;
+    let is_fresh = metadata.modified().is_ok_and(|modified| modified + SLACK >= began);
+    let file = File::open(&found).ok().filter(|_| is_trusted && is_fresh)?;
+    Some((path, Arc::new(OnDisk(file))))
+}
+
+/// `NSpid:` lists the process's numbers, from ours to that in its own namespace (proc_pid_status(5)).
+fn innermost_pid(status: &str) -> Option<i32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// When the process began, by the wall clock.
+fn began(folder: &std::path::Path, began_ns: u64) -> Option<SystemTime> {
+    let began_ns = fs::read_to_string(folder.join("stat"))
+        .ok()
+        .and_then(|stat| start_ns(&stat))
+        .map_or(began_ns, |found| found.min(began_ns));
+    SystemTime::now().checked_sub(Duration::from_nanos(monotonic_ns().saturating_sub(began_ns)))
+}
+
+/// Field 22 of /proc/PID/stat: ticks of 10 ms since boot. The name in parentheses may hold anything.
+fn start_ns(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    ticks.checked_mul(10_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_in_the_innermost_namespace_is_the_last() {
+        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t1234\t7\t1\nNSsid:\t1\n"), Some(1));
+        assert_eq!(innermost_pid("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_process_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4321 9";
+        assert_eq!(start_ns(stat), Some(43_210_000_000));
+    }
+
+    #[test]
+    fn a_map_that_is_older_than_the_process_is_not_its_own() {
+        let pid = Pid(std::process::id() as i32);
+        let path = format!("/tmp/perf-{}.map", pid.0);
+        let file = File::create(&path).unwrap();
+        let now = open_perf_map(pid, monotonic_ns()).is_some();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+            .unwrap();
+        let old = open_perf_map(pid, monotonic_ns()).is_some();
+        fs::remove_file(&path).unwrap();
+        assert_eq!((now, old), (true, false));
+        assert!(open_perf_map(pid, monotonic_ns()).is_none());
+    }
+}

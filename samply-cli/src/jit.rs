@@ -1,0 +1,293 @@
+//! What JIT compilers tell of their code: seen in the stream of events, opened while the target lives, read when it is
+//! over.
+//!
+//! A jitdump announces itself by being mapped. A perf map does not: it is looked for in processes with executable memory of
+//! no file. Both are kept open, because a container's files go with its last process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use profile::Profile;
+use profile::build::{Builder, CodePlace, CodeSince, Lifetime};
+use recording::clock::Timestamp;
+use recording::event::{Event, Mapping, Pid};
+use recording::info::RecordingInfo;
+use recording::module::{Module, ModuleKind};
+use recording::quality::Quality;
+use recording::sink::{EventSink, ModuleFiles};
+use recording::unwind::KeptFile;
+use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
+
+use crate::pipeline::recorder;
+
+/// A perf map appears when the first function is compiled, which nobody tells. So it is looked for so often, while samples
+/// fall into a process that may have one.
+const LOOK_AGAIN_NS: u64 = 50_000_000;
+/// Files that are kept open at most, over all processes.
+const MAX_FILES: usize = 1024;
+/// Processes that forked without exec have their parent's code. Further up than this nobody looks.
+const MAX_ANCESTORS: usize = 16;
+
+/// A sink that looks for the files of JIT compilers, and owns the next one.
+pub(crate) struct JitWatch<N> {
+    next: N,
+    files: recorder::Files,
+    lives: Vec<Life>,
+    /// Those of processes that have not ended.
+    alive: HashMap<Pid, usize>,
+    opened: usize,
+}
+
+/// A process from its start or exec to its end or exec, if it has code of no file.
+struct Life {
+    pid: Pid,
+    from: Timestamp,
+    until: Timestamp,
+    parent: Option<usize>,
+    dumps: Vec<(PathBuf, KeptFile)>,
+    map: Option<(PathBuf, KeptFile)>,
+    look_again: u64,
+}
+
+impl<N: EventSink> JitWatch<N> {
+    pub(crate) fn new(next: N) -> Self {
+        JitWatch {
+            next,
+            files: recorder::Files::default(),
+            lives: Vec::new(),
+            alive: HashMap::new(),
+            opened: 0,
+        }
+    }
+
+    /// Ends the watch.
+    pub(crate) fn finish(mut self) -> (N, JitCode) {
+        let pids: Vec<Pid> = self.alive.keys().copied().collect();
+        for pid in pids {
+            self.look_for_map(pid, Timestamp(u64::MAX));
+        }
+        (self.next, JitCode { lives: self.lives })
+    }
+
+    fn begin(&mut self, pid: Pid, from: Timestamp, parent: Option<usize>) -> usize {
+        self.lives.push(Life {
+            pid,
+            from,
+            until: Timestamp(u64::MAX),
+            parent,
+            dumps: Vec::new(),
+            map: None,
+            look_again: 0,
+        });
+        self.alive.insert(pid, self.lives.len() - 1);
+        self.lives.len() - 1
+    }
+
+    fn end(&mut self, pid: Pid, until: Timestamp) {
+        if self.alive.contains_key(&pid) {
+            self.look_for_map(pid, Timestamp(u64::MAX));
+        }
+        if let Some(life) = self.alive.remove(&pid) {
+            self.lives[life].until = until;
+        }
+    }
+
+    fn on_map(&mut self, mapping: &Mapping<'_>) {
+        let is_dump = mapping.is_jitdump();
+        if !is_dump && is_named(mapping.path) {
+            return;
+        }
+        let life = match self.alive.get(&mapping.pid) {
+            Some(life) => *life,
+            None => self.begin(mapping.pid, mapping.time, None),
+        };
+        if is_dump && self.opened < MAX_FILES {
+            let path = PathBuf::from(String::from_utf8_lossy(mapping.path).into_owned());
+            let known = self.lives[life].dumps.iter().any(|(known, _)| *known == path);
+            if !known && let Ok(file) = self.files.open(mapping) {
+                self.opened += 1;
+                self.lives[life].dumps.push((path, file.bytes));
+            }
+        }
+        self.look_for_map(mapping.pid, mapping.time);
+    }
+
+    fn look_for_map(&mut self, pid: Pid, now: Timestamp) {
+        let Some(life) = self.alive.get(&pid).and_then(|life| self.lives.get_mut(*life)) else {
+            return;
+        };
+        if life.map.is_some() || now.0 < life.look_again || self.opened >= MAX_FILES {
+            return;
+        }
+        life.look_again = now.0.saturating_add(LOOK_AGAIN_NS);
+        life.map = recorder::open_perf_map(pid, life.from.0);
+        self.opened += usize::from(life.map.is_some());
+    }
+}
+
+impl<N: EventSink> EventSink for JitWatch<N> {
+    fn on_event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Sample(sample) if !self.alive.is_empty() => self.look_for_map(sample.pid, sample.time),
+            Event::Map(mapping) => self.on_map(mapping),
+            Event::ProcessStart {
+                time,
+                pid,
+                parent: Some(parent),
+            } => {
+                if let Some(parent) = self.alive.get(parent).copied() {
+                    self.begin(*pid, *time, Some(parent));
+                }
+            }
+            Event::Exec { time, pid, .. } | Event::ProcessEnd { time, pid } => self.end(*pid, *time),
+            _ => {}
+        }
+        self.next.on_event(event);
+    }
+}
+
+/// True for mappings of files on disk, which are no JIT compiler's code. It may write its code to a memory file.
+fn is_named(path: &[u8]) -> bool {
+    let is_path = path.starts_with(b"/") && !path.starts_with(b"//anon") && !path.starts_with(b"/memfd:");
+    is_path || path == b"[vdso]" || path == b"[vsyscall]" || path == b"[uprobes]"
+}
+
+/// The modules of JIT code with samples, each with what is known of it.
+pub(crate) type JitModules = Vec<(Arc<Module>, Arc<JitSymbols>)>;
+
+/// The files that were found.
+pub(crate) struct JitCode {
+    lives: Vec<Life>,
+}
+
+/// A file, read, and the module that it became.
+#[derive(Clone)]
+struct Source {
+    module: Arc<Module>,
+    symbols: Arc<JitSymbols>,
+}
+
+impl JitCode {
+    /// Ends building: frames in JIT code get their places in the modules of these files. Gives the modules, too, with what is
+    /// known of them. Files without samples are not read.
+    pub(crate) fn finish(
+        &self,
+        builder: Builder,
+        info: RecordingInfo,
+        quality: Quality,
+        mut note: impl FnMut(String),
+    ) -> (Profile, JitModules) {
+        let mut read: HashMap<usize, Vec<Source>> = HashMap::new();
+        let profile = builder.finish_with_jit(info, quality, |lifetime, addresses| {
+            let mut histories = vec![Vec::new(); addresses.len()];
+            for (index, life) in self.lives.iter().enumerate() {
+                if !life.is_within(lifetime) {
+                    continue;
+                }
+                let mut of_life: Vec<Vec<CodeSince>> = vec![Vec::new(); addresses.len()];
+                for source in self.sources(index, &mut read, &mut note) {
+                    let timelines = source.symbols.timelines(addresses);
+                    // A jitdump, which has times, comes first; a perf map is for what it does not know.
+                    for (history, timeline) in of_life.iter_mut().zip(timelines) {
+                        if history.is_empty() {
+                            *history = source.history(&timeline, life);
+                        }
+                    }
+                }
+                for (history, of_life) in histories.iter_mut().zip(of_life) {
+                    history.extend(of_life);
+                }
+            }
+            histories
+        });
+        let sources = read.into_values().flatten();
+        (profile, sources.map(|source| (source.module, source.symbols)).collect())
+    }
+
+    /// What is known of the code of a process: by its own files, then by those of the ones that it is a copy of.
+    fn sources(
+        &self,
+        life: usize,
+        read: &mut HashMap<usize, Vec<Source>>,
+        note: &mut impl FnMut(String),
+    ) -> Vec<Source> {
+        let mut sources = Vec::new();
+        let mut next = Some(life);
+        for _ in 0..MAX_ANCESTORS {
+            let Some(index) = next else { break };
+            let life = &self.lives[index];
+            let of_life = read.entry(index).or_insert_with(|| life.read(note));
+            sources.extend(of_life.iter().cloned());
+            next = life.parent;
+        }
+        sources
+    }
+}
+
+impl Source {
+    /// What it says of an address during a life.
+    fn history(&self, timeline: &Timeline, life: &Life) -> Vec<CodeSince> {
+        let time_is_known = self.symbols.has_times();
+        let since = |at: &CodeAt| {
+            let place = at.relative.map(|address| CodePlace {
+                module: self.module.clone(),
+                address,
+                time_is_known,
+            });
+            // What the parent of a copied process had when it was copied is there from the beginning.
+            (Timestamp(at.from_ns).max(life.from), place)
+        };
+        let mut history: Vec<CodeSince> = timeline
+            .iter()
+            .map(since)
+            .filter(|(from, _)| *from < life.until)
+            .collect();
+        if !history.is_empty() && life.until.0 < u64::MAX {
+            history.push((life.until, None));
+        }
+        history
+    }
+}
+
+impl Life {
+    fn is_within(&self, lifetime: Lifetime) -> bool {
+        self.pid == lifetime.pid && self.from < lifetime.until && self.until > lifetime.from
+    }
+
+    /// Reads the files.
+    fn read(&self, note: &mut impl FnMut(String)) -> Vec<Source> {
+        let dumps = self
+            .dumps
+            .iter()
+            .map(|(path, file)| (path, JitSymbols::read_dump(path, &**file)));
+        let maps = self
+            .map
+            .iter()
+            .map(|(path, file)| (path, JitSymbols::read_perf_map(path, &**file)));
+        let mut sources = Vec::new();
+        for (path, symbols) in dumps.chain(maps) {
+            match symbols {
+                Ok(symbols) => {
+                    symbols.notes().into_iter().for_each(&mut *note);
+                    sources.push(Source {
+                        module: Arc::new(module(path, &symbols)),
+                        symbols: Arc::new(symbols),
+                    });
+                }
+                Err(error) => note(error.to_string()),
+            }
+        }
+        sources
+    }
+}
+
+fn module(path: &Path, symbols: &JitSymbols) -> Module {
+    Module {
+        kind: ModuleKind::Jit,
+        path: path.to_owned(),
+        readable_path: None,
+        build_id: symbols.id(),
+        arch: symbols.arch(),
+    }
+}
