@@ -179,6 +179,19 @@ impl Profile {
         share
     }
 
+    /// The same in percent of the samples' CPU time, for events whose samples stand for different times.
+    pub(crate) fn cpu_share(&self, scope: impl Fn(&[&str]) -> bool, what: impl Fn(&[&str]) -> bool) -> f64 {
+        let (mut hits, mut of) = (0.0, 0.0);
+        for sample in self.samples() {
+            let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| self.names(stack).collect());
+            if scope(&names) {
+                of += sample.cpu_delta.unwrap();
+                hits += if what(&names) { sample.cpu_delta.unwrap() } else { 0.0 };
+            }
+        }
+        100.0 * hits / of
+    }
+
     /// Share of all samples whose stack holds a function of exactly this name.
     pub(crate) fn share_of(&self, function: &str) -> Share {
         self.share(|_| true, |names| names.contains(&function))

@@ -21,6 +21,7 @@ pub(crate) enum Need {
     Namespaces,
     Node,
     PythonPerf,
+    Arm64Machine,
 }
 
 impl Need {
@@ -40,6 +41,7 @@ impl Need {
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::PythonPerf => "python-perf",
+            Need::Arm64Machine => "arm64-machine",
         }
     }
 }
