@@ -193,7 +193,7 @@ fn open_thread(opened: &mut Option<Opened>, tid: i32, rate_hz: f64, stack_bytes:
             Ok(first) => *opened = Some(first),
             Err(OpenError::NoSuchTask) => return Err(Trouble::Ended),
             Err(OpenError::NotThisTask) => return Err(Trouble::Refused),
-            Err(OpenError::Refused(message)) => return Err(Trouble::Failed(message)),
+            Err(error) => return Err(Trouble::Failed(error.to_string())),
         }
         return Ok(());
     };

@@ -8,8 +8,8 @@
 //!
 //! 1. `launch`: find the program, fork it stopped. Or `attach`: find the threads that run; `existing` tells of them
 //!    (both with `procfs`).
-//! 2. `open` (with `cpus`): one inherited event per CPU, with a ring each; of each further thread, too, into the same rings.
-//!    `offcpu`: two more that tell of waits.
+//! 2. `ladder`, `open` (with `cpus`): the best way to sample that is allowed; one inherited event per CPU, with a ring each; of each
+//!    further thread, too, into the same rings. `offcpu`: two more that tell of waits.
 //! 3. `drain`: the loop that empties the rings, and (in `watched`) what ends it.
 //! 4. [`merge`]: time order across CPUs.
 //! 5. [`origins`]: who is told twice counts once.
@@ -17,8 +17,8 @@
 //! 7. [`translate`]: records to events; [`wait`]: which kernel function waits for what.
 //! 8. `stop`: the end of the program, when recording ends first.
 //!
-//! [`import`] is the other way in: a perf.data file instead of rings, through the same 6 and 7.
-//! [`spool`] writes such a file while recording.
+//! Where perf_event_open is refused, `ptrace` stands in the place of 3 to 7. [`import`] is yet another way in: a perf.data
+//! file instead of rings, through the same 6 and 7. [`spool`] writes such a file while recording.
 //!
 //! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
 //! calls are in `sys`. `decode`, `merge`, `translate` and `wait` make none; they compile and are tested on every system.
@@ -37,6 +37,8 @@ mod attach;
 #[cfg(target_os = "linux")]
 mod cpus;
 #[cfg(target_os = "linux")]
+mod doctor;
+#[cfg(target_os = "linux")]
 mod drain;
 #[cfg(target_os = "linux")]
 mod existing;
@@ -44,6 +46,8 @@ mod existing;
 mod files;
 #[cfg(target_os = "linux")]
 mod host;
+#[cfg(target_os = "linux")]
+mod ladder;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
@@ -57,6 +61,8 @@ mod perf_map;
 #[cfg(target_os = "linux")]
 mod procfs;
 #[cfg(target_os = "linux")]
+mod ptrace;
+#[cfg(target_os = "linux")]
 mod session;
 #[cfg(target_os = "linux")]
 mod stop;
@@ -66,6 +72,8 @@ mod sys;
 #[cfg(target_os = "linux")]
 mod watched;
 
+#[cfg(target_os = "linux")]
+pub use doctor::examine;
 #[cfg(target_os = "linux")]
 pub use files::{Files, Memory};
 #[cfg(target_os = "linux")]

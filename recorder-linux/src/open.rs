@@ -7,6 +7,7 @@ use recording::info::PeriodUnit;
 
 use crate::cpus;
 use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::ladder::{Refusal, paranoid};
 use crate::offcpu::{self, WaitEvents};
 use crate::origins::Origins;
 use crate::sys::perf_event::{
@@ -48,6 +49,9 @@ pub(crate) enum OpenError {
     /// Events may be opened, but not of this task.
     #[error("cannot open perf events: this process may not be looked into")]
     NotThisTask,
+    /// No task of this kind may be recorded with perf events here, or there are none.
+    #[error("{0}")]
+    NoPerfEvents(Refusal),
     /// What failed, and the next step.
     #[error("{0}")]
     Refused(String),
@@ -264,6 +268,19 @@ impl Opened {
     }
 }
 
+/// Opens the same event without the kernel, for a moment.
+pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenError> {
+    let (scope, cpu) = (opened.attr_of.scope, opened.cpus[0]);
+    let choice = Choice {
+        kernel: false,
+        ..opened.choice
+    };
+    let attr = choice.attr(scope, 1.0, 0, pmu_type(&opened.attr_of.core_types, cpu));
+    EventFd::open(&attr, pid, cpu)
+        .map(|_| ())
+        .map_err(|error| open_failed(scope, choice, cpu, &error))
+}
+
 fn pmu_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u32 {
     core_types
         .iter()
@@ -322,17 +339,15 @@ fn choose(
                 };
                 announcements.push("the cycles counter can't sample here: sampling by the cpu-clock timer".to_owned());
             }
-            _ => return Err(open_failed(scope, choice, cpu, &error)),
+            _ => {
+                return Err(match Refusal::of(&error) {
+                    // A launched program has another way.
+                    Some(refusal) if scope == Scope::OnExec => OpenError::NoPerfEvents(refusal),
+                    _ => open_failed(scope, choice, cpu, &error),
+                });
+            }
         }
     }
-}
-
-fn paranoid() -> Option<i32> {
-    std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
 }
 
 fn open_failed(scope: Scope, choice: Choice, cpu: u32, error: &io::Error) -> OpenError {
@@ -357,7 +372,7 @@ fn open_failed(scope: Scope, choice: Choice, cpu: u32, error: &io::Error) -> Ope
         },
         Some(libc::EMFILE) => format!("{what}; one file per CPU is needed: raise `ulimit -n`"),
         Some(libc::ENOSYS) => format!("{what}; this kernel was built without CONFIG_PERF_EVENTS"),
-        _ => what,
+        _ => format!("{what}; `sprof doctor` tells what this machine allows"),
     })
 }
 

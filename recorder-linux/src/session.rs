@@ -6,15 +6,18 @@ use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
-use recording::info::RecordingInfo;
+use recording::info::{PeriodUnit, RecordingInfo};
 use recording::sink::EventSink;
 
 use crate::attach::{self, Running};
+use crate::cpus;
 use crate::drain;
 use crate::existing;
 use crate::host;
+use crate::ladder::{self, Rung};
 use crate::launch;
-use crate::open::{self, Opened, Scope};
+use crate::open::Choice;
+use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
 use crate::sys::perf_event::{Counts, EventFd};
 use crate::sys::priority::QuickTurns;
@@ -45,6 +48,8 @@ pub struct RecordOptions {
     pub env: Vec<(OsString, OsString)>,
     /// Samples a second of CPU time.
     pub rate_hz: f64,
+    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. At most 1000.
+    pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
     /// Record when threads are not on a CPU, too, and what they wait for.
@@ -102,15 +107,17 @@ pub enum ProgramExit {
     NotOurs,
 }
 
-/// A recording with all events open: of a launched program, stopped before its exec, or of what runs already.
+/// A recording with all events open: of a launched program, stopped before its exec, or of what runs already. Where events
+/// are refused, the launched program is ready to be traced.
 ///
 /// SIGINT, SIGTERM and SIGHUP are blocked from here until the recording has ended: make it in the only thread.
 #[derive(Debug)]
 pub struct Recording {
     options: RecordOptions,
     who: Who,
+    // Dropped before `signals`: the signal masks are put back in the reverse order.
+    rung: Rung,
     signals: Signals,
-    opened: Opened,
 }
 
 #[derive(Debug)]
@@ -128,6 +135,8 @@ pub struct Finished {
     pub info: RecordingInfo,
     /// Why it ended.
     pub stop: StopReason,
+    /// Samples a second of CPU time that were asked for, of the way of recording that was allowed.
+    pub asked_rate_hz: f64,
     /// Samples a second of CPU time that were delivered. `None` where kernel time was not recorded: then only part of the
     /// CPU time had a chance to be sampled.
     pub achieved_rate_hz: Option<f64>,
@@ -156,7 +165,7 @@ impl Recording {
             options: options.clone(),
             who: Who::Running(running),
             signals: take_over_signals()?,
-            opened,
+            rung: Rung::PerfEvent(Box::new(opened)),
         })
     }
 
@@ -167,22 +176,16 @@ impl Recording {
         let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
-        match open::open(
-            Scope::OnExec,
-            stopped.pid(),
-            options.rate_hz,
-            options.stack_bytes,
-            options.off_cpu,
-        ) {
-            Ok(opened) => Ok(Recording {
+        match ladder::climb(stopped.pid(), options, &signals) {
+            Ok(rung) => Ok(Recording {
                 options: options.clone(),
                 who: Who::Stopped(stopped),
                 signals,
-                opened,
+                rung,
             }),
             Err(error) => {
                 stopped.abandon();
-                Err(RecordError::Failed(error.to_string()))
+                Err(RecordError::Failed(error))
             }
         }
     }
@@ -190,18 +193,31 @@ impl Recording {
     /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is not
     /// recorded and why.
     pub fn announcements(&self) -> &[String] {
-        &self.opened.announcements
+        match &self.rung {
+            Rung::PerfEvent(opened) => &opened.announcements,
+            Rung::Ptrace { announcements, .. } => announcements,
+        }
     }
 
     /// What is known of the recording before it has begun; it ends at its own start.
     pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
-        self.info(clock, clock.timestamp, None)
+        match &self.rung {
+            Rung::PerfEvent(opened) => {
+                let info = self.info(clock, clock.timestamp, None, self.options.rate_hz);
+                of_events(info, opened.choice, opened.cpus())
+            }
+            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, None, *rate_hz),
+        }
     }
 
     /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
     /// SIGHUP meanwhile, as the command-line contract has them.
     pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
-        let mut translator = Translator::new(self.opened.layout);
+        let opened = match &mut self.rung {
+            Rung::PerfEvent(opened) => opened,
+            Rung::Ptrace { .. } => return self.run_traced(clock, sink),
+        };
+        let mut translator = Translator::new(opened.layout);
         let (start, mut watched, names) = match std::mem::replace(&mut self.who, Who::Nobody) {
             Who::Stopped(stopped) => {
                 let start = Timestamp(monotonic_ns());
@@ -218,16 +234,10 @@ impl Recording {
             }
             Who::Nobody => return Err(RecordError::Failed("the recording was already run".to_owned())),
         };
-        let deadline = self.options.duration.map(|duration| {
-            Timestamp(
-                start
-                    .0
-                    .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
-            )
-        });
+        let deadline = deadline(&self.options, start);
         let quick_turns = QuickTurns::ask();
         let ended = drain::until_end(
-            &mut self.opened,
+            opened,
             &mut translator,
             &mut watched,
             &self.signals,
@@ -246,19 +256,24 @@ impl Recording {
             }
         };
         let target = match watched {
-            Watched::Program(child) => Some(Target::after(child, stop, self.options.keep_running, &translator)),
+            Watched::Program(child) => {
+                let live = translator.live_processes().map(|pid| pid.0).collect();
+                Some(Target::after(child, stop, self.options.keep_running, live))
+            }
             Watched::Others(_) | Watched::Machine => None,
         };
-        let (counts, of_waits) = (totals(&self.opened.events), totals(&self.opened.waits.switches));
+        let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
         drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
         drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
         let cpu_time_ns = (counts.running_ns > 0).then_some(counts.running_ns);
         let achieved_rate_hz = cpu_time_ns
-            .filter(|_| self.opened.choice.kernel)
+            .filter(|_| opened.choice.kernel)
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
+        let (choice, cpus) = (opened.choice, opened.cpus());
         Ok(Finished {
-            info: self.info(clock, end, names),
+            info: of_events(self.info(clock, end, names, self.options.rate_hz), choice, cpus),
             stop,
+            asked_rate_hz: self.options.rate_hz,
             achieved_rate_hz,
             cpu_time_ns,
             problem,
@@ -266,7 +281,48 @@ impl Recording {
         })
     }
 
-    fn info(&self, clock: ClockReference, end: Timestamp, names: Option<String>) -> RecordingInfo {
+    fn run_traced(&mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+        let who = std::mem::replace(&mut self.who, Who::Nobody);
+        let (
+            Who::Stopped(stopped),
+            Rung::Ptrace {
+                rate_hz, child_news, ..
+            },
+        ) = (who, &self.rung)
+        else {
+            return Err(RecordError::Failed("the recording was already run".to_owned()));
+        };
+        let rate_hz = *rate_hz;
+        let deadline = deadline(&self.options, Timestamp(monotonic_ns()));
+        let traced =
+            ptrace::record(stopped, rate_hz, &self.signals, child_news, deadline, sink).map_err(
+                |error| match error {
+                    TraceError::Exec(error) => launch::exec_error(&self.options, &error),
+                    TraceError::Failed(what, error) => RecordError::Failed(format!(
+                        "cannot {what}: {error}; `sprof doctor` tells what this machine allows"
+                    )),
+                },
+            )?;
+        let cpu_time_ns = (traced.cpu_time_ns > 0).then_some(traced.cpu_time_ns);
+        let problem = traced.problem;
+        Ok(Finished {
+            info: self.info(clock, traced.end, None, rate_hz),
+            stop: traced.stop,
+            asked_rate_hz: rate_hz,
+            achieved_rate_hz: cpu_time_ns.map(|ns| traced.samples as f64 * 1e9 / ns as f64),
+            cpu_time_ns,
+            problem: problem.map(|error| format!("recording stopped early: tracing failed: {error}")),
+            target: Some(Target::after(
+                traced.child,
+                traced.stop,
+                self.options.keep_running,
+                traced.live_processes,
+            )),
+        })
+    }
+
+    /// What is the same whatever the way of recording; the rest is that of a traced one.
+    fn info(&self, clock: ClockReference, end: Timestamp, names: Option<String>, rate_hz: f64) -> RecordingInfo {
         let mut words = self
             .options
             .command
@@ -281,11 +337,11 @@ impl Recording {
             args: self.options.include_args.then(|| words.collect()),
             clock,
             end,
-            interval_ns: (1e9 / self.options.rate_hz).round() as u64,
-            event: self.opened.choice.name().to_owned(),
-            unit: self.opened.choice.unit(),
-            kernel_included: self.opened.choice.kernel,
-            host: host::describe(self.opened.cpus()),
+            interval_ns: (1e9 / rate_hz).round() as u64,
+            event: "ptrace".to_owned(),
+            unit: PeriodUnit::CpuNanoseconds,
+            kernel_included: false,
+            host: host::describe(cpus::online(Path::new("/")).map_or(0, |cpus| cpus.len())),
         }
     }
 }
@@ -296,6 +352,21 @@ impl Drop for Recording {
             stopped.abandon();
         }
     }
+}
+
+fn of_events(info: RecordingInfo, choice: Choice, cpus: usize) -> RecordingInfo {
+    RecordingInfo {
+        event: choice.name().to_owned(),
+        unit: choice.unit(),
+        kernel_included: choice.kernel,
+        host: host::describe(cpus),
+        ..info
+    }
+}
+
+fn deadline(options: &RecordOptions, start: Timestamp) -> Option<Timestamp> {
+    let duration_ns = u64::try_from(options.duration?.as_nanos()).unwrap_or(u64::MAX);
+    Some(Timestamp(start.0.saturating_add(duration_ns)))
 }
 
 fn totals(events: &[EventFd]) -> Counts {

@@ -8,7 +8,6 @@ use crate::procfs;
 use crate::session::{ProgramExit, StopReason};
 use crate::sys::process::{Child, Held, WaitStatus};
 use crate::sys::signals::{self, Signals};
-use crate::translate::Translator;
 
 /// From SIGTERM to SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -24,8 +23,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Tells every recorded process to end, unless the program ended by itself or is to be kept.
-    pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, translator: &Translator) -> Target {
+    /// Tells every recorded process, of which `live` are alive, to end, unless the program ended by itself or is to be kept.
+    pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, live: HashSet<i32>) -> Target {
         let mut target = Target {
             program,
             others: Vec::new(),
@@ -36,7 +35,7 @@ impl Target {
             // What a program left behind on purpose (a daemon) is not ours to end.
             return target;
         }
-        target.hold_others(translator.live_processes().map(|pid| pid.0).collect());
+        target.hold_others(live);
         target.program.signal(libc::SIGTERM);
         for other in &target.others {
             other.signal(libc::SIGTERM);

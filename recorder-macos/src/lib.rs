@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
+use recording::doctor::{Examination, Finding, State};
 use recording::event::{Mapping, Pid};
 use recording::info::RecordingInfo;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
@@ -34,6 +35,8 @@ pub struct RecordOptions {
     pub env: Vec<(OsString, OsString)>,
     /// Samples a second of CPU time.
     pub rate_hz: f64,
+    /// Used on Linux only.
+    pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
     /// Record when threads are not on a CPU, too, and what they wait for.
@@ -104,6 +107,8 @@ pub struct Finished {
     pub info: RecordingInfo,
     /// Why it ended.
     pub stop: StopReason,
+    /// Samples a second of CPU time that were asked for.
+    pub asked_rate_hz: f64,
     /// Samples a second of CPU time that were delivered.
     pub achieved_rate_hz: Option<f64>,
     /// CPU time of all recorded tasks, ns.
@@ -181,6 +186,15 @@ impl ModuleFiles for Files {
 /// Opens the perf map of a process: none on macOS yet.
 pub fn open_perf_map(_pid: Pid, _began_ns: u64) -> Option<(std::path::PathBuf, recording::unwind::KeptFile)> {
     None
+}
+
+/// Says that there is no way to record on macOS yet.
+pub fn examine() -> Examination {
+    let finding = Finding::works("mach", "mach thread sampling", "recording on macOS is not there yet");
+    Examination {
+        ways: vec![finding.in_state(State::Fails)],
+        limits: Vec::new(),
+    }
 }
 
 /// Reads the wall clock. The recording's clock (`mach_absolute_time`) comes with the recorder.

@@ -14,9 +14,11 @@
 //! 6. [`unwind`]: a sink that turns snapshots into frames.
 //! 7. [`quality`], [`info`]: what was lost or guessed on the way, and the recording as a whole.
 //! 8. [`symbol`]: names for addresses, as plain data.
+//! 9. [`doctor`]: what a machine permits, as plain data.
 
 pub mod address;
 pub mod clock;
+pub mod doctor;
 pub mod event;
 pub mod info;
 pub mod module;

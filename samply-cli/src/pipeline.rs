@@ -26,7 +26,7 @@ pub(crate) use recorder_linux as recorder;
 #[cfg(target_os = "macos")]
 pub(crate) use recorder_macos as recorder;
 
-pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom};
+pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom, examine};
 
 /// What to record, beside what the recorder has to know.
 #[derive(Debug)]
@@ -150,7 +150,7 @@ pub(crate) fn record(
     let (spool_sink, mut quality) = unwinder.finish();
     let (watched, is_whole) = spool_sink.finish();
     let (builder, jit_code) = watched.finish();
-    quality.asked_rate_hz = plan.recorder.rate_hz;
+    quality.asked_rate_hz = runs.asked_rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;
     let (Some(mut info), Some(stop), Some(program)) = (runs.info, runs.stop, runs.program) else {
@@ -188,6 +188,7 @@ struct Runs {
     info: Option<RecordingInfo>,
     stop: Option<StopReason>,
     program: Option<Program>,
+    asked_rate_hz: f64,
     cpu_time_ns: Option<u64>,
     /// Samples that were delivered, where the event counts time.
     delivered: Option<f64>,
@@ -197,6 +198,7 @@ impl Runs {
     fn add(&mut self, run: recorder::Finished) {
         self.count += 1;
         self.stop = Some(run.stop);
+        self.asked_rate_hz = run.asked_rate_hz;
         self.program = Some(match run.target {
             Some(target) => Program::Ending(Some(target)),
             None => Program::Ended(ProgramExit::NotOurs),

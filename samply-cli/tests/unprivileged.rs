@@ -8,72 +8,11 @@
 
 mod support;
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
+use support::Profile;
+use support::playground::{NOBODY, Playground};
 use support::skip::{Machine, Need, has, paranoid, perf_events, root};
-use support::{Profile, program};
-
-/// A user id that owns nothing.
-const NOBODY: &str = "65534";
-
-/// A directory that everyone may use, with copies of sprof and a program: the build directory may be closed to others.
-struct Playground {
-    dir: tempfile::TempDir,
-}
-
-impl Playground {
-    fn new(programs: &[&str]) -> Playground {
-        let dir = tempfile::Builder::new()
-            .prefix("sprof-test-")
-            .tempdir_in("/tmp")
-            .unwrap();
-        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_sprof"), dir.path().join("sprof")).unwrap();
-        for name in programs {
-            std::fs::copy(program(name).unwrap(), dir.path().join(name)).unwrap();
-        }
-        Playground { dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// A command that runs as nobody.
-    fn as_nobody(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("setpriv");
-        command.args([
-            "--reuid",
-            NOBODY,
-            "--regid",
-            NOBODY,
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--no-new-privs",
-        ]);
-        command.arg(program).env("HOME", self.dir.path());
-        command.current_dir(Path::new("/")).stdin(Stdio::null());
-        command
-    }
-
-    fn record(&self, options: &[&str], name: &str, arguments: &[&str]) -> (Output, PathBuf) {
-        let program = self.path(name);
-        let words = ["--", program.to_str().unwrap()]
-            .into_iter()
-            .chain(arguments.iter().copied());
-        self.sprof(&options.iter().copied().chain(words).collect::<Vec<_>>())
-    }
-
-    fn sprof(&self, options: &[&str]) -> (Output, PathBuf) {
-        let output = self.path("profile.json.gz");
-        let mut command = self.as_nobody(self.path("sprof"));
-        command.args(["record", "--save-only", "-o"]).arg(&output).args(options);
-        (command.output().unwrap(), output)
-    }
-}
 
 /// A process that is ended with the test.
 struct Target(std::process::Child);

@@ -4,6 +4,7 @@ pub(crate) mod memory;
 pub(crate) mod perf_event;
 pub(crate) mod priority;
 pub(crate) mod process;
+pub(crate) mod ptrace;
 pub(crate) mod ring;
 pub(crate) mod signals;
 

@@ -5,6 +5,7 @@
 
 /// This thread under SCHED_RR, put back to SCHED_OTHER when dropped. Its owner sleeps at least as long as it works, so
 /// it can't take a CPU for itself.
+#[derive(Debug)]
 pub(crate) struct QuickTurns(());
 
 impl QuickTurns {
@@ -28,4 +29,51 @@ fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
     };
     // SAFETY: `param` is live; pid 0 is this thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+}
+
+/// The turns that the thread that traces gets, and where.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    is_quick: bool,
+    /// CPUs that this thread may use.
+    allowed: Option<libc::cpu_set_t>,
+}
+
+impl Turns {
+    /// Asks for quick ones. They last until this thread ends.
+    pub(crate) fn ask() -> Turns {
+        let quick = QuickTurns::ask();
+        let is_quick = quick.is_some();
+        std::mem::forget(quick);
+        Turns {
+            is_quick,
+            allowed: allowed_cpus(),
+        }
+    }
+
+    /// True where this thread takes a CPU at once when it wakes up.
+    pub(crate) fn are_quick(&self) -> bool {
+        self.is_quick
+    }
+
+    /// Moves this thread away from a CPU; false if it has no other.
+    pub(crate) fn leave_cpu(&self, cpu: u32) -> bool {
+        let Some(mut cpus) = self.allowed else { return false };
+        let cpu = cpu as usize;
+        if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+            return false;
+        }
+        // SAFETY: `cpus` is a live set, and `cpu` lies within it.
+        unsafe { libc::CPU_CLR(cpu, &mut cpus) };
+        // SAFETY: a live set of the size given; an empty one is refused (EINVAL).
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const cpus) == 0 }
+    }
+}
+
+fn allowed_cpus() -> Option<libc::cpu_set_t> {
+    // SAFETY: a plain array of bits, for which zeros are valid.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a live, writable set of the size given. Fails on machines with more than 1024 CPUs.
+    let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) };
+    (got == 0).then_some(cpus)
 }

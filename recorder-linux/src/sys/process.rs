@@ -38,6 +38,16 @@ pub(crate) enum WaitStatus {
     Signaled(i32),
 }
 
+impl WaitStatus {
+    /// The end that a status of waitpid tells of; `None` if it tells of a stop.
+    pub(crate) fn of_ended(raw: libc::c_int) -> Option<WaitStatus> {
+        if libc::WIFSIGNALED(raw) {
+            return Some(WaitStatus::Signaled(libc::WTERMSIG(raw)));
+        }
+        libc::WIFEXITED(raw).then(|| WaitStatus::Exited(libc::WEXITSTATUS(raw)))
+    }
+}
+
 /// Forks a child that blocks until told to go, then executes `image` with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe()?;
@@ -141,23 +151,27 @@ impl Stopped {
 
     /// Lets the child exec. Returns when it has, or with the error of its execve.
     pub(crate) fn start(self) -> io::Result<Child> {
-        let Stopped {
-            mut child,
-            go,
-            exec_error,
-        } = self;
+        let (mut child, exec) = self.release()?;
+        match exec.error()? {
+            None => Ok(child),
+            Some(error) => {
+                child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the child go on to its exec, and does not wait for that.
+    pub(crate) fn release(self) -> io::Result<(Child, ExecReport)> {
+        let Stopped { child, go, exec_error } = self;
         // SAFETY: one readable byte.
         retry(|| unsafe { libc::write(go.as_raw_fd(), b"g".as_ptr().cast(), 1) })?;
-        drop(go);
-        let mut errno = [0u8; 4];
-        // The write end is close-on-exec: a successful exec reads as end of file.
-        // SAFETY: four writable bytes.
-        let got = retry(|| unsafe { libc::read(exec_error.as_raw_fd(), errno.as_mut_ptr().cast(), 4) })?;
-        if got == 0 {
-            return Ok(child);
-        }
-        child.wait();
-        Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+        Ok((child, ExecReport(exec_error)))
+    }
+
+    /// Kills the child, which is still to be reaped by [`Stopped::abandon`].
+    pub(crate) fn kill(&self) {
+        self.child.signal(libc::SIGKILL);
     }
 
     /// Ends the child without running anything.
@@ -165,6 +179,21 @@ impl Stopped {
         let Stopped { mut child, go, .. } = self;
         drop(go);
         child.wait();
+    }
+}
+
+/// What a released child has to say of its exec.
+#[derive(Debug)]
+pub(crate) struct ExecReport(OwnedFd);
+
+impl ExecReport {
+    /// Waits until the child has another program, or the error of its execve.
+    pub(crate) fn error(self) -> io::Result<Option<io::Error>> {
+        let mut errno = [0u8; 4];
+        // The write end is close-on-exec: a successful exec reads as end of file.
+        // SAFETY: four writable bytes.
+        let got = retry(|| unsafe { libc::read(self.0.as_raw_fd(), errno.as_mut_ptr().cast(), 4) })?;
+        Ok((got > 0).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
     }
 }
 
@@ -182,19 +211,27 @@ impl Child {
         }
     }
 
+    /// Its end was seen by who traced it.
+    pub(crate) fn was_reaped(&mut self, status: WaitStatus) {
+        self.reaped = Some(status);
+    }
+
     /// Waits for the child's end.
     pub(crate) fn wait(&mut self) -> WaitStatus {
         if let Some(status) = self.reaped {
             return status;
         }
         let mut raw = 0;
-        // SAFETY: `raw` is a live integer.
-        let got = retry(|| unsafe { libc::waitpid(self.pid, &raw mut raw, 0) } as isize);
-        let status = match got {
-            Ok(_) if libc::WIFSIGNALED(raw) => WaitStatus::Signaled(libc::WTERMSIG(raw)),
-            Ok(_) => WaitStatus::Exited(libc::WEXITSTATUS(raw)),
-            // Someone else reaped it (SIGCHLD ignored by whoever started us): its status is lost.
-            Err(_) => WaitStatus::Exited(0),
+        let status = loop {
+            // SAFETY: `raw` is a live integer.
+            let got = retry(|| unsafe { libc::waitpid(self.pid, &raw mut raw, 0) } as isize);
+            match (got, WaitStatus::of_ended(raw)) {
+                (Ok(_), Some(status)) => break status,
+                // A stop that a ptrace recording left behind; its thread, and with it the tracing, has ended.
+                (Ok(_), None) => {}
+                // Someone else reaped it (SIGCHLD ignored by whoever started us): its status is lost.
+                (Err(_), _) => break WaitStatus::Exited(0),
+            }
         };
         self.reaped = Some(status);
         status
@@ -236,9 +273,18 @@ impl Held {
 
 /// Nanoseconds on CLOCK_MONOTONIC: the clock of the samples.
 pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of CPU time that this thread has used.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
 }
 

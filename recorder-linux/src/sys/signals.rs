@@ -15,8 +15,8 @@ pub(crate) struct Received {
     pub(crate) from_kernel: bool,
 }
 
-/// SIGINT, SIGTERM and SIGHUP, blocked in this thread until dropped. No other thread may exist before this: it would
-/// receive them with their default action.
+/// Some signals, blocked in this thread until dropped. No other thread may exist before this: it would receive them with
+/// their default action.
 #[derive(Debug)]
 pub(crate) struct Signals {
     fd: OwnedFd,
@@ -24,9 +24,19 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// SIGINT, SIGTERM and SIGHUP: what ends a recording.
     pub(crate) fn block() -> io::Result<Signals> {
+        Signals::block_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
+    }
+
+    /// SIGCHLD: news of children and of traced threads.
+    pub(crate) fn block_child_news() -> io::Result<Signals> {
+        Signals::block_these(&[libc::SIGCHLD])
+    }
+
+    fn block_these(signals: &[i32]) -> io::Result<Signals> {
         let mut set = empty_set();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for &signal in signals {
             // SAFETY: `set` is an initialised set and the number is a valid signal.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }

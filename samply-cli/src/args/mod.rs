@@ -3,11 +3,13 @@
 //! Help, man pages and shell completions derive from these definitions. What a flag means for the machine at hand
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
+mod doctor;
 mod load;
 mod record;
 mod serve;
 pub(crate) mod value;
 
+pub(crate) use doctor::DoctorArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use record::{Program, RecordArgs, split_environment};
 pub(crate) use serve::ServeArgs;
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
+    /// Tell what this machine permits, what it does not, and the command that mends it.
+    Doctor(DoctorArgs),
     /// Print shell completions.
     #[command(after_help = "For bash: sprof completions bash > ~/.local/share/bash-completion/completions/sprof")]
     Completions {
@@ -138,16 +142,16 @@ mod tests {
     fn the_program_s_own_flags_are_not_ours() {
         let args = record("sprof record -r 500 ls -l --rate 3");
         assert_eq!(args.command, ["ls", "-l", "--rate", "3"]);
-        assert_eq!(args.rate, 500.0);
+        assert_eq!(args.rate, Some(500.0));
         let args = record("sprof record -F 99 -- A=1 ls -- -x");
         assert_eq!(args.command, ["A=1", "ls", "--", "-x"]);
-        assert_eq!(args.rate, 99.0);
+        assert_eq!(args.rate, Some(99.0));
     }
 
     #[test]
     fn defaults_are_the_documented_ones() {
         let args = record("sprof record ls");
-        assert_eq!(args.rate, 1000.0);
+        assert_eq!((args.rate_hz(), args.ptrace_rate_hz()), (1000.0, 100.0));
         assert_eq!(args.stack_size, 16384);
         assert_eq!(
             args.serve.port,

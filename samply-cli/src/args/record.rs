@@ -48,10 +48,10 @@ pub(crate) struct RecordArgs {
           conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
 
-    /// Samples a second of CPU time, for each thread.
+    /// Samples a second of CPU time, for each thread [default: 1000; 100 with ptrace, where perf_event is refused].
     #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
-          default_value = "1000", value_parser = value::rate, allow_negative_numbers = true)]
-    pub(crate) rate: f64,
+          value_parser = value::rate, allow_negative_numbers = true)]
+    pub(crate) rate: Option<f64>,
 
     /// End the recording after this time; a launched program is ended, too [default: when the program ends].
     #[arg(short, long, value_name = "SECONDS", env = "SPROF_DURATION", hide_env = true,
@@ -130,6 +130,19 @@ pub(crate) struct RecordArgs {
 
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
+}
+
+impl RecordArgs {
+    /// Samples a second of CPU time.
+    pub(crate) fn rate_hz(&self) -> f64 {
+        self.rate.unwrap_or(1000.0)
+    }
+
+    /// The same where only ptrace works. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to 10 %: see
+    /// `cargo bench -p sprof --bench recording -- ptrace`.
+    pub(crate) fn ptrace_rate_hz(&self) -> f64 {
+        self.rate.unwrap_or(100.0)
+    }
 }
 
 /// The command words, taken apart.

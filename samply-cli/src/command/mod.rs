@@ -2,6 +2,7 @@
 
 mod convert;
 pub(crate) mod docs;
+pub(crate) mod doctor;
 pub(crate) mod load;
 pub(crate) mod record;
 mod show;

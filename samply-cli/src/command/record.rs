@@ -164,11 +164,11 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
         })?;
         (Whom::Command, program)
     };
-    if let Some(limit) = rate_limit_hz().filter(|limit| args.rate > *limit) {
+    let rate_hz = args.rate_hz();
+    if let Some(limit) = rate_limit_hz().filter(|limit| rate_hz > *limit) {
         return Err(usage(format!(
-            "the rate of {} Hz is above this machine's limit of {limit} Hz; choose a lower one, or raise the limit: \
-             sysctl kernel.perf_event_max_sample_rate={:.0}",
-            args.rate, args.rate
+            "the rate of {rate_hz} Hz is above this machine's limit of {limit} Hz; choose a lower one, or raise the limit: \
+             sysctl kernel.perf_event_max_sample_rate={rate_hz:.0}"
         )));
     }
     if args.json && to_stdout(args) {
@@ -186,7 +186,8 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
             whom,
             command: program.command,
             env: program.env,
-            rate_hz: args.rate,
+            rate_hz,
+            ptrace_rate_hz: args.ptrace_rate_hz(),
             stack_bytes: args.stack_size,
             off_cpu: args.off_cpu,
             duration: args.duration,

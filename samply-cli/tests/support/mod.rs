@@ -7,6 +7,7 @@
 
 pub(crate) mod client;
 pub(crate) mod perf;
+pub(crate) mod playground;
 pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;

@@ -13,10 +13,10 @@ const C_FLAGS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
-        "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" => {
+        "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" | "refuse" | "work" => {
             c(&format!("{name}.c"), &[])
         }
-        "split" | "threads" | "waits" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "split" | "threads" | "traced" | "waits" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.

@@ -79,6 +79,13 @@ pub(crate) fn paranoid() -> Option<i32> {
 /// also keeps apart test runners that use one process a test.
 pub(crate) struct Machine(#[expect(dead_code, reason = "held, not used")] File);
 
+/// The machine alone, whatever it permits.
+pub(crate) fn machine() -> Machine {
+    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock")).unwrap();
+    lock.lock().unwrap();
+    Machine(lock)
+}
+
 /// Goes on where perf events can be opened at all, alone on the machine.
 pub(crate) fn perf_events() -> Option<Machine> {
     let allowed = match paranoid() {
@@ -92,9 +99,7 @@ pub(crate) fn perf_events() -> Option<Machine> {
     ) {
         return None;
     }
-    let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock")).unwrap();
-    lock.lock().unwrap();
-    Some(Machine(lock))
+    Some(machine())
 }
 
 /// Goes on where kernel functions may be sampled.

@@ -1,0 +1,203 @@
+//! Tries every rung of the ladder, and reads what limits each.
+
+use std::fs;
+
+use recording::doctor::{Examination, Finding, State};
+
+use crate::ladder::{self, PtraceRefusal};
+use crate::open::{self, OpenError, Opened, Scope};
+use crate::sys::ptrace;
+use crate::sys::signals::Signals;
+
+/// What `sprof record` uses where the user does not say otherwise.
+const USUAL_RATE_HZ: f64 = 1000.0;
+const USUAL_STACK_BYTES: u32 = 16384;
+
+/// Finds out what this machine and this user may do. Opens events and maps rings, and traces a child for a moment: call it
+/// from the only thread.
+pub fn examine() -> Examination {
+    let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
+    let opened = open::open(Scope::OnExec, own_pid, USUAL_RATE_HZ, USUAL_STACK_BYTES, false);
+    let mut limits = vec![paranoid(), counters(&opened)];
+    limits.extend(rings(&opened));
+    limits.push(hidden_addresses());
+    Examination {
+        ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced()],
+        limits,
+    }
+}
+
+type Tried = Result<Opened, OpenError>;
+
+fn with_kernel(opened: &Tried) -> Finding {
+    let works = |reason: &str| Finding::works("perf-kernel", "perf_event, with kernel functions", reason);
+    match opened {
+        Ok(opened) if opened.choice.kernel => works(""),
+        Ok(_) => works(&format!(
+            "this user may not sample the kernel{}",
+            ladder::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
+        ))
+        .in_state(State::Fails)
+        .mended_by([
+            "sudo sysctl kernel.perf_event_paranoid=1",
+            "sudo setcap cap_perfmon+ep \"$(command -v sprof)\"",
+            "docker run --cap-add PERFMON ...",
+        ]),
+        Err(error) => refused(works(""), error),
+    }
+}
+
+fn user_only(opened: &Tried, own_pid: i32) -> Finding {
+    let finding = Finding::works("perf-user", "perf_event, user code only", "");
+    match opened {
+        Ok(opened) => match open::try_without_kernel(opened, own_pid) {
+            Ok(()) => finding,
+            Err(error) => Finding {
+                reason: error.to_string(),
+                ..finding.in_state(State::Fails)
+            },
+        },
+        Err(error) => refused(finding, error),
+    }
+}
+
+fn refused(finding: Finding, error: &OpenError) -> Finding {
+    let finding = finding.in_state(State::Fails);
+    match error {
+        OpenError::NoPerfEvents(refusal) => Finding {
+            reason: refusal.to_string(),
+            ..finding
+        }
+        .mended_by(refusal.commands().iter().copied()),
+        error => Finding {
+            reason: error.to_string(),
+            ..finding
+        },
+    }
+}
+
+fn traced() -> Finding {
+    let finding = Finding::works(
+        "ptrace",
+        "ptrace, at 100 Hz",
+        "stops a thread for each sample; no kernel functions",
+    );
+    let failed = |refusal: PtraceRefusal| {
+        let command = refusal.command();
+        Finding {
+            reason: refusal.to_string(),
+            ..finding.clone().in_state(State::Fails)
+        }
+        .mended_by([command])
+    };
+    match Signals::block() {
+        Ok(signals) => match ptrace::try_out(&signals) {
+            Ok(()) => finding,
+            Err((call, error)) => failed(PtraceRefusal::new(call, error)),
+        },
+        Err(error) => failed(PtraceRefusal::new("signalfd", error)),
+    }
+}
+
+fn paranoid() -> Finding {
+    let (title, state, reason) = match ladder::paranoid() {
+        None => (
+            "no kernel.perf_event_paranoid".to_owned(),
+            State::Fails,
+            "this kernel has no perf_event",
+        ),
+        Some(level) => {
+            let title = format!("kernel.perf_event_paranoid = {level}");
+            match level {
+                ..=0 => (title, State::Works, "everybody may sample everything"),
+                1 => (
+                    title,
+                    State::Works,
+                    "ordinary users may sample their programs, and the kernel in them",
+                ),
+                2 => (
+                    title,
+                    State::Limited,
+                    "ordinary users may sample the user code of their programs",
+                ),
+                _ => (title, State::Limited, "ordinary users may not use perf_event"),
+            }
+        }
+    };
+    Finding::works("perf-event-paranoid", title, reason).in_state(state)
+}
+
+fn counters(opened: &Tried) -> Finding {
+    match opened {
+        Ok(opened) if opened.choice.hardware => {
+            Finding::works("pmu", "hardware counters (PMU)", "cycles can be sampled")
+        }
+        Ok(_) => Finding::works(
+            "pmu",
+            "no hardware counters (PMU)",
+            "the CPU clock samples instead, which is as good for time; usual in virtual machines",
+        )
+        .in_state(State::Limited),
+        Err(_) => {
+            Finding::works("pmu", "hardware counters (PMU)", "not known without perf_event").in_state(State::Limited)
+        }
+    }
+}
+
+/// The rings as they were really mapped, for an ordinary recording.
+fn rings(opened: &Tried) -> Option<Finding> {
+    let opened = opened.as_ref().ok()?;
+    let allowed = ladder::setting::<u64>("/proc/sys/kernel/perf_event_mlock_kb");
+    let allowed = allowed.map_or_else(String::new, |kb| format!("; kernel.perf_event_mlock_kb = {kb}"));
+    let title = format!(
+        "rings of {} KiB for each of {} CPUs",
+        opened.ring_bytes >> 10,
+        opened.cpus()
+    );
+    let reason = format!("locked memory (ulimit -l): {}{allowed}", locked_memory());
+    let finding = Finding::works("memlock", title, reason);
+    Some(
+        match opened.announcements.iter().any(|line| line.starts_with("rings of")) {
+            false => finding,
+            true => finding
+                .in_state(State::Limited)
+                .mended_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
+        },
+    )
+}
+
+/// The soft limit, `Max locked memory  8388608  8388608  bytes`.
+fn locked_memory() -> String {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    match line.and_then(|line| line.split_ascii_whitespace().next()) {
+        Some("unlimited") => "unlimited".to_owned(),
+        Some(bytes) => bytes
+            .parse::<u64>()
+            .map_or_else(|_| bytes.to_owned(), |bytes| format!("{} KiB", bytes >> 10)),
+        None => "not known".to_owned(),
+    }
+}
+
+fn hidden_addresses() -> Finding {
+    let level = ladder::setting::<i32>("/proc/sys/kernel/kptr_restrict");
+    let title = level.map_or("no kernel.kptr_restrict".to_owned(), |level| {
+        format!("kernel.kptr_restrict = {level}")
+    });
+    let (state, reason) = match level {
+        None | Some(..=0) => (State::Works, "kernel addresses are shown to who may sample the kernel"),
+        Some(1) => (
+            State::Works,
+            "kernel addresses are shown to root and who has CAP_SYSLOG",
+        ),
+        Some(_) => (
+            State::Limited,
+            "kernel addresses are shown to nobody: kernel functions have no names",
+        ),
+    };
+    let finding = Finding::works("kptr-restrict", title, reason).in_state(state);
+    match state {
+        State::Works => finding,
+        _ => finding.mended_by(["sudo sysctl kernel.kptr_restrict=1"]),
+    }
+}

@@ -1,0 +1,103 @@
+//! The code that a process has mapped, as far as it was looked at.
+//!
+//! Nobody tells a ptrace recorder of mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
+//! known mapping, or another size of the address space.
+
+use super::procfs::{self, CodeMapping};
+
+/// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
+/// size changes all the time, must not keep us busy.
+const PAUSE_PER_COST: u64 = 20;
+
+/// The known mappings of one process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownCode {
+    by_address: Vec<CodeMapping>,
+    pages: Option<u64>,
+    not_before_ns: u64,
+}
+
+impl KnownCode {
+    /// True where another look at the mappings could tell more about a sample here.
+    pub(super) fn is_stale(&self, pid: i32, code_address: u64, now_ns: u64) -> bool {
+        now_ns >= self.not_before_ns && (!self.holds(code_address) || procfs::mapped_pages(pid) != self.pages)
+    }
+
+    /// Reads the mappings; returns those that are new.
+    pub(super) fn refresh(&mut self, pid: i32, clock_ns: impl Fn() -> u64) -> Vec<CodeMapping> {
+        let before = clock_ns();
+        let pages = procfs::mapped_pages(pid);
+        let found = procfs::code_mappings(pid);
+        let after = clock_ns();
+        self.not_before_ns = after.saturating_add(after.saturating_sub(before).saturating_mul(PAUSE_PER_COST));
+        self.pages = pages;
+        self.replace(found)
+    }
+
+    fn replace(&mut self, found: Vec<CodeMapping>) -> Vec<CodeMapping> {
+        let known = |mapping: &CodeMapping| {
+            let at = self
+                .by_address
+                .binary_search_by_key(&mapping.start, |known| known.start);
+            at.is_ok_and(|at| self.by_address[at] == *mapping)
+        };
+        let new = found.iter().filter(|mapping| !known(mapping)).cloned().collect();
+        // A process that is about to end has none any more; the samples before were still in the old ones.
+        if !found.is_empty() {
+            self.by_address = found;
+        }
+        new
+    }
+
+    fn holds(&self, address: u64) -> bool {
+        let at = self.by_address.partition_point(|mapping| mapping.end <= address);
+        self.by_address.get(at).is_some_and(|mapping| mapping.start <= address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, path: &str) -> CodeMapping {
+        CodeMapping {
+            start,
+            end: start + 0x1000,
+            file_offset: 0,
+            inode: None,
+            path: path.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let mut known = KnownCode::default();
+        let (program, library) = (mapping(0x1000, "/program"), mapping(0x5000, "/library"));
+        assert_eq!(known.replace(vec![program.clone()]), std::slice::from_ref(&program));
+        assert_eq!(known.replace(vec![program.clone(), library.clone()]), [library]);
+        // Another library in the same place.
+        let other = mapping(0x5000, "/other");
+        assert_eq!(known.replace(vec![program, other.clone()]), [other]);
+        assert!(known.holds(0x1000) && known.holds(0x5fff) && !known.holds(0x2000) && !known.holds(0x6000));
+    }
+
+    #[test]
+    fn a_process_that_ends_keeps_what_was_known() {
+        let mut known = KnownCode::default();
+        known.replace(vec![mapping(0x1000, "/program")]);
+        assert_eq!(known.replace(Vec::new()), []);
+        assert!(known.holds(0x1000));
+    }
+
+    #[test]
+    fn reading_again_is_put_off_by_its_cost() {
+        let pid = std::process::id() as i32;
+        let mut known = KnownCode::default();
+        let clock = std::cell::Cell::new(0);
+        let new = known.refresh(pid, || clock.replace(clock.get() + 1000));
+        assert!(!new.is_empty());
+        let nowhere = 1;
+        assert!(!known.is_stale(pid, nowhere, 2000));
+        assert!(known.is_stale(pid, nowhere, 1000 + 1000 * PAUSE_PER_COST));
+    }
+}

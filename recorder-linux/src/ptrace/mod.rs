@@ -1,0 +1,177 @@
+//! Samples a program with ptrace, where the kernel refuses perf_event_open.
+//!
+//! Gets: a program that is forked and waits. Gives: the same events as perf_event, to the same sink. A thread of our own
+//! seizes the program and all that it starts, and stops a thread for each sample: about 50 us. So the rate is
+//! lower, and kernel functions are not seen; kernel time counts for the function that called the kernel.
+//!
+//! In reading order:
+//!
+//! 1. [`policy`]: when to sample which thread.
+//! 2. [`tracer`]: what the stops mean, and the samples.
+//! 3. [`procfs`], [`maps`]: what /proc says, and which of it is new.
+//! 4. [`outbox`]: from the thread that traces to the one that unwinds.
+//!
+//! The tracing thread detaches from nothing: it ends, and the kernel lets go of all that it traced, without a
+//! race with what the program does meanwhile (exit_ptrace in kernel/ptrace.c). That is also what happens if sprof is killed.
+
+mod maps;
+mod outbox;
+mod policy;
+mod procfs;
+mod tracer;
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use recording::clock::Timestamp;
+use recording::sink::EventSink;
+
+use crate::StopReason;
+use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
+use crate::sys::ptrace as sys_ptrace;
+use crate::sys::signals::{self, Signals};
+use crate::watched::Watched;
+
+use policy::Ticks;
+use tracer::Tracer;
+
+/// Above this rate the stops alone would take more of the program's time than they tell about.
+pub(crate) const HIGHEST_RATE_HZ: f64 = 1000.0;
+
+/// What a ptrace recording has come to.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    /// The program.
+    pub(crate) child: Child,
+    /// Why recording ended.
+    pub(crate) stop: StopReason,
+    /// When.
+    pub(crate) end: Timestamp,
+    /// Samples taken.
+    pub(crate) samples: u64,
+    /// CPU time counted by the kernel for all threads, ns.
+    pub(crate) cpu_time_ns: u64,
+    /// Processes that were alive then.
+    pub(crate) live_processes: HashSet<i32>,
+    /// What ended it, if that was neither the program nor the user.
+    pub(crate) problem: Option<io::Error>,
+}
+
+/// Why there is no ptrace recording.
+#[derive(Debug)]
+pub(crate) enum TraceError {
+    /// The program could not be executed.
+    Exec(io::Error),
+    /// This could not be done.
+    Failed(&'static str, io::Error),
+}
+
+/// Seizes the program, lets it run and samples it until it ends, the time is over or a signal says so. `child_news` is
+/// SIGCHLD, which no thread may have unblocked.
+pub(crate) fn record(
+    stopped: Stopped,
+    rate_hz: f64,
+    signals: &Signals,
+    child_news: &Signals,
+    deadline: Option<Timestamp>,
+    sink: &mut dyn EventSink,
+) -> Result<Traced, TraceError> {
+    let interval_ns = (1e9 / rate_hz).round().max(1.0) as u64;
+    let (outbox, inbox) = outbox::channel();
+    std::thread::scope(|scope| {
+        let tracing = || {
+            let ticks = Ticks::new(interval_ns, monotonic_ns());
+            let tracer = Tracer::new(stopped.pid(), ticks, outbox);
+            trace(stopped, tracer, signals, child_news, deadline)
+        };
+        let tracing = std::thread::Builder::new()
+            .name("sprof-ptrace".to_owned())
+            .spawn_scoped(scope, tracing)
+            .map_err(|error| TraceError::Failed("start a thread", error))?;
+        inbox.deliver_all(sink);
+        tracing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn trace(
+    stopped: Stopped,
+    mut tracer: Tracer,
+    signals: &Signals,
+    child_news: &Signals,
+    deadline: Option<Timestamp>,
+) -> Result<Traced, TraceError> {
+    if let Err(error) = sys_ptrace::seize(stopped.pid()) {
+        stopped.abandon();
+        return Err(TraceError::Failed("trace the program (PTRACE_SEIZE)", error));
+    }
+    let (child, exec) = stopped
+        .release()
+        .map_err(|error| TraceError::Failed("start the program", error))?;
+    let watched = Watched::Program(child);
+    let ended = until_end(&mut tracer, &watched, signals, child_news, deadline);
+    let Watched::Program(mut child) = watched else {
+        return Err(TraceError::Failed("find the program", io::ErrorKind::NotFound.into()));
+    };
+    if let Some(status) = tracer.program_end() {
+        child.was_reaped(status);
+        if let Some(error) = exec_error(&tracer, exec) {
+            return Err(TraceError::Exec(error));
+        }
+    }
+    let end = monotonic_ns();
+    tracer.finish(end);
+    let (stop, problem) = match ended {
+        Ok(stop) => (stop, None),
+        Err(error) => (StopReason::Terminated, Some(error)),
+    };
+    Ok(Traced {
+        child,
+        stop,
+        end: Timestamp(end),
+        samples: tracer.samples(),
+        cpu_time_ns: tracer.cpu_time_ns(),
+        live_processes: tracer.live_processes(),
+        problem,
+    })
+}
+
+/// Why a program that has ended was never executed.
+fn exec_error(tracer: &Tracer, exec: ExecReport) -> Option<io::Error> {
+    if tracer.has_exec() {
+        return None;
+    }
+    exec.error().ok().flatten()
+}
+
+fn until_end(
+    tracer: &mut Tracer,
+    program: &Watched,
+    signals: &Signals,
+    child_news: &Signals,
+    deadline: Option<Timestamp>,
+) -> io::Result<StopReason> {
+    let mut interrupts = 0;
+    loop {
+        let next_ns = deadline.map_or(tracer.next_ns(), |end| tracer.next_ns().min(end.0));
+        let left = Duration::from_nanos(next_ns.saturating_sub(monotonic_ns()));
+        let [changed, signalled] = signals::wait_readable([child_news.fd().as_fd(), signals.fd().as_fd()], left)?;
+        if changed {
+            // Before the answers: what changes from here on is told again.
+            while child_news.next().is_some() {}
+        }
+        tracer.answer_all()?;
+        if tracer.program_end().is_some() {
+            return Ok(StopReason::ProgramEnded);
+        }
+        if signalled && let Some(stop) = program.take_signals(signals, &mut interrupts) {
+            return Ok(stop);
+        }
+        let now = monotonic_ns();
+        if deadline.is_some_and(|end| now >= end.0) {
+            return Ok(StopReason::Duration);
+        }
+        tracer.sample()?;
+    }
+}

@@ -1,0 +1,264 @@
+//! From the thread that traces to the one that unwinds: the first must never wait for the second while the program
+//! waits for the first, so what it sends is owned, and samples are dropped and counted when too many are on their way.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use recording::clock::Timestamp;
+use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::sink::EventSink;
+use recording::stack::{MissingStack, Registers, Snapshot, Stack};
+
+use super::procfs::CodeMapping;
+
+/// Stack bytes on their way at most.
+const STACK_BYTES: usize = 64 << 20;
+/// Messages on their way at most: beyond that the tracer waits.
+const MESSAGES: usize = 1 << 14;
+
+/// An event that owns what it speaks of.
+#[derive(Debug)]
+pub(super) enum Message {
+    ProcessStart {
+        time: u64,
+        pid: i32,
+        parent: Option<i32>,
+    },
+    ProcessEnd {
+        time: u64,
+        pid: i32,
+    },
+    ThreadStart {
+        time: u64,
+        pid: i32,
+        tid: i32,
+    },
+    ThreadEnd {
+        time: u64,
+        pid: i32,
+        tid: i32,
+    },
+    ThreadName {
+        time: u64,
+        pid: i32,
+        tid: i32,
+        name: String,
+    },
+    Exec {
+        time: u64,
+        pid: i32,
+        name: String,
+    },
+    Map {
+        time: u64,
+        pid: i32,
+        code: CodeMapping,
+    },
+    Sample(Box<OwnedSample>),
+    Lost {
+        time: u64,
+        count: u64,
+    },
+}
+
+/// A sample that owns its stack.
+#[derive(Debug)]
+pub(super) struct OwnedSample {
+    pub(super) time: u64,
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+    pub(super) cpu: u32,
+    pub(super) period: u64,
+    /// `None` for a 32-bit task.
+    pub(super) registers: Option<Registers>,
+    pub(super) stack: Box<[u8]>,
+    pub(super) cut_off: bool,
+}
+
+/// The tracer's end.
+pub(super) struct Outbox {
+    sender: SyncSender<Message>,
+    stack_bytes: Arc<AtomicUsize>,
+    dropped: u64,
+}
+
+/// The unwinder's end.
+pub(super) struct Inbox {
+    receiver: Receiver<Message>,
+    stack_bytes: Arc<AtomicUsize>,
+}
+
+pub(super) fn channel() -> (Outbox, Inbox) {
+    let (sender, receiver) = sync_channel(MESSAGES);
+    let stack_bytes = Arc::new(AtomicUsize::new(0));
+    let outbox = Outbox {
+        sender,
+        stack_bytes: stack_bytes.clone(),
+        dropped: 0,
+    };
+    (outbox, Inbox { receiver, stack_bytes })
+}
+
+impl Outbox {
+    /// Sends anything but a sample. Nobody listens any more only when recording has failed, which its caller tells.
+    pub(super) fn send(&mut self, message: Message) {
+        let _ = self.sender.send(message);
+    }
+
+    /// Sends a sample, or drops and counts it.
+    pub(super) fn send_sample(&mut self, sample: OwnedSample) {
+        let (time, bytes) = (sample.time, sample.stack.len());
+        if self.stack_bytes.load(Ordering::Relaxed).saturating_add(bytes) > STACK_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.report_dropped(time);
+        self.stack_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.send(Message::Sample(Box::new(sample)));
+    }
+
+    /// Tells of samples that were dropped since the last report.
+    pub(super) fn report_dropped(&mut self, time: u64) {
+        let count = std::mem::take(&mut self.dropped);
+        if count > 0 {
+            self.send(Message::Lost { time, count });
+        }
+    }
+}
+
+impl Inbox {
+    /// Passes everything on until the tracer has ended.
+    pub(super) fn deliver_all(&self, sink: &mut dyn EventSink) {
+        for message in &self.receiver {
+            if let Message::Sample(sample) = &message {
+                self.stack_bytes.fetch_sub(sample.stack.len(), Ordering::Relaxed);
+            }
+            message.deliver(sink);
+        }
+    }
+}
+
+impl Message {
+    fn deliver(&self, sink: &mut dyn EventSink) {
+        let event = match self {
+            Message::ProcessStart { time, pid, parent } => Event::ProcessStart {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                parent: parent.map(Pid),
+            },
+            Message::ProcessEnd { time, pid } => Event::ProcessEnd {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+            },
+            Message::ThreadStart { time, pid, tid } => Event::ThreadStart {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                tid: Tid(*tid),
+            },
+            Message::ThreadEnd { time, pid, tid } => Event::ThreadEnd {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                tid: Tid(*tid),
+            },
+            Message::ThreadName { time, pid, tid, name } => Event::ThreadName {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                tid: Tid(*tid),
+                name,
+            },
+            Message::Exec { time, pid, name } => Event::Exec {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                name,
+            },
+            Message::Map { time, pid, code } => Event::Map(Mapping {
+                time: Timestamp(*time),
+                pid: Pid(*pid),
+                start: code.start,
+                len: code.end.saturating_sub(code.start),
+                file_offset: code.file_offset,
+                path: &code.path,
+                build_id: None,
+                inode: code.inode,
+            }),
+            Message::Sample(sample) => Event::Sample(sample.as_sample()),
+            // The queue between the two threads is what the ring is to perf_event.
+            Message::Lost { time, count } => Event::Lost {
+                time: Timestamp(*time),
+                count: *count,
+                cause: LostCause::SamplesRingFull,
+            },
+        };
+        sink.on_event(&event);
+    }
+}
+
+impl OwnedSample {
+    fn as_sample(&self) -> Sample<'_> {
+        Sample {
+            time: Timestamp(self.time),
+            pid: Pid(self.pid),
+            tid: Tid(self.tid),
+            cpu: self.cpu,
+            period: self.period,
+            stack: match self.registers {
+                None => Stack::Missing {
+                    kernel: &[],
+                    reason: MissingStack::Abi32,
+                },
+                Some(registers) => Stack::Snapshot(Snapshot {
+                    kernel: &[],
+                    registers,
+                    stack_bytes: &self.stack,
+                    cut_off: self.cut_off,
+                }),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter {
+        samples: u64,
+        lost: u64,
+    }
+
+    impl EventSink for Counter {
+        fn on_event(&mut self, event: &Event<'_>) {
+            match event {
+                Event::Sample(_) => self.samples += 1,
+                Event::Lost { count, .. } => self.lost += count,
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn samples_beyond_the_limit_are_dropped_and_counted() {
+        let (mut outbox, inbox) = channel();
+        let sample = |bytes: usize| OwnedSample {
+            time: 1,
+            pid: 2,
+            tid: 2,
+            cpu: 0,
+            period: 1,
+            registers: None,
+            stack: vec![0; bytes].into(),
+            cut_off: false,
+        };
+        for _ in 0..5 {
+            outbox.send_sample(sample(STACK_BYTES / 3));
+        }
+        outbox.report_dropped(3);
+        drop(outbox);
+        let mut counter = Counter::default();
+        inbox.deliver_all(&mut counter);
+        assert_eq!((counter.samples, counter.lost), (3, 2));
+        assert_eq!(inbox.stack_bytes.load(Ordering::Relaxed), 0);
+    }
+}

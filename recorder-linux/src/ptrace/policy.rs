@@ -1,0 +1,258 @@
+//! When to sample which thread: arithmetic, no system calls.
+//!
+//! A tick samples the threads that are on a CPU when we wake up for it. Each such sample stands for an interval of CPU time, whatever the
+//! number of threads, of CPUs, and however short a thread lives.
+//!
+//! Nothing says directly who is on a CPU. The state R is also that of a thread that waits for one, and that must not be taken
+//! for the same: a kernel that preempts lazily (PREEMPT_LAZY, Linux 6.12) takes the CPU away at the end of a system call,
+//! so the stacks of those that wait are mostly in system calls. With two processes and a busy CPU, 70 % of the samples of a
+//! loop were in the clock_gettime that took 2 % of its time. The scheduler's counts tell, before and after the stop:
+//!
+//! - No slice more: the thread was on a CPU all the time, and stopped where it was.
+//! - A slice more, after a wait that began before the tick: it was not on a CPU at the tick. No sample.
+//! - A slice more, after a wait that began later: it was on a CPU at the tick, and had to make way, to us most likely. Where
+//!   we have a priority that takes the CPU at once, that was at the tick, too. Elsewhere it was at its next system call, so
+//!   it is asked again a moment later, when we are on another CPU.
+//!
+//! Where hundreds of threads compete, a tick can hardly find who is on a CPU, because we wait for one ourselves. So a thread that
+//! has used two intervals of CPU time without a sample, or one when we are late, gets one wherever it is. That the rate is
+//! then not reached, shows.
+//!
+//! Threads that sleep are left alone. Stopping them would not only cost: it ends some system calls with EINTR (epoll_wait(2) and
+//! the others in signal(7), "Interruption of system calls and library functions by stop signals").
+
+use super::procfs::Reading;
+
+/// One thread's account.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    /// CPU time when the account was opened, ns.
+    opened_ns: u64,
+    /// CPU time at the last sample, ns.
+    sampled_ns: u64,
+    /// When last looked at.
+    seen: Reading,
+}
+
+impl Account {
+    /// From this reading on.
+    pub(super) fn open(reading: Reading) -> Account {
+        Account {
+            opened_ns: reading.cpu_ns,
+            sampled_ns: reading.cpu_ns,
+            seen: reading,
+        }
+    }
+
+    /// Whether the thread was on a CPU since it was last looked at. If not, it is not on one now: getting there counts as
+    /// a slice at once, and staying there as CPU time soon.
+    pub(super) fn has_run(&mut self, reading: Reading) -> bool {
+        let has_run = reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices;
+        self.see(reading);
+        has_run
+    }
+
+    /// Whether the thread has gone without a sample for too long.
+    pub(super) fn is_owed(&self, reading: Reading, interval_ns: u64, we_are_late: bool) -> bool {
+        let patience_ns = interval_ns.saturating_mul(if we_are_late { 1 } else { 2 });
+        reading.cpu_ns.saturating_sub(self.sampled_ns) >= patience_ns
+    }
+
+    /// Notes a sample. Returns the CPU time since the last one, ns: what it stands for.
+    pub(super) fn sample(&mut self, reading: Reading) -> u64 {
+        self.see(reading);
+        let since_ns = self.seen.cpu_ns - self.sampled_ns;
+        self.sampled_ns = self.seen.cpu_ns;
+        since_ns
+    }
+
+    /// Notes a later reading.
+    pub(super) fn see(&mut self, reading: Reading) {
+        // Two sources of different precision may seem to go back.
+        let cpu_ns = self.seen.cpu_ns.max(reading.cpu_ns);
+        self.seen = Reading { cpu_ns, ..reading };
+    }
+
+    /// CPU time since the account was opened, ns.
+    pub(super) fn used_ns(&self) -> u64 {
+        self.seen.cpu_ns - self.opened_ns
+    }
+}
+
+/// Who leaves a CPU to us does so this long before we read the clock, at most: a switch of tasks.
+pub(super) const WAKE_UP_NS: u64 = 50_000;
+
+/// Where a thread was at the tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On a CPU until it stopped.
+    OnCpu,
+    /// On a CPU, which it had to leave before it stopped.
+    MadeWay,
+    /// In the queue for one.
+    Waiting,
+}
+
+impl Place {
+    /// From the counts when it was asked to stop and when it had, which was `since_tick_ns` after the tick.
+    pub(super) fn of(asked: Reading, stopped: Reading, since_tick_ns: u64) -> Place {
+        if stopped.slices == asked.slices {
+            Place::OnCpu
+        } else if stopped.waited_ns.saturating_sub(asked.waited_ns) <= since_tick_ns {
+            Place::MadeWay
+        } else {
+            Place::Waiting
+        }
+    }
+}
+
+/// Pause after a tick, as a multiple of the time that it took: looking takes a tenth of a CPU at most.
+const PAUSE_PER_WORK: u64 = 9;
+
+/// The times of the ticks: an interval apart on average, by chance up to a half more or less, so that no program can
+/// be in step with them, nor the scheduler's time slices.
+#[derive(Debug)]
+pub(super) struct Ticks {
+    interval_ns: u64,
+    chance: u64,
+    next_ns: u64,
+}
+
+impl Ticks {
+    pub(super) fn new(interval_ns: u64, now_ns: u64) -> Ticks {
+        let mut ticks = Ticks {
+            interval_ns,
+            chance: now_ns | 1,
+            next_ns: now_ns,
+        };
+        ticks.advance(now_ns, 0);
+        ticks
+    }
+
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
+    /// When to ask again a thread that had to make way: after a tenth of an interval, by chance more or less, for it is
+    /// still near the place where it was stopped.
+    pub(super) fn again_ns(&self, now_ns: u64) -> u64 {
+        let tenth = self.interval_ns / 10;
+        now_ns.saturating_add(tenth / 2 + self.chance % (tenth + 1))
+    }
+
+    /// When the next tick is.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Chooses the time of the tick after this one, which took us `work_ns` of CPU time. Ticks that were missed are not
+    /// made up for, and a tick that took much (thousands of threads to look at) is followed by a longer pause.
+    pub(super) fn advance(&mut self, now_ns: u64, work_ns: u64) {
+        // xorshift64, Marsaglia 2003.
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        let spread = self.interval_ns;
+        let gap = self.interval_ns - spread / 2 + self.chance % (spread + 1);
+        let pause = work_ns.saturating_mul(PAUSE_PER_WORK);
+        // From the planned time, not from now: being a little late must not lower the rate. But one tick right after
+        // another that was very late would count the same moment twice.
+        let planned = self.next_ns.saturating_add(gap);
+        let earliest = now_ns.saturating_add(pause);
+        self.next_ns = if planned >= earliest {
+            planned
+        } else {
+            earliest.saturating_add(gap)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: u64 = 10_000_000;
+
+    fn reading(cpu_ns: u64, waited_ns: u64, slices: u64) -> Reading {
+        Reading {
+            cpu_ns,
+            waited_ns,
+            slices,
+        }
+    }
+
+    #[test]
+    fn a_thread_that_has_not_run_since_is_left_alone() {
+        let mut account = Account::open(reading(0, 0, 0));
+        assert!(
+            account.has_run(reading(0, 100, 1)),
+            "it got its first CPU, the time is not up to date"
+        );
+        assert!(account.has_run(reading(4_000_000, 100, 1)), "it still has it");
+        assert!(!account.has_run(reading(4_000_000, 100, 1)), "it sleeps, or waits");
+        assert!(account.has_run(reading(4_000_000, 900, 2)), "it is back");
+    }
+
+    #[test]
+    fn a_sample_stands_for_the_cpu_time_since_the_last() {
+        let mut account = Account::open(reading(7_000, 0, 1));
+        assert_eq!(account.sample(reading(9_000, 0, 1)), 2_000);
+        account.see(reading(9_500, 0, 2));
+        assert_eq!(account.sample(reading(10_000, 0, 2)), 1_000);
+        assert_eq!(account.used_ns(), 3_000);
+    }
+
+    #[test]
+    fn a_thread_that_is_never_met_on_a_cpu_gets_a_sample_all_the_same() {
+        let mut account = Account::open(reading(5, 0, 1));
+        assert!(!account.is_owed(reading(2 * INTERVAL, 0, 9), INTERVAL, false));
+        assert!(account.is_owed(reading(2 * INTERVAL, 0, 9), INTERVAL, true));
+        assert!(account.is_owed(reading(2 * INTERVAL + 5, 0, 9), INTERVAL, false));
+        account.sample(reading(2 * INTERVAL + 5, 0, 9));
+        assert!(!account.is_owed(reading(3 * INTERVAL, 0, 9), INTERVAL, true));
+    }
+
+    #[test]
+    fn cpu_time_that_goes_back_is_not_believed() {
+        let mut account = Account::open(reading(50, 0, 1));
+        account.see(reading(100, 0, 1));
+        assert_eq!(account.sample(reading(60, 0, 1)), 50);
+        assert_eq!(account.sample(reading(u64::MAX, 0, 1)), u64::MAX - 100);
+    }
+
+    #[test]
+    fn on_a_cpu_is_who_did_not_wait_at_the_tick() {
+        let asked = reading(0, 1_000, 5);
+        assert_eq!(Place::of(asked, reading(1, 1_000, 5), 30_000), Place::OnCpu);
+        assert_eq!(Place::of(asked, reading(1, 21_000, 6), 30_000), Place::MadeWay);
+        assert_eq!(Place::of(asked, reading(1, 3_000_000, 6), 30_000), Place::Waiting);
+        // It stopped late, because it waited long.
+        assert_eq!(Place::of(asked, reading(1, 9_000_000, 6), 8_000_000), Place::Waiting);
+        // A kernel that does not count slices: nothing is known.
+        assert_eq!(Place::of(reading(10, 0, 0), reading(20, 0, 0), 0), Place::OnCpu);
+    }
+
+    #[test]
+    fn ticks_are_an_interval_apart_on_average_and_never_in_step() {
+        let mut ticks = Ticks::new(INTERVAL, 5);
+        let mut gaps = Vec::new();
+        for _ in 0..10_000 {
+            let now = ticks.next_ns();
+            ticks.advance(now, 0);
+            gaps.push(ticks.next_ns() - now);
+        }
+        let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
+        assert!((mean / INTERVAL as f64 - 1.0).abs() < 0.01, "{mean}");
+        assert!(gaps.iter().all(|gap| (INTERVAL / 2..=INTERVAL * 3 / 2).contains(gap)));
+        assert!(gaps.iter().collect::<std::collections::HashSet<_>>().len() > 5000);
+    }
+
+    #[test]
+    fn missed_ticks_are_not_made_up_for_and_long_ones_are_followed_by_pauses() {
+        let mut ticks = Ticks::new(INTERVAL, 0);
+        ticks.advance(100 * INTERVAL, 0);
+        assert!(ticks.next_ns() >= 100 * INTERVAL + INTERVAL / 2);
+        ticks.advance(202 * INTERVAL, 2 * INTERVAL);
+        assert!(ticks.next_ns() >= 220 * INTERVAL);
+    }
+}

@@ -1,0 +1,265 @@
+//! What /proc says of threads and address spaces: parsing, and the few reads.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// One line of /proc/PID/maps that holds code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CodeMapping {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) file_offset: u64,
+    /// Device (major, minor) and inode; `None` for what is not a file.
+    pub(super) inode: Option<(u32, u32, u64)>,
+    /// As perf names it: a path, `[vdso]`, `//anon`.
+    pub(super) path: Vec<u8>,
+}
+
+/// Largest /proc/PID/maps that is read: some 600,000 mappings, more than `vm.max_map_count` allows by default.
+const LARGEST_MAPS_BYTES: u64 = 64 << 20;
+
+/// The executable mappings of a process, by address. Empty if it is gone.
+pub(super) fn code_mappings(pid: i32) -> Vec<CodeMapping> {
+    use std::io::Read;
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/maps")) {
+        // What could be read before an error is still true.
+        let _ = file.take(LARGEST_MAPS_BYTES).read_to_end(&mut text);
+    }
+    text.split(|byte| *byte == b'\n').filter_map(code_mapping).collect()
+}
+
+/// `start-end rwxp offset major:minor inode   path`, proc_pid_maps(5).
+fn code_mapping(line: &[u8]) -> Option<CodeMapping> {
+    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let mut text = || std::str::from_utf8(fields.next()?).ok();
+    let (start, end) = text()?.split_once('-')?;
+    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    if text()?.as_bytes().get(2) != Some(&b'x') || end <= start {
+        return None;
+    }
+    let file_offset = hex(text()?)?;
+    let (major, minor) = text()?.split_once(':')?;
+    let (major, minor) = (
+        u32::from_str_radix(major, 16).ok()?,
+        u32::from_str_radix(minor, 16).ok()?,
+    );
+    let inode: u64 = text()?.parse().ok()?;
+    let path = unescape(fields.next().unwrap_or_default().trim_ascii_start());
+    // In every process, and nobody's code: the kernel answers for it.
+    if path == b"[vsyscall]" {
+        return None;
+    }
+    Some(CodeMapping {
+        start,
+        end,
+        file_offset,
+        inode: (inode != 0).then_some((major, minor, inode)),
+        path: if path.is_empty() { b"//anon".to_vec() } else { path },
+    })
+}
+
+/// The kernel writes a newline in a path as `\012`, and only that (fs/proc/task_mmu.c, seq_path with "\n").
+fn unescape(path: &[u8]) -> Vec<u8> {
+    const NEWLINE: &[u8] = b"\\012";
+    let mut out = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(byte) = rest.first() {
+        if rest.starts_with(NEWLINE) {
+            out.push(b'\n');
+            rest = &rest[NEWLINE.len()..];
+        } else {
+            out.push(*byte);
+            rest = &rest[1..];
+        }
+    }
+    out
+}
+
+/// Size of the address space in pages: it changes when something is mapped, a library for example.
+pub(super) fn mapped_pages(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// What /proc/PID/task/TID/stat says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ThreadStat {
+    pub(super) name: String,
+    /// Running, or waiting for nothing but a CPU.
+    pub(super) runs: bool,
+    /// User and system time in clock ticks of 10 ms.
+    ticks: u64,
+    /// The CPU that it ran on last.
+    pub(super) cpu: u32,
+}
+
+/// Reads the state of a thread; `None` if it is gone.
+pub(super) fn thread_stat(pid: i32, tid: i32) -> Option<ThreadStat> {
+    let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    parse_thread_stat(&String::from_utf8_lossy(&text))
+}
+
+/// `tid (name) state ppid ...`, proc_pid_stat(5): the name may hold anything, a parenthesis too.
+fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
+    let (name, rest) = text.split_once('(')?.1.rsplit_once(") ")?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    // Fields are counted from 1 in the manual; `state` is 3, utime 14, stime 15, processor 39.
+    let utime: u64 = fields.nth(10)?.parse().ok()?;
+    let stime: u64 = fields.next()?.parse().ok()?;
+    let cpu = fields.nth(23)?.parse().ok()?;
+    Some(ThreadStat {
+        name: name.to_owned(),
+        runs: state == "R",
+        ticks: utime.saturating_add(stime),
+        cpu,
+    })
+}
+
+/// The process that a thread belongs to, and that process's parent.
+pub(super) fn process_of(tid: i32) -> Option<(i32, i32)> {
+    let text = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some((field("Tgid:")?, field("PPid:")?))
+}
+
+/// USER_HZ, which /proc's clock ticks have had on x86_64 and aarch64 from the beginning (include/asm-generic/param.h).
+const NS_PER_TICK: u64 = 10_000_000;
+
+/// What the scheduler has counted for one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// Time on a CPU, ns. Of a running thread it is brought up to date with every timer tick (4 ms at CONFIG_HZ=250), of a
+    /// stopped one it is exact.
+    pub(super) cpu_ns: u64,
+    /// Time spent waiting for a CPU, ns, up to when it last got one.
+    pub(super) waited_ns: u64,
+    /// Times that it was given a CPU. 0 where the kernel does not count this.
+    pub(super) slices: u64,
+}
+
+/// Reads what the scheduler counts for one thread.
+#[derive(Debug)]
+pub(super) struct SchedulerCounts {
+    pid: i32,
+    tid: i32,
+    /// Kept open: opening takes three times as long as reading.
+    schedstat: Option<File>,
+}
+
+impl SchedulerCounts {
+    pub(super) fn of(pid: i32, tid: i32) -> SchedulerCounts {
+        SchedulerCounts {
+            pid,
+            tid,
+            schedstat: File::open(format!("/proc/{pid}/task/{tid}/schedstat")).ok(),
+        }
+    }
+
+    /// The counts now; `None` if the thread is gone.
+    pub(super) fn read(&self) -> Option<Reading> {
+        // Without CONFIG_SCHED_INFO there is no such file; where it is switched off, it says `0 0 0`.
+        let from_schedstat = self.schedstat.as_ref().and_then(|file| {
+            let mut text = [0u8; 64];
+            let len = file.read_at(&mut text, 0).ok()?;
+            parse_schedstat(std::str::from_utf8(&text[..len]).ok()?)
+        });
+        from_schedstat.or_else(|| {
+            let stat = thread_stat(self.pid, self.tid)?;
+            Some(Reading {
+                cpu_ns: stat.ticks.saturating_mul(NS_PER_TICK),
+                ..Reading::default()
+            })
+        })
+    }
+}
+
+/// `cpu_ns waited_ns slices`, Documentation/scheduler/sched-stats.rst.
+fn parse_schedstat(text: &str) -> Option<Reading> {
+    let mut fields = text.split_ascii_whitespace().map(|field| field.parse().ok());
+    let reading = Reading {
+        cpu_ns: fields.next()??,
+        waited_ns: fields.next()??,
+        slices: fields.next()??,
+    };
+    (reading.slices > 0).then_some(reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_in_maps() {
+        let line = b"7f27c5c28000-7f27c5d8a000 r-xp 00028000 fe:01 263041                     /usr/lib/libc.so.6";
+        let mapping = code_mapping(line).unwrap();
+        assert_eq!((mapping.start, mapping.end), (0x7f27c5c28000, 0x7f27c5d8a000));
+        assert_eq!(mapping.file_offset, 0x28000);
+        assert_eq!(mapping.inode, Some((0xfe, 1, 263041)));
+        assert_eq!(mapping.path, b"/usr/lib/libc.so.6");
+    }
+
+    #[test]
+    fn only_code_is_wanted_of_maps() {
+        let data = b"7f27c5c00000-7f27c5c28000 r--p 00000000 fe:01 263041 /usr/lib/libc.so.6";
+        assert_eq!(code_mapping(data), None);
+        assert_eq!(code_mapping(b""), None);
+        assert_eq!(code_mapping(b"2000-1000 r-xp 0 0:0 0"), None);
+        let vsyscall = b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]";
+        assert_eq!(code_mapping(vsyscall), None);
+    }
+
+    #[test]
+    fn odd_paths_in_maps() {
+        let path = |line: &[u8]| code_mapping(line).unwrap().path;
+        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0 "), b"//anon");
+        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0"), b"//anon");
+        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0    [vdso]"), b"[vdso]");
+        assert_eq!(
+            path(b"1000-2000 r-xp 0 fe:01 7   /a b\\012c (deleted)"),
+            b"/a b\nc (deleted)"
+        );
+    }
+
+    #[test]
+    fn the_state_of_a_thread_whose_name_holds_a_parenthesis() {
+        let text = "71 (a) R (b) S 70 71 71 0 -1 4194304 123 0 0 0 7 5 0 0 20 0 1 0 1000 1000000 200 \
+                    18446744073709551615 1 1 0 0 0 0 0 0 65536 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+        let stat = parse_thread_stat(text).unwrap();
+        assert_eq!(
+            (stat.name.as_str(), stat.runs, stat.ticks, stat.cpu),
+            ("a) R (b", false, 12, 3)
+        );
+        assert_eq!(parse_thread_stat("71 (cut off) R 70"), None);
+    }
+
+    #[test]
+    fn counts_of_the_scheduler() {
+        let reading = Reading {
+            cpu_ns: 12,
+            waited_ns: 3,
+            slices: 4,
+        };
+        assert_eq!(parse_schedstat("12 3 4\n"), Some(reading));
+        assert_eq!(parse_schedstat("0 0 0\n"), None);
+        assert_eq!(parse_schedstat("12 3"), None);
+        assert_eq!(parse_schedstat(""), None);
+    }
+
+    #[test]
+    fn this_process_is_read() {
+        let pid = std::process::id() as i32;
+        let counts = SchedulerCounts::of(pid, pid);
+        let before = counts.read().unwrap();
+        assert_eq!(process_of(pid).unwrap().0, pid);
+        assert!(thread_stat(pid, pid).is_some() && mapped_pages(pid).unwrap() > 0);
+        assert!(code_mappings(pid).iter().any(|mapping| mapping.path == b"[vdso]"));
+        assert!(counts.read().unwrap().cpu_ns >= before.cpu_ns);
+    }
+}

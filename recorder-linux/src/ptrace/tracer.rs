@@ -1,0 +1,441 @@
+//! The thread that traces: what every stop of the program means, and the samples.
+//!
+//! A stopped thread costs the program time, so each is let go before anything is done that can be done later.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+use recording::stack::Registers;
+
+use super::maps::KnownCode;
+use super::outbox::{Message, Outbox, OwnedSample};
+use super::policy::{Account, Place, Ticks, WAKE_UP_NS};
+use super::procfs::{self, Reading, SchedulerCounts};
+use crate::sys::memory;
+use crate::sys::priority::Turns;
+use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
+use crate::sys::ptrace::{self, Stop, Waited};
+
+/// Stack bytes copied at most. The thread waits meanwhile, so what is copied is true, other than what is read later; most
+/// stacks end after a few KiB. 256 KiB take 40 us.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Everything that is traced.
+pub(super) struct Tracer {
+    program: i32,
+    out: Outbox,
+    threads: HashMap<i32, Thread>,
+    processes: HashMap<i32, Process>,
+    stack: Vec<u8>,
+    /// CPU time of threads that have ended, ns.
+    ended_cpu_ns: u64,
+    samples: u64,
+    has_exec: bool,
+    program_end: Option<WaitStatus>,
+    turns: Turns,
+    ticks: Ticks,
+    /// The last tick came more than an interval after its time.
+    is_late: bool,
+    /// Threads that had to make way for us at the last tick, and when to ask them again.
+    again: Vec<i32>,
+    again_ns: u64,
+}
+
+struct Thread {
+    pid: i32,
+    name: String,
+    counts: SchedulerCounts,
+    account: Account,
+    /// It was asked to stop for a sample.
+    asked: Option<Asked>,
+}
+
+/// What there was to know of a thread when it was asked to stop.
+#[derive(Clone, Copy)]
+struct Asked {
+    tick_ns: u64,
+    is_second_try: bool,
+    /// The CPU that it ran on.
+    cpu: u32,
+    counts: Reading,
+}
+
+#[derive(Default)]
+struct Process {
+    threads: Vec<i32>,
+    code: KnownCode,
+}
+
+impl Tracer {
+    /// For a program that is seized and has not run yet.
+    pub(super) fn new(program: i32, ticks: Ticks, out: Outbox) -> Tracer {
+        let mut tracer = Tracer {
+            program,
+            out,
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            stack: vec![0; STACK_BYTES],
+            ended_cpu_ns: 0,
+            samples: 0,
+            has_exec: false,
+            program_end: None,
+            turns: Turns::ask(),
+            ticks,
+            is_late: false,
+            again: Vec::new(),
+            again_ns: u64::MAX,
+        };
+        tracer.add(program, program, None);
+        tracer
+    }
+
+    /// How the program ended, once it has.
+    pub(super) fn program_end(&self) -> Option<WaitStatus> {
+        self.program_end
+    }
+
+    /// Whether the program was executed at all.
+    pub(super) fn has_exec(&self) -> bool {
+        self.has_exec
+    }
+
+    /// Samples taken.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Processes that have not ended.
+    pub(super) fn live_processes(&self) -> HashSet<i32> {
+        self.processes.keys().copied().collect()
+    }
+
+    /// CPU time of all threads, alive and ended, ns.
+    pub(super) fn cpu_time_ns(&mut self) -> u64 {
+        let mut total_ns = self.ended_cpu_ns;
+        for thread in self.threads.values_mut() {
+            if let Some(reading) = thread.counts.read() {
+                thread.account.see(reading);
+            }
+            total_ns = total_ns.saturating_add(thread.account.used_ns());
+        }
+        total_ns
+    }
+
+    /// The last word.
+    pub(super) fn finish(&mut self, time: u64) {
+        self.out.report_dropped(time);
+    }
+
+    /// When [`Tracer::sample`] has something to do.
+    pub(super) fn next_ns(&self) -> u64 {
+        self.ticks.next_ns().min(self.again_ns)
+    }
+
+    /// Asks threads to stop for a sample: at a tick every one that may be on a CPU.
+    pub(super) fn sample(&mut self) -> io::Result<()> {
+        let now = monotonic_ns().max(WAKE_UP_NS);
+        if now >= self.again_ns {
+            self.again_ns = u64::MAX;
+            for tid in std::mem::take(&mut self.again) {
+                self.ask(tid, now - WAKE_UP_NS, true);
+                self.answer_all()?;
+            }
+        }
+        let tick_ns = self.ticks.next_ns();
+        if now < tick_ns {
+            return Ok(());
+        }
+        let work_start_ns = thread_cpu_ns();
+        self.is_late = now - tick_ns > self.ticks.interval_ns();
+        let has_run = self.threads.iter_mut().filter_map(|(&tid, thread)| {
+            let reading = thread.counts.read().filter(|_| thread.asked.is_none())?;
+            thread.account.has_run(reading).then_some(tid)
+        });
+        let has_run: Vec<i32> = has_run.collect();
+        for tid in has_run {
+            self.ask(tid, now - WAKE_UP_NS, false);
+            // Those that were asked before may have stopped by now.
+            self.answer_all()?;
+        }
+        self.ticks.advance(now, thread_cpu_ns().saturating_sub(work_start_ns));
+        Ok(())
+    }
+
+    fn ask(&mut self, tid: i32, tick_ns: u64, is_second_try: bool) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        let Some(stat) = procfs::thread_stat(thread.pid, tid) else {
+            return;
+        };
+        if stat.runs
+            && let Some(counts) = thread.counts.read()
+            // It fails for a thread that has ended meanwhile; its end is still to be waited for.
+            && ptrace::interrupt(tid).is_ok()
+        {
+            thread.asked = Some(Asked {
+                tick_ns,
+                is_second_try,
+                cpu: stat.cpu,
+                counts,
+            });
+        }
+        self.rename(tid, stat.name);
+    }
+
+    /// Answers all stops and ends that there are now.
+    pub(super) fn answer_all(&mut self) -> io::Result<()> {
+        while let Some((tid, change)) = ptrace::next_change()? {
+            match change {
+                Waited::Ended(status) => self.on_end(tid, status),
+                Waited::Stopped(stop) => self.on_stop(tid, stop),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_end(&mut self, tid: i32, status: WaitStatus) {
+        self.remove(tid);
+        if tid == self.program {
+            self.program_end = Some(status);
+        }
+    }
+
+    /// Answers one stop. Any thread may be killed at any time, also while it is stopped: what fails for it then needs no
+    /// answer, its end will be reported.
+    fn on_stop(&mut self, tid: i32, stop: Stop) {
+        // A new thread may stop for the first time before the one that started it tells of it.
+        if !matches!(stop, Stop::Exit) {
+            self.adopt(tid);
+        }
+        match stop {
+            Stop::Signal(signal) => self.sample_and_resume(tid, signal),
+            Stop::Trap => self.sample_and_resume(tid, 0),
+            Stop::NewTask => {
+                let new = ptrace::event_message(tid);
+                self.sample_and_resume(tid, 0);
+                if let Ok(new) = new {
+                    self.adopt(new);
+                }
+            }
+            Stop::Group => {
+                self.forget_wish(tid);
+                let _ = ptrace::listen(tid);
+            }
+            Stop::Exec => {
+                self.on_exec(tid);
+                let _ = ptrace::resume(tid, 0);
+            }
+            Stop::Exit => {
+                self.on_exit(tid);
+                let _ = ptrace::resume(tid, 0);
+            }
+        }
+    }
+
+    /// Any stop answers the wish for a sample: an interruption that finds the thread stopped already is forgotten by the
+    /// kernel (ptrace_stop in kernel/signal.c clears JOBCTL_TRAP_STOP).
+    fn sample_and_resume(&mut self, tid: i32, signal: i32) {
+        let sample = self.take_sample(tid);
+        let _ = ptrace::resume(tid, signal);
+        if let Some(sample) = sample {
+            self.send_sample(sample);
+        }
+    }
+
+    fn forget_wish(&mut self, tid: i32) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.asked = None;
+        }
+    }
+
+    fn take_sample(&mut self, tid: i32) -> Option<OwnedSample> {
+        let thread = self.threads.get_mut(&tid)?;
+        let asked = thread.asked.take()?;
+        let time = monotonic_ns();
+        let counts = thread.counts.read()?;
+        match Place::of(asked.counts, counts, time.saturating_sub(asked.tick_ns)) {
+            Place::OnCpu => {}
+            _ if thread.account.is_owed(counts, self.ticks.interval_ns(), self.is_late) => {}
+            Place::Waiting => return None,
+            Place::MadeWay if self.turns.are_quick() => {}
+            Place::MadeWay if asked.is_second_try => return None,
+            // On a machine with one CPU everybody has to make way, and this is as good as it gets.
+            Place::MadeWay if !self.turns.leave_cpu(asked.cpu) => {}
+            Place::MadeWay => {
+                self.again.push(tid);
+                self.again_ns = self.ticks.again_ns(time);
+                return None;
+            }
+        }
+        let registers = ptrace::registers(tid).ok()?;
+        let stack_bytes = registers.map_or(0, |registers| {
+            let (Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. }) = registers;
+            memory::read(thread.pid, sp, &mut self.stack)
+        });
+        self.samples += 1;
+        Some(OwnedSample {
+            time,
+            pid: thread.pid,
+            tid,
+            cpu: asked.cpu,
+            period: thread.account.sample(counts),
+            registers,
+            stack: self.stack[..stack_bytes].into(),
+            cut_off: stack_bytes == self.stack.len(),
+        })
+    }
+
+    fn send_sample(&mut self, sample: OwnedSample) {
+        if let Some(process) = self.processes.get_mut(&sample.pid)
+            && let Some(Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = sample.registers
+            && process.code.is_stale(sample.pid, ip, sample.time)
+        {
+            self.send_new_code(sample.time, sample.pid);
+        }
+        self.out.send_sample(sample);
+    }
+
+    fn send_new_code(&mut self, time: u64, pid: i32) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        for code in process.code.refresh(pid, monotonic_ns) {
+            self.out.send(Message::Map { time, pid, code });
+        }
+    }
+
+    /// A new program. If another thread than the first called exec, that one has the first one's id from now on, and all
+    /// others are gone without a word (ptrace(2), "execve(2) under ptrace").
+    fn on_exec(&mut self, pid: i32) {
+        let time = monotonic_ns();
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        let others: Vec<i32> = process.threads.iter().copied().filter(|tid| *tid != pid).collect();
+        let former = ptrace::event_message(pid).unwrap_or(pid);
+        let caller_was_first = former == pid || !others.contains(&former);
+        let counts = SchedulerCounts::of(pid, pid);
+        let reading = counts.read().unwrap_or_default();
+        if !caller_was_first && let Some(caller) = self.threads.get_mut(&former) {
+            // What is counted under its new id goes on from what it had under the old one.
+            caller.account.see(reading);
+            let account = caller.account;
+            if let Some(first) = self.threads.get_mut(&pid) {
+                self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(first.account.used_ns());
+                first.account = account;
+            }
+            self.threads.remove(&former);
+            self.out.send(Message::ThreadEnd { time, pid, tid: former });
+        }
+        for tid in others {
+            self.remove(tid);
+        }
+        let is_start = pid == self.program && !self.has_exec;
+        self.has_exec |= is_start;
+        if let Some(first) = self.threads.get_mut(&pid) {
+            first.asked = None;
+            first.counts = counts;
+            if is_start {
+                // Until here it was a copy of sprof.
+                first.account = Account::open(reading);
+            }
+        }
+        let name = procfs::thread_stat(pid, pid).map_or_else(String::new, |stat| stat.name);
+        if let Some(first) = self.threads.get_mut(&pid) {
+            first.name.clone_from(&name);
+        }
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.code = KnownCode::default();
+            process.threads = vec![pid];
+        }
+        self.out.send(Message::Exec { time, pid, name });
+        self.send_new_code(time, pid);
+    }
+
+    /// The last chance to read a thread's CPU time and name.
+    fn on_exit(&mut self, tid: i32) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        thread.asked = None;
+        if let Some(reading) = thread.counts.read() {
+            thread.account.see(reading);
+        }
+        if let Some(stat) = procfs::thread_stat(thread.pid, tid) {
+            self.rename(tid, stat.name);
+        }
+    }
+
+    fn rename(&mut self, tid: i32, name: String) {
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return;
+        };
+        if thread.name != name {
+            thread.name.clone_from(&name);
+            self.out.send(Message::ThreadName {
+                time: monotonic_ns(),
+                pid: thread.pid,
+                tid,
+                name,
+            });
+        }
+    }
+
+    /// Takes a thread into the books, unless it is there or gone already.
+    fn adopt(&mut self, tid: i32) {
+        if self.threads.contains_key(&tid) {
+            return;
+        }
+        if let Some((pid, parent)) = procfs::process_of(tid) {
+            let parent = Some(parent).filter(|parent| self.processes.contains_key(parent));
+            self.add(pid, tid, parent);
+        }
+    }
+
+    fn add(&mut self, pid: i32, tid: i32, parent: Option<i32>) {
+        let time = monotonic_ns();
+        if !self.processes.contains_key(&pid) {
+            // A fork has the mappings of its parent, which the unwinder knows by the event.
+            let code = parent
+                .and_then(|parent| self.processes.get(&parent))
+                .map(|parent| parent.code.clone());
+            let process = Process {
+                code: code.unwrap_or_default(),
+                ..Process::default()
+            };
+            self.processes.insert(pid, process);
+            self.out.send(Message::ProcessStart { time, pid, parent });
+        }
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.threads.push(tid);
+        }
+        let thread = Thread {
+            pid,
+            name: String::new(),
+            counts: SchedulerCounts::of(pid, tid),
+            // All that it has used by now it has used as our tracee.
+            account: Account::default(),
+            asked: None,
+        };
+        self.threads.insert(tid, thread);
+        self.out.send(Message::ThreadStart { time, pid, tid });
+    }
+
+    fn remove(&mut self, tid: i32) {
+        let Some(thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(thread.account.used_ns());
+        let (time, pid) = (monotonic_ns(), thread.pid);
+        self.out.send(Message::ThreadEnd { time, pid, tid });
+        let Some(process) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        process.threads.retain(|other| *other != tid);
+        if process.threads.is_empty() {
+            self.processes.remove(&pid);
+            self.out.send(Message::ProcessEnd { time, pid });
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `ptrace(2)` and the waiting that belongs to it. All requests for a thread must come from the thread that seized it; when
+//! that thread ends, the kernel lets go of all that it traced, and they run on.
+
+use std::ffi::CString;
+use std::io;
+
+use recording::stack::Registers;
+
+use super::process::{Image, WaitStatus, fork_stopped};
+use super::signals::Signals;
+use super::{last_error, memory, retry};
+
+/// What the kernel reports of every seized thread, and that what it starts is seized, too. Not PTRACE_O_EXITKILL: the
+/// program must outlive sprof.
+const OPTIONS: libc::c_int = libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEEXIT;
+
+/// Starts to trace a thread, and all that it starts, without stopping it.
+pub(crate) fn seize(tid: i32) -> io::Result<()> {
+    seize_with(tid, OPTIONS)
+}
+
+fn seize_with(tid: i32, options: libc::c_int) -> io::Result<()> {
+    // SAFETY: PTRACE_SEIZE takes a thread id and options by value.
+    check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0usize, options as usize) })
+}
+
+/// Asks a running thread to stop. It reports a [`Stop::Trap`] soon, or whatever else stops it first.
+pub(crate) fn interrupt(tid: i32) -> io::Result<()> {
+    // SAFETY: PTRACE_INTERRUPT takes a thread id; the rest is ignored.
+    check(unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0usize, 0usize) })
+}
+
+/// Lets a stopped thread run, with this signal delivered to it; 0 is none.
+pub(crate) fn resume(tid: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: PTRACE_CONT takes a thread id and a signal number by value; the kernel checks the number.
+    check(unsafe { libc::ptrace(libc::PTRACE_CONT, tid, 0usize, signal as usize) })
+}
+
+/// Leaves a thread in its group-stop, but hears of what ends it.
+pub(crate) fn listen(tid: i32) -> io::Result<()> {
+    // SAFETY: PTRACE_LISTEN takes a thread id; the rest is ignored.
+    check(unsafe { libc::ptrace(libc::PTRACE_LISTEN, tid, 0usize, 0usize) })
+}
+
+/// What an event stop is about: the new thread's id for [`Stop::NewTask`], the former one for [`Stop::Exec`].
+pub(crate) fn event_message(tid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: PTRACE_GETEVENTMSG writes one unsigned long to `data`, and `message` is one.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0usize, &raw mut message) })?;
+    i32::try_from(message).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// `NT_PRSTATUS`, include/uapi/linux/elf.h.
+const NT_PRSTATUS: usize = 1;
+
+/// The user registers of a stopped thread; `None` for a 32-bit one.
+pub(crate) fn registers(tid: i32) -> io::Result<Option<Registers>> {
+    // `struct user_regs_struct`: 27 words on x86_64, 34 on aarch64. The registers of 32-bit threads take fewer bytes.
+    let mut words = [0u64; NATIVE_WORDS];
+    let mut iov = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: size_of_val(&words),
+    };
+    // SAFETY: `iov` describes exactly `words`, which is writable; the kernel writes at most that, and how much, to `iov`.
+    check(unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut iov) })?;
+    Ok((iov.iov_len == size_of_val(&words)).then(|| native(&words)))
+}
+
+#[cfg(target_arch = "x86_64")]
+const NATIVE_WORDS: usize = 27;
+
+/// Places in `struct user_regs_struct`, arch/x86/include/asm/user_64.h. A 32-bit task that runs on a 64-bit kernel has
+/// another structure, and is told by its size.
+#[cfg(target_arch = "x86_64")]
+fn native(words: &[u64; NATIVE_WORDS]) -> Registers {
+    Registers::X86_64 {
+        ip: words[16],
+        sp: words[19],
+        bp: words[4],
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+const NATIVE_WORDS: usize = 34;
+
+/// `struct user_pt_regs`, arch/arm64/include/uapi/asm/ptrace.h: x0 to x30, sp, pc, pstate.
+#[cfg(target_arch = "aarch64")]
+fn native(words: &[u64; NATIVE_WORDS]) -> Registers {
+    Registers::Aarch64 {
+        fp: words[29],
+        lr: words[30],
+        sp: words[31],
+        pc: words[32],
+    }
+}
+
+/// What became of a traced thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// It is gone; for the first thread of a process, all its threads are.
+    Ended(WaitStatus),
+    /// It waits for us.
+    Stopped(Stop),
+}
+
+/// Why a traced thread stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// A signal is about to be delivered.
+    Signal(i32),
+    /// The whole process is stopped by this signal, as by Ctrl-Z.
+    Group,
+    /// We interrupted it, it is new, or it was continued after a group-stop.
+    Trap,
+    /// It started a thread or a process.
+    NewTask,
+    /// It has a new program.
+    Exec,
+    /// It is about to end, by itself or by a signal.
+    Exit,
+}
+
+/// The next change of a thread that this thread traces; `None` if there is none now.
+pub(crate) fn next_change() -> io::Result<Option<(i32, Waited)>> {
+    let mut raw = 0;
+    // __WNOTHREAD: what other threads of this process started is theirs to wait for.
+    let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+    // SAFETY: `raw` is a live integer.
+    let got = retry(|| unsafe { libc::waitpid(-1, &raw mut raw, flags) } as isize);
+    match got {
+        Ok(0) => Ok(None),
+        Ok(tid) => Ok(Some((tid as i32, Waited::of(raw)))),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Waited {
+    /// Takes a status of waitpid apart: `signal | event << 8` above the low byte, ptrace(2).
+    fn of(raw: libc::c_int) -> Waited {
+        if let Some(ended) = WaitStatus::of_ended(raw) {
+            return Waited::Ended(ended);
+        }
+        let signal = libc::WSTOPSIG(raw);
+        Waited::Stopped(match raw >> 16 {
+            0 => Stop::Signal(signal),
+            libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => Stop::NewTask,
+            libc::PTRACE_EVENT_EXEC => Stop::Exec,
+            libc::PTRACE_EVENT_EXIT => Stop::Exit,
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => Stop::Group,
+            _ => Stop::Trap,
+        })
+    }
+}
+
+/// Tries all that a ptrace recording needs on a child of our own: to seize it, to stop it, to read its registers and its
+/// stack. Says what was refused.
+pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)> {
+    let nothing = Image {
+        path: CString::default(),
+        args: Vec::new(),
+        env: Vec::new(),
+    };
+    let child = fork_stopped(&nothing, signals).map_err(|error| ("fork", error))?;
+    let tid = child.pid();
+    // Without options: nobody would answer the stop at its exit.
+    let tried = seize_with(tid, 0)
+        .map_err(|error| ("ptrace(PTRACE_SEIZE)", error))
+        .and_then(|()| try_out_seized(tid));
+    child.kill();
+    child.abandon();
+    tried
+}
+
+fn try_out_seized(tid: i32) -> Result<(), (&'static str, io::Error)> {
+    interrupt(tid).map_err(|error| ("ptrace(PTRACE_INTERRUPT)", error))?;
+    let mut raw = 0;
+    // SAFETY: `raw` is a live integer. The child waits in a read(2), which a stop interrupts at once.
+    retry(|| unsafe { libc::waitpid(tid, &raw mut raw, libc::__WALL) } as isize).map_err(|error| ("waitpid", error))?;
+    let registers = registers(tid).map_err(|error| ("ptrace(PTRACE_GETREGSET)", error))?;
+    let Some(Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. }) = registers else {
+        return Err(("ptrace(PTRACE_GETREGSET)", io::ErrorKind::InvalidData.into()));
+    };
+    let mut word = [0u8; 8];
+    if memory::read(tid, sp, &mut word) < word.len() {
+        return Err(("process_vm_readv", last_error()));
+    }
+    Ok(())
+}
+
+/// ptrace(2) returns -1 on failure, for the requests used here.
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result == -1 { Err(last_error()) } else { Ok(()) }
+}
+
+/// Makes sure that stops of tracees are told by SIGCHLD: not where whoever started us ignores it.
+pub(crate) fn hear_of_children() {
+    // SAFETY: the default disposition; async-signal-safe, and this process has no handler of its own for it.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Statuses as ptrace(2) gives them: `status >> 8 == signal | event << 8`.
+    fn stopped(signal: i32, event: i32) -> Waited {
+        Waited::of(((signal | event << 8) << 8) | 0x7f)
+    }
+
+    #[test]
+    fn stops_are_told_apart() {
+        assert_eq!(stopped(libc::SIGUSR1, 0), Waited::Stopped(Stop::Signal(libc::SIGUSR1)));
+        assert_eq!(stopped(libc::SIGTRAP, 0), Waited::Stopped(Stop::Signal(libc::SIGTRAP)));
+        assert_eq!(stopped(libc::SIGTRAP, 128), Waited::Stopped(Stop::Trap));
+        assert_eq!(stopped(libc::SIGTSTP, 128), Waited::Stopped(Stop::Group));
+        assert_eq!(stopped(libc::SIGTRAP, 1), Waited::Stopped(Stop::NewTask));
+        assert_eq!(stopped(libc::SIGTRAP, 3), Waited::Stopped(Stop::NewTask));
+        assert_eq!(stopped(libc::SIGTRAP, 4), Waited::Stopped(Stop::Exec));
+        assert_eq!(stopped(libc::SIGTRAP, 6), Waited::Stopped(Stop::Exit));
+        assert_eq!(Waited::of(3 << 8), Waited::Ended(WaitStatus::Exited(3)));
+        assert_eq!(
+            Waited::of(libc::SIGKILL),
+            Waited::Ended(WaitStatus::Signaled(libc::SIGKILL))
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! What a machine permits, as plain data: each recorder finds it out, `sprof doctor` prints it.
+
+/// Everything that was found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// The ways to record a program, the best first; the first that works is used.
+    pub ways: Vec<Finding>,
+    /// What else decides how much a recording shows.
+    pub limits: Vec<Finding>,
+}
+
+/// One thing that was tried or read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// A name for machines that does not change: `perf-kernel`.
+    pub id: &'static str,
+    /// What it is, in a few words.
+    pub title: String,
+    /// How it stands.
+    pub state: State,
+    /// Why, or what it means; may be empty.
+    pub reason: String,
+    /// Commands and options that mend it, each by itself. Empty if nothing needs to be mended, or nothing can.
+    pub mends: Vec<String>,
+}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As good as it gets.
+    Works,
+    /// Not there, or refused.
+    Fails,
+    /// Less than it could be.
+    Limited,
+}
+
+impl Finding {
+    /// Something that is as it should be.
+    pub fn works(id: &'static str, title: impl Into<String>, reason: impl Into<String>) -> Finding {
+        Finding {
+            id,
+            title: title.into(),
+            state: State::Works,
+            reason: reason.into(),
+            mends: Vec::new(),
+        }
+    }
+
+    /// The same, in another state.
+    pub fn in_state(self, state: State) -> Finding {
+        Finding { state, ..self }
+    }
+
+    /// The same, with what mends it.
+    pub fn mended_by<M: Into<String>>(self, mends: impl IntoIterator<Item = M>) -> Finding {
+        let mends = mends.into_iter().map(Into::into).collect();
+        Finding { mends, ..self }
+    }
+}

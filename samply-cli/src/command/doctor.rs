@@ -1,0 +1,264 @@
+//! `sprof doctor`: what works on this machine, what does not, and the command that mends it.
+
+use std::fs;
+use std::io::{self, Write};
+
+use recording::doctor::{Examination, Finding, State};
+use recording::module::{Module, ModuleKind};
+use serde_json::{Value, json};
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use crate::args::DoctorArgs;
+use crate::exit::{Failure, Outcome, Status};
+use crate::pipeline;
+
+/// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
+const SCHEMA_VERSION: u32 = 1;
+/// Columns of a line at most.
+const WIDTH: usize = 80;
+
+/// Runs the command. Status 125 where nothing can be recorded.
+pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    let mut examination = pipeline::examine();
+    examination.limits.extend([kernel_symbols(), libc_symbols()]);
+    let text = match args.json {
+        true => format!("{}\n", to_json(&examination)),
+        false => to_text(&examination),
+    };
+    match io::stdout()
+        .write_all(text.as_bytes())
+        .and_then(|()| io::stdout().flush())
+    {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::BrokenPipe),
+        Err(error) => return Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
+    }
+    Ok(match used(&examination) {
+        Some(_) => Status::SUCCESS,
+        None => Status::PARTIAL,
+    })
+}
+
+/// The way that `sprof record` takes here.
+fn used(examination: &Examination) -> Option<&Finding> {
+    examination.ways.iter().find(|way| way.state == State::Works)
+}
+
+fn kernel_symbols() -> Finding {
+    let finding = Finding::works("kernel-symbols", "names of kernel functions", "");
+    match symbolicator::kernel_text_base() {
+        Some(_) => finding,
+        None => Finding {
+            reason: "/proc/kallsyms shows this user no addresses".to_owned(),
+            ..finding.in_state(State::Limited)
+        }
+        .mended_by([
+            "run sprof as root",
+            "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+        ]),
+    }
+}
+
+/// Addresses of the C library that are looked up.
+const PROBES: u64 = 200;
+
+/// How many places in the C library have a name, and whether lines are known: what every program's stacks go through.
+fn libc_symbols() -> Finding {
+    let finding = Finding::works("libc-symbols", "names of functions in the C library", "");
+    let Some((path, code)) = own_libc() else {
+        let reason = "sprof itself was linked without one, so it can't be looked at".to_owned();
+        return Finding { reason, ..finding };
+    };
+    let module = Module {
+        kind: ModuleKind::File,
+        path: path.clone().into(),
+        readable_path: None,
+        build_id: None,
+        arch: None,
+    };
+    let step = ((code.end - code.start) / PROBES).max(1);
+    let addresses: Vec<u64> = (0..PROBES).map(|probe| code.start + probe * step).collect();
+    let infos = match Symbolicator::new(SymbolOptions::default()).lookup(&module, &addresses) {
+        Ok(infos) => infos,
+        Err(error) => {
+            let reason = error.to_string();
+            return Finding {
+                reason,
+                ..finding.in_state(State::Limited)
+            };
+        }
+    };
+    let named = infos
+        .iter()
+        .filter(|info| info.function.is_some() || !info.frames.is_empty())
+        .count();
+    let has_lines = infos
+        .iter()
+        .any(|info| info.frames.iter().any(|frame| frame.line.is_some()));
+    let percent = 100 * named / infos.len().max(1);
+    let (state, what) = match (has_lines, percent) {
+        (true, _) => (State::Works, "inline functions and source lines are known, too"),
+        (false, 90..) => (State::Works, "without source lines"),
+        (false, _) => (
+            State::Limited,
+            "the others have none, and the callers above them may be guessed",
+        ),
+    };
+    let reason = format!("{percent} % of {path}: {what}");
+    let finding = Finding {
+        reason,
+        ..finding.in_state(state)
+    };
+    match state {
+        State::Works => finding,
+        _ => finding.mended_by(["sudo apt install libc6-dbg  # Debian, Ubuntu"]),
+    }
+}
+
+/// The C library that sprof itself runs on, and where its code is, relative to its start.
+fn own_libc() -> Option<(String, std::ops::Range<u64>)> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let is_libc = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        path.starts_with('/') && (name.starts_with("libc.so") || name.starts_with("ld-musl"))
+    };
+    let mut base = None;
+    for line in maps.lines() {
+        let Some((place, path)) = line.split_once('/').map(|(place, path)| (place, format!("/{path}"))) else {
+            continue;
+        };
+        if !is_libc(&path) {
+            continue;
+        }
+        let (range, rest) = place.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+        let base = *base.get_or_insert(start);
+        if rest.as_bytes().get(2) == Some(&b'x') {
+            return Some((path, start.checked_sub(base)?..end.checked_sub(base)?));
+        }
+    }
+    None
+}
+
+fn to_text(examination: &Examination) -> String {
+    let mut out = String::from("Ways to record a program. The first that works is used.\n\n");
+    let used = used(examination);
+    for way in &examination.ways {
+        let word = match way.state {
+            State::Works if used == Some(way) => "use",
+            State::Works => "ok",
+            State::Limited => "note",
+            State::Fails => "no",
+        };
+        push(&mut out, word, way);
+    }
+    out.push_str("\nWhat decides how much it shows.\n\n");
+    for limit in &examination.limits {
+        let word = match limit.state {
+            State::Works => "ok",
+            State::Limited => "note",
+            State::Fails => "no",
+        };
+        push(&mut out, word, limit);
+    }
+    out.push('\n');
+    match used {
+        Some(way) => push_wrapped(&mut out, "", &format!("`sprof record` uses {} here.", way.title)),
+        None => out.push_str("Nothing can be recorded here; `sprof load` works all the same.\n"),
+    }
+    out
+}
+
+fn push(out: &mut String, word: &str, finding: &Finding) {
+    let text = match finding.reason.is_empty() {
+        true => finding.title.clone(),
+        false => format!("{}: {}", finding.title, finding.reason),
+    };
+    push_wrapped(out, &format!("  {word:4}  "), &text);
+    for mend in &finding.mends {
+        // A command stays on its line, so that it can be copied.
+        out.push_str(&format!("          > {mend}\n"));
+    }
+}
+
+/// Appends text in lines of [`WIDTH`], the first after `start`, the others as far from the margin.
+fn push_wrapped(out: &mut String, start: &str, text: &str) {
+    let mut line = start.to_owned();
+    let mut is_fresh = true;
+    for word in text.split_whitespace() {
+        if !is_fresh && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line = " ".repeat(start.chars().count());
+            is_fresh = true;
+        }
+        if !is_fresh {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_fresh = false;
+    }
+    out.push_str(&line);
+    out.push('\n');
+}
+
+fn to_json(examination: &Examination) -> Value {
+    let findings = |findings: &[Finding]| -> Vec<Value> { findings.iter().map(finding_to_json).collect() };
+    json!({
+        "schema": "sprof-doctor",
+        "schema_version": SCHEMA_VERSION,
+        "sprof_version": env!("CARGO_PKG_VERSION"),
+        "used": used(examination).map(|way| way.id),
+        "ways": findings(&examination.ways),
+        "limits": findings(&examination.limits),
+    })
+}
+
+fn finding_to_json(finding: &Finding) -> Value {
+    json!({
+        "id": finding.id,
+        "title": finding.title,
+        "state": match finding.state {
+            State::Works => "works",
+            State::Limited => "limited",
+            State::Fails => "fails",
+        },
+        "reason": finding.reason,
+        "mends": finding.mends,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_at_80_columns_and_indented() {
+        let mut out = String::new();
+        push_wrapped(&mut out, "  ok    ", &"word ".repeat(30));
+        assert!(out.lines().all(|line| line.len() <= WIDTH), "{out}");
+        assert!(
+            out.lines().skip(1).all(|line| line.starts_with("        word")),
+            "{out}"
+        );
+        assert_eq!(out.matches("word").count(), 30);
+        let mut out = String::new();
+        push_wrapped(&mut out, "", &"x".repeat(100));
+        assert_eq!(out.lines().count(), 1, "what can't be broken stays whole");
+    }
+
+    #[test]
+    fn the_first_way_that_works_is_used() {
+        let finding = |id| Finding::works(id, id, "");
+        let mut examination = Examination {
+            ways: vec![finding("a").in_state(State::Fails), finding("b"), finding("c")],
+            limits: Vec::new(),
+        };
+        assert_eq!(used(&examination).map(|way| way.id), Some("b"));
+        assert!(to_text(&examination).contains("uses b here"));
+        examination.ways.truncate(1);
+        assert_eq!(to_json(&examination)["used"], Value::Null);
+        assert!(to_text(&examination).contains("Nothing can be recorded"));
+    }
+}
