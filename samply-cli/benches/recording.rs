@@ -1,4 +1,4 @@
-//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|million]...`.
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|million|ptrace]...`.
 //!
 //! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
 //! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
@@ -48,9 +48,11 @@ mod measure {
         PerfFramePointer,
         PerfDwarf8K,
         Sprof,
+        /// sprof where perf_event_open is refused.
+        SprofPtrace,
     }
 
-    use Tool::{None as Alone, PerfDwarf8K, PerfFramePointer, PerfMinimal, Sprof};
+    use Tool::{None as Alone, PerfDwarf8K, PerfFramePointer, PerfMinimal, Sprof, SprofPtrace};
 
     impl Tool {
         fn name(self) -> &'static str {
@@ -60,7 +62,12 @@ mod measure {
                 PerfFramePointer => "perf --call-graph fp",
                 PerfDwarf8K => "perf --call-graph dwarf,8192",
                 Sprof => "sprof",
+                SprofPtrace => "sprof with ptrace",
             }
+        }
+
+        fn is_sprof(self) -> bool {
+            matches!(self, Sprof | SprofPtrace)
         }
 
         /// The words before the program's own.
@@ -79,12 +86,17 @@ mod measure {
                 output,
                 "--",
             ];
+            let refuse;
             let words: Vec<&str> = match self {
                 Alone => Vec::new(),
                 PerfMinimal => [&perf[..], &["--"]].concat(),
                 PerfFramePointer => [&perf[..], &["--call-graph", "fp", "--"]].concat(),
                 PerfDwarf8K => [&perf[..], &["--call-graph", "dwarf,8192", "--"]].concat(),
                 Sprof => sprof.to_vec(),
+                SprofPtrace => {
+                    refuse = program("refuse").unwrap();
+                    [&[refuse.to_str().unwrap(), "eperm"], &sprof[..]].concat()
+                }
             };
             words.into_iter().map(str::to_owned).collect()
         }
@@ -104,9 +116,11 @@ mod measure {
     impl Run {
         fn new(tool: Tool, rate_hz: u32, program: &Path, arguments: &[&str]) -> Run {
             let dir = support::temp_dir();
-            let file = dir
-                .path()
-                .join(if tool == Sprof { "profile.json.gz" } else { "perf.data" });
+            let file = dir.path().join(if tool.is_sprof() {
+                "profile.json.gz"
+            } else {
+                "perf.data"
+            });
             // The shell's own account of all that ran below it, in ms: no system call of ours.
             let mut command = Command::new("bash");
             command.args(["-c", r#"TIMEFORMAT="cpu_time %3U %3S"; time "$@""#, "bash"]);
@@ -150,7 +164,7 @@ mod measure {
         }
 
         fn samples(&self, tool: Tool) -> u64 {
-            if tool == Sprof {
+            if tool.is_sprof() {
                 return Profile::read(&self.file).sample_count();
             }
             let report = Command::new("perf")
@@ -191,6 +205,9 @@ mod measure {
         }
         if wants("start") {
             start_and_stop(&tools, if quick { 5 } else { 21 });
+        }
+        if wants("ptrace") {
+            ptrace(if quick { 5 } else { 15 });
         }
         if wants("million") {
             million(if quick { 100_000 } else { 1_000_000 });
@@ -291,6 +308,37 @@ mod measure {
                 ""
             };
             println!("  {:30} {:8.1} ms {note}", tool.name(), ms - alone);
+        }
+    }
+
+    /// What ptrace's stops cost a program of one thread that does a fixed amount of work. Its own clock tells: starting and
+    /// saving are not part of it. A busy machine slows each run down as it likes, so the fastest ones stand beside the medians.
+    fn ptrace(repeats: usize) {
+        println!("\nwith ptrace: time for a fixed amount of work, one thread, {repeats} interleaved runs each");
+        let work = program("work").unwrap();
+        let alone = (Alone, 0);
+        let cases = [alone, (SprofPtrace, 100), (SprofPtrace, 1000)];
+        let mut all = vec![Vec::new(); cases.len()];
+        for _ in 0..repeats {
+            for (&(tool, rate_hz), times) in cases.iter().zip(&mut all) {
+                times.push(Run::new(tool, rate_hz, &work, &["1000"]).printed("wall_ns") / 1e6);
+            }
+        }
+        let fastest = |times: &[f64]| times.iter().copied().fold(f64::MAX, f64::min);
+        let (alone_fastest, alone_median) = (fastest(&all[0]), median(all[0].clone()));
+        for ((tool, rate_hz), times) in cases.into_iter().zip(all) {
+            let (fastest_ms, median_ms) = (fastest(&times), median(times));
+            let percent = |with: f64, without: f64| 100.0 * (with / without - 1.0);
+            let note = match rate_hz {
+                100 => verdict(percent(fastest_ms, alone_fastest) <= 3.0),
+                _ => "",
+            };
+            println!(
+                "  {:20} {rate_hz:5} Hz  fastest {fastest_ms:6.0} ms {:+6.2} %   median {median_ms:6.0} ms {:+6.2} %  {note}",
+                tool.name(),
+                percent(fastest_ms, alone_fastest),
+                percent(median_ms, alone_median),
+            );
         }
     }
 
