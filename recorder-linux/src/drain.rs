@@ -32,6 +32,9 @@ const LONGEST_ROUND: Duration = Duration::from_millis(16);
 /// The longest round after one with stacks larger than their dumps: these are completed from the target's memory, which
 /// is the less like it was the later that is.
 const LONGEST_ROUND_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
+/// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
+/// delivers some hundreds of stacks, and pays for each.
+const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
 
@@ -84,7 +87,8 @@ pub(crate) fn until_end(
         }
         let woken = monotonic_ns();
         let taken = drain(opened, translator, &mut queue, woken.saturating_sub(SETTLE_NS), sink);
-        if let Some(on) = stack_limit.after(taken.wait_stacks, woken) {
+        let switched = stack_limit.after(taken.wait_stacks, woken);
+        if let Some(on) = switched {
             opened.waits.switch_stacks(on)?;
         }
         round = match (taken.records, translator.take_deep_stacks()) {
@@ -92,6 +96,9 @@ pub(crate) fn until_end(
             (_, 0) => (round * 2).clamp(short_round, usual_round),
             _ => short_round,
         };
+        if switched == Some(true) {
+            round = round.min(ROUND_FOR_MANY_WAITS);
+        }
         // Never more than half of a CPU: what does not fit is lost and counted, the program goes on.
         round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {

@@ -1,4 +1,4 @@
-//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|million|ptrace]...`.
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|offcpu|million|ptrace]...`.
 //!
 //! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
 //! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
@@ -50,9 +50,10 @@ mod measure {
         Sprof,
         /// sprof where perf_event_open is refused.
         SprofPtrace,
+        SprofOffCpu,
     }
 
-    use Tool::{None as Alone, PerfDwarf8K, PerfFramePointer, PerfMinimal, Sprof, SprofPtrace};
+    use Tool::{None as Alone, PerfDwarf8K, PerfFramePointer, PerfMinimal, Sprof, SprofOffCpu, SprofPtrace};
 
     impl Tool {
         fn name(self) -> &'static str {
@@ -63,11 +64,12 @@ mod measure {
                 PerfDwarf8K => "perf --call-graph dwarf,8192",
                 Sprof => "sprof",
                 SprofPtrace => "sprof with ptrace",
+                SprofOffCpu => "sprof --off-cpu",
             }
         }
 
         fn is_sprof(self) -> bool {
-            matches!(self, Sprof | SprofPtrace)
+            matches!(self, Sprof | SprofOffCpu | SprofPtrace)
         }
 
         /// The words before the program's own.
@@ -97,6 +99,7 @@ mod measure {
                     refuse = program("refuse").unwrap();
                     [&[refuse.to_str().unwrap(), "eperm"], &sprof[..]].concat()
                 }
+                SprofOffCpu => [&sprof[..2], &["--off-cpu"], &sprof[2..]].concat(),
             };
             words.into_iter().map(str::to_owned).collect()
         }
@@ -208,6 +211,9 @@ mod measure {
         }
         if wants("ptrace") {
             ptrace(if quick { 5 } else { 15 });
+        }
+        if wants("offcpu") {
+            off_cpu(if quick { 3 } else { 7 });
         }
         if wants("million") {
             million(if quick { 100_000 } else { 1_000_000 });
@@ -340,6 +346,58 @@ mod measure {
                 percent(median_ms, alone_median),
             );
         }
+    }
+
+    /// Two threads on one CPU that do nothing but switch: CPU time that a switch costs the program, and what became of the waits.
+    fn off_cpu(repeats: usize) {
+        println!("\ncost of a switch, two threads that hand a byte to and fro on one CPU, median of {repeats}");
+        let pingpong = program("pingpong").unwrap();
+        let cpu = std::thread::available_parallelism()
+            .map_or(0, |cpus| usize::from(cpus) - 1)
+            .to_string();
+        let tools = [Alone, Sprof, SprofOffCpu];
+        let mut switches_per_s = Vec::new();
+        let mut accounts = Vec::new();
+        let figures = medians(&tools, repeats, |tool| {
+            let run = Run::new(tool, 1000, &pingpong, &[&cpu, "1000"]);
+            let per_s = run.printed("switches_per_s");
+            if tool == Alone {
+                switches_per_s.push(per_s);
+            }
+            if tool == SprofOffCpu {
+                accounts.push(account(&Profile::read(&run.file), per_s));
+            }
+            // It runs for a second.
+            run.printed("cpu_ns") / per_s
+        });
+        for (tool, ns) in tools.iter().zip(&figures) {
+            println!("  {:30} {ns:8.0} ns {:6.2} x alone", tool.name(), ns / figures[0]);
+        }
+        println!(
+            "  beside sprof without --off-cpu {:15.2} x {}",
+            figures[2] / figures[1],
+            verdict(figures[2] / figures[1] <= 1.6)
+        );
+        println!("  {:.0} switches a second alone", median(switches_per_s));
+        accounts.iter().for_each(|account| println!("  {account}"));
+    }
+
+    /// What a profile with waits says of itself.
+    fn account(profile: &Profile, per_s: f64) -> String {
+        let quality = profile.quality();
+        let figure = |label: &str| quality.get(label).and_then(|value| value.as_f64()).unwrap_or(0.0);
+        let (waits, left_out) = (figure("Waits"), figure("Waits left out, beginning or end lost"));
+        let all_ms = figure("Time off-CPU, waiting for a CPU") + figure("Time off-CPU, blocked");
+        let guessed_ms: f64 = (quality
+            .iter()
+            .filter(|(label, _)| label.starts_with("Their time, guess")))
+        .filter_map(|(_, value)| value.as_f64())
+        .sum();
+        format!(
+            "{per_s:.0} switches a second: {waits} waits, {left_out} left out {}, {:.0} % of their time with guessed stacks",
+            verdict(left_out == 0.0),
+            100.0 * guessed_ms / all_ms
+        )
     }
 
     /// File size, and time from the end of the program to the complete file, symbols aside.

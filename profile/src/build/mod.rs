@@ -167,7 +167,7 @@ impl Builder {
         if self.waits.is_some() {
             self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
                 thread.waits.on_cpu(time, &mut thread.samples, tables);
-                thread.waits.on_cpu_stack(time, stack);
+                thread.waits.on_cpu_stack(stack);
             });
         }
         let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
@@ -186,7 +186,7 @@ impl Builder {
         let reason = self.wait_reasons.of_stack(frames);
         if let Some(stack) = self.stack(sample, time, frames) {
             let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
-            thread.waits.wait_stack(time, stack, reason);
+            thread.waits.wait_stack(stack, reason);
         }
     }
 

@@ -116,7 +116,6 @@ enum State {
 /// A stack that was sampled.
 #[derive(Clone, Copy)]
 struct Seen {
-    at: i64,
     stack: StackId,
     reason: WaitReason,
 }
@@ -150,8 +149,8 @@ pub(super) struct ThreadWaits {
 
 impl ThreadWaits {
     /// A stack sampled while the thread leaves its CPU, or while it waits.
-    pub(super) fn wait_stack(&mut self, at: i64, stack: StackId, reason: WaitReason) {
-        self.own = Some(Seen { at, stack, reason });
+    pub(super) fn wait_stack(&mut self, stack: StackId, reason: WaitReason) {
+        self.own = Some(Seen { stack, reason });
     }
 
     pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
@@ -184,9 +183,8 @@ impl ThreadWaits {
     }
 
     /// The stack of a sample of the running thread.
-    pub(super) fn on_cpu_stack(&mut self, at: i64, stack: Option<StackId>) {
+    pub(super) fn on_cpu_stack(&mut self, stack: Option<StackId>) {
         self.last_on_cpu = stack.map(|stack| Seen {
-            at,
             stack,
             reason: WaitReason::Unknown,
         });
@@ -207,7 +205,7 @@ impl ThreadWaits {
 
     fn wait(&mut self, since: i64, until: i64, preempted: bool, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         let length = until.saturating_sub(since).max(0);
-        let what = self.what(length, preempted);
+        let what = self.what(preempted);
         if let Some(own) = self.own.filter(|_| !preempted) {
             self.last_wait = Some(own);
         }
@@ -235,7 +233,7 @@ impl ThreadWaits {
     }
 
     /// Which stack stands for a wait, and why it was.
-    fn what(&self, length: i64, preempted: bool) -> What {
+    fn what(&self, preempted: bool) -> What {
         let because = |reason| if preempted { WaitReason::Cpu } else { reason };
         if let Some(own) = self.own {
             return What {
@@ -244,10 +242,9 @@ impl ThreadWaits {
                 reason: because(own.reason),
             };
         }
-        // What was preempted was going on with what it did on its CPU. A short wait is one of many alike; a long one is more
-        // likely where the thread was seen last.
+        // What was preempted was going on with what it did on its CPU. Where stacks of waits are sampled at all, one is missing
+        // only of a thread that waits more often than can be sampled.
         let wait = self.last_wait.filter(|_| !preempted);
-        let wait = wait.filter(|wait| length < SHORT_NS || self.last_on_cpu.is_none_or(|cpu| cpu.at <= wait.at));
         let (seen, guess) = match (wait, self.last_on_cpu) {
             (Some(wait), _) => (Some(wait), WaitGuess::OtherWait),
             (None, Some(cpu)) => (Some(cpu), WaitGuess::LastOnCpu),

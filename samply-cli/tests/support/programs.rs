@@ -16,7 +16,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" | "refuse" | "work" => {
             c(&format!("{name}.c"), &[])
         }
-        "split" | "threads" | "traced" | "waits" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "split" | "threads" | "traced" | "waits" | "pingpong" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.
