@@ -24,8 +24,8 @@ use crate::pipeline::recorder;
 /// A perf map appears when the first function is compiled, which nobody tells. So it is looked for so often, while samples
 /// fall into a process that may have one.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
-/// Files that are kept open at most, over all processes.
-const MAX_FILES: usize = 1024;
+/// Files that are kept open at most, over all processes: the modules need the most of the 1024 that a user may have open.
+const MAX_FILES: usize = 128;
 /// Processes that forked without exec have their parent's code. Further up than this nobody looks.
 const MAX_ANCESTORS: usize = 16;
 

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::skip::perf_events;
-use support::{program, temp_dir};
+use support::{Profile, program, temp_dir};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -104,6 +104,11 @@ impl Terminal {
 }
 
 fn served_profile(text: &str) -> Vec<u8> {
+    ask(text, "GET", "profile.json", "")
+}
+
+/// Asks the server whose link is in the text.
+fn ask(text: &str, method: &str, path: &str, body: &str) -> Vec<u8> {
     let base = text.split("symbolServer=").nth(1).unwrap();
     let base: String = base
         .chars()
@@ -112,7 +117,12 @@ fn served_profile(text: &str) -> Vec<u8> {
     let base = base.replace("%3A", ":").replace("%2F", "/");
     let (address, token) = base.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /{token}/profile.json HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "{method} /{token}/{path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).unwrap();
     let body = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
@@ -140,6 +150,51 @@ fn on_a_terminal_the_profile_is_saved_and_served_until_ctrl_c() {
     let (status, text) = terminal.interrupt();
     assert_eq!(status, Some(3), "{text}");
     assert!(!text.contains("panicked"), "{text}");
+}
+
+/// The names that the server knows of a library's frames in the saved profile.
+fn served_names(text: &str, profile: &Profile, library: &str) -> Vec<String> {
+    let libs = profile.json["libs"].as_array().unwrap();
+    let (index, lib) = (libs.iter().enumerate())
+        .find(|(_, lib)| lib["name"].as_str().unwrap().starts_with(library))
+        .unwrap_or_else(|| panic!("no library {library}: {libs:?}"));
+    let frames = profile.frames.iter().filter(|frame| frame.lib == Some(index));
+    let stack: Vec<_> = frames.filter_map(|frame| Some((0, frame.address?))).collect();
+    let request = serde_json::json!({
+        "memoryMap": [[lib["debugName"], lib["breakpadId"]]],
+        "stacks": [stack],
+    });
+    let answer = ask(text, "POST", "symbolicate/v5", &request.to_string());
+    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+    let frames = answer["results"][0]["stacks"][0].as_array().unwrap();
+    let names = frames.iter().filter_map(|frame| frame["function"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_gone_when_the_server_is_asked_has_its_names() {
+    let Some(_machine) = perf_events() else { return };
+    let folder = temp_dir();
+    let script = folder.path().join("script");
+    let text = format!(
+        "cd {0}; cp {1} goes; ./goes 300; rm goes; mkdir dumps; {2} 500 rwx dumps; rm -r dumps",
+        folder.path().display(),
+        program("split").unwrap().display(),
+        program("jit").unwrap().display()
+    );
+    std::fs::write(&script, text).unwrap();
+    let command = format!("sh {}", script.display());
+    let Some(terminal) = Terminal::start(&[], &["--port", "0"], &command) else {
+        return;
+    };
+    terminal.wait_for("until Ctrl-C");
+    assert!(!folder.path().join("goes").exists() && !folder.path().join("dumps").exists());
+    let (text, profile) = (terminal.text(), Profile::read(&terminal.profile()));
+    for (library, expected) in [("goes", "sixty"), ("jit-", "mover")] {
+        let names = served_names(&text, &profile, library);
+        assert!(names.iter().any(|name| name == expected), "{library}: {names:?}");
+    }
+    assert_eq!(terminal.interrupt().0, Some(0));
 }
 
 #[test]

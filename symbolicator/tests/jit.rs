@@ -1,0 +1,62 @@
+//! jitdump files and perf maps of a recording that is looked at later.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+use std::path::Path;
+
+use recording::module::{BuildId, ModuleKind};
+use symbolicator::{Module, SymbolOptions, Symbolicator};
+
+fn module(path: &Path, build_id: Option<BuildId>) -> Module {
+    Module {
+        kind: ModuleKind::Jit,
+        path: path.to_owned(),
+        readable_path: None,
+        build_id,
+        arch: None,
+    }
+}
+
+/// A dump of process 77, made at 5 ns, with the 4 bytes of `f` at its end: relative address 98.
+fn dump() -> Vec<u8> {
+    let mut dump = Vec::new();
+    let mut words = |words: &[u32]| words.iter().for_each(|word| dump.extend(word.to_le_bytes()));
+    words(&[0x4A69_5444, 1, 40, 62, 0, 77, 5, 0, 0, 0]);
+    // JIT_CODE_LOAD of 62 bytes at 100 ns: pid, tid, vma, address, size, index.
+    words(&[0, 62, 100, 0, 77, 77, 0x1000, 0, 0x1000, 0, 4, 0, 1, 0]);
+    dump.extend(b"f\0");
+    dump.extend([0x90; 4]);
+    dump
+}
+
+#[test]
+fn a_dump_is_used_if_it_is_the_recorded_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jit-77.dump");
+    std::fs::write(&path, dump()).unwrap();
+    let id = |created: u8| BuildId([b"jitd".as_slice(), &[77, 0, 0, 0, created, 0, 0, 0, 0, 0, 0, 0]].concat());
+    let symbolicator = Symbolicator::new(SymbolOptions::default());
+    let found = symbolicator
+        .lookup(&module(&path, Some(id(5))), &[98, 101, 102])
+        .unwrap();
+    let names: Vec<_> = found
+        .iter()
+        .map(|info| info.function.as_ref().map(|f| f.name.as_str()))
+        .collect();
+    assert_eq!(names, [Some("f"), Some("f"), None]);
+    let error = symbolicator.lookup(&module(&path, Some(id(6))), &[98]).unwrap_err();
+    assert!(error.to_string().contains("was replaced"), "{error}");
+}
+
+#[test]
+fn a_perf_map_has_names_by_address_and_a_missing_one_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("perf-77.map");
+    std::fs::write(&path, "7f0000001000 20 some function\n").unwrap();
+    let symbolicator = Symbolicator::new(SymbolOptions::default());
+    let found = symbolicator.lookup(&module(&path, None), &[0x7f00_0000_101f]).unwrap();
+    assert_eq!(found[0].function.as_ref().unwrap().name, "some function");
+    let missing = dir.path().join("perf-78.map");
+    let error = symbolicator.lookup(&module(&missing, None), &[1]).unwrap_err();
+    assert!(error.to_string().contains("perf-78.map"), "{error}");
+}
