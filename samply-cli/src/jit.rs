@@ -268,13 +268,11 @@ impl Life {
         let mut sources = Vec::new();
         for (path, symbols) in dumps.chain(maps) {
             match symbols {
-                Ok(symbols) => {
-                    symbols.notes().into_iter().for_each(&mut *note);
-                    sources.push(Source {
-                        module: Arc::new(module(path, &symbols)),
-                        symbols: Arc::new(symbols),
-                    });
-                }
+                // What it lacks is told when it is asked for names.
+                Ok(symbols) => sources.push(Source {
+                    module: Arc::new(module(path, &symbols)),
+                    symbols: Arc::new(symbols),
+                }),
                 Err(error) => note(error.to_string()),
             }
         }
