@@ -34,8 +34,9 @@ impl Builder {
         let end = self.at(info.end);
         self.end_waits(end);
         self.place_jit(histories);
-        self.counts.processes = self.processes.processes.len() as u64;
-        self.counts.threads = self.processes.threads.len() as u64;
+        let cpus = self.processes.cpus.len();
+        self.counts.processes = (self.processes.processes.len() - cpus) as u64;
+        self.counts.threads = (self.processes.threads.len() - cpus) as u64;
 
         let processes = std::mem::take(&mut self.processes.processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)

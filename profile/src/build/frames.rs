@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::processes::LiveProcess;
 use crate::category::{Kind, MarkKind};
-use crate::model::strings::Strings;
+use crate::model::strings::{StringId, Strings};
 use crate::model::tables::{FrameId, FrameRow, FuncRow, LibId, Tables};
 
 /// What makes two frames the same frame.
@@ -22,6 +22,7 @@ enum FrameKey {
     Unmapped(Avma),
     UnmappedKernel(Avma),
     Mark(StackMark),
+    Label(StringId),
 }
 
 /// Makes each frame once, and remembers per process which address is which frame.
@@ -75,6 +76,11 @@ impl FrameResolver {
         self.find_or_make(key, strings)
     }
 
+    /// A frame that is no code and has this name.
+    pub(super) fn label(&mut self, name: StringId, strings: &mut Strings) -> FrameId {
+        self.find_or_make(FrameKey::Label(name), strings)
+    }
+
     fn find_or_make(&mut self, key: FrameKey, strings: &mut Strings) -> FrameId {
         if let Some(&id) = self.frames.get(&key) {
             return id;
@@ -121,6 +127,10 @@ impl FrameResolver {
             FrameKey::Mark(mark) => {
                 self.name.push_str(mark.label());
                 (None, None, mark_kind(mark))
+            }
+            FrameKey::Label(name) => {
+                self.name.push_str(strings.get(name));
+                (None, None, Kind::Unknown)
             }
         };
         let func = self.tables.push_func(FuncRow {

@@ -5,6 +5,7 @@ mod finish;
 mod frames;
 mod jit;
 mod offcpu;
+mod per_cpu;
 mod processes;
 
 pub use jit::{CodePlace, CodeSince, Lifetime};
@@ -37,6 +38,9 @@ pub const MARKERS_PER_THREAD: usize = 20_000;
 pub struct BuildOptions {
     /// Leave out the samples of all threads but each process's main one. Default: keep all.
     pub main_thread_only: bool,
+    /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are no
+    /// CPU's. Default: a track for each thread.
+    pub per_cpu_threads: bool,
 }
 
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
@@ -133,6 +137,7 @@ impl Builder {
 
     /// The stack of these frames, with what is remembered of its thread.
     fn stack(&mut self, sample: &Sample<'_>, time: i64, frames: &[Frame]) -> Option<StackId> {
+        let first = self.first_frame(sample, time);
         let (process, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
         if thread.chain_epoch != process.epoch {
             thread.chain.clear();
@@ -146,7 +151,7 @@ impl Builder {
             .take_while(|(frame, (known, _))| *frame == known)
             .count();
         chain.truncate(common);
-        let mut parent = chain.last().map(|(_, stack)| *stack);
+        let mut parent = chain.last().map_or(first, |(_, stack)| Some(*stack));
         // First all look-ups of frames, which can overlap, then those of stacks, each of which needs the one before.
         self.resolved.clear();
         for &frame in frames[..frames.len() - common].iter().rev() {
@@ -170,7 +175,10 @@ impl Builder {
                 thread.waits.on_cpu_stack(stack);
             });
         }
-        let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+        let thread = match self.options.per_cpu_threads {
+            true => self.processes.cpu(sample.cpu),
+            false => self.processes.thread_for_sample(sample.pid, sample.tid, time).1,
+        };
         let in_order = thread.samples.push(samples::Sample {
             time,
             stack,

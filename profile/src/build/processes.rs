@@ -35,7 +35,7 @@ pub(super) struct LiveProcess {
     pub(super) implied: bool,
     /// Whether a stack of it has frames in code of no file.
     pub(super) has_nameless_code: bool,
-    has_program: bool,
+    pub(super) has_program: bool,
 }
 
 /// A thread while events come in.
@@ -63,6 +63,8 @@ pub(super) struct Processes {
     nameless: Arc<Module>,
     pub(super) processes: Vec<LiveProcess>,
     pub(super) threads: Vec<LiveThread>,
+    /// The threads that stand for CPUs.
+    pub(super) cpus: Vec<usize>,
     pids: FxHashMap<Pid, usize>,
     tids: FxHashMap<(Pid, Tid), usize>,
     /// How often each number has been given out.
@@ -82,6 +84,7 @@ impl Default for Processes {
             }),
             processes: Vec::new(),
             threads: Vec::new(),
+            cpus: Vec::new(),
             pids: FxHashMap::default(),
             tids: FxHashMap::default(),
             pid_uses: FxHashMap::default(),

@@ -85,6 +85,11 @@ pub(crate) struct RecordArgs {
           help_heading = "The profile")]
     pub(crate) main_thread_only: bool,
 
+    /// Show a track for each CPU instead of each thread; stacks begin with their process.
+    #[arg(long, env = "SPROF_PER_CPU_THREADS", hide_env = true, value_parser = FalseyValueParser::new(),
+          conflicts_with = "off_cpu", help_heading = "The profile")]
+    pub(crate) per_cpu_threads: bool,
+
     /// Put the program's arguments into the profile; =N for the first N. They may hold secrets.
     #[arg(long, value_name = "N", env = "SPROF_INCLUDE_ARGS", hide_env = true, num_args = 0..=1,
           require_equals = true, help_heading = "The profile")]

@@ -196,6 +196,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
         },
         build: BuildOptions {
             main_thread_only: args.main_thread_only,
+            per_cpu_threads: args.per_cpu_threads,
         },
         iterations: args.iteration_count,
         ignore_exit_code: args.ignore_exit_code,

@@ -48,6 +48,35 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             );
             has(Need::StaticLibc, path.is_ok(), "no static libc to link with").then(|| path.unwrap())
         }
+        "split_musl" => {
+            let path = try_build(
+                "musl-gcc",
+                "split.c",
+                name,
+                &[C_FLAGS, &["-static", "-pthread"]].concat(),
+            );
+            has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
+        }
+        "split_go" => {
+            let path = try_go("split.go", name);
+            has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
+        }
+        "spin_32" => {
+            let flags = [
+                "-m32",
+                "-O1",
+                "-g",
+                "-nostdlib",
+                "-static",
+                "-fno-stack-protector",
+                "-fno-pic",
+            ];
+            let path = try_build("cc", "spin32.c", name, &flags);
+            let runs = path
+                .as_ref()
+                .is_ok_and(|path| Command::new(path).status().is_ok_and(|status| status.success()));
+            has(Need::Bits32, runs, "programs of 32 bits can't be built or run here").then(|| path.unwrap())
+        }
         "split_lld" => {
             let Some(lld) = rust_lld() else {
                 has(Need::Lld, false, "this Rust toolchain has no lld");
@@ -135,6 +164,26 @@ fn try_build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Result
     }
     std::fs::rename(&fresh, &output).unwrap();
     Ok(output)
+}
+
+fn try_go(source: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join(format!(".{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let output = folder.join(name);
+    let result = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&output)
+        .arg(tests_dir().join("programs").join(source))
+        .env("GOCACHE", folder.join("go-cache"))
+        .env("GO111MODULE", "off")
+        .output()
+        .map_err(|error| format!("go: {error}"))?;
+    match result.status.success() {
+        true => Ok(output),
+        false => Err(String::from_utf8_lossy(&result.stderr).into_owned()),
+    }
 }
 
 /// The folder with the `ld.lld` that comes with rustc.

@@ -22,6 +22,9 @@ pub(crate) enum Need {
     Node,
     PythonPerf,
     Arm64Machine,
+    Musl,
+    Go,
+    Bits32,
 }
 
 impl Need {
@@ -38,6 +41,9 @@ impl Need {
             Need::Perf => "perf",
             Need::FullDisk => "full-disk",
             Need::Attach => "attach",
+            Need::Musl => "musl",
+            Need::Go => "go",
+            Need::Bits32 => "32-bit",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::PythonPerf => "python-perf",

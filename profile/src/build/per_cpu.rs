@@ -1,0 +1,56 @@
+//! A track for each CPU instead of each thread: what the machine did, and not who did it.
+//!
+//! A CPU is shown as a process with one thread. The process that ran is the root of each stack.
+
+use recording::event::Sample;
+
+use super::Builder;
+use super::processes::{LiveProcess, LiveThread, Processes};
+use crate::model::stacks::StackId;
+
+/// `CONFIG_NR_CPUS` goes up to this.
+const MOST_CPUS: u32 = 8192;
+
+impl Processes {
+    /// The track of a CPU.
+    pub(super) fn cpu(&mut self, cpu: u32) -> &mut LiveThread {
+        let cpu = cpu.min(MOST_CPUS - 1);
+        // All up to it, so that they stand in order.
+        for new in u32::try_from(self.cpus.len()).unwrap_or(MOST_CPUS)..=cpu {
+            let process = self.processes.len();
+            let thread = self.threads.len();
+            let id = format!("cpu-{new}");
+            self.processes.push(LiveProcess {
+                id: id.clone(),
+                name: Some(format!("CPU {new}")),
+                threads: vec![thread],
+                ..LiveProcess::default()
+            });
+            self.threads.push(LiveThread {
+                process,
+                id,
+                is_main: true,
+                ..LiveThread::default()
+            });
+            self.cpus.push(thread);
+        }
+        &mut self.threads[self.cpus[cpu as usize]]
+    }
+}
+
+impl Builder {
+    /// What a stack begins with: the process, where tracks do not tell it.
+    pub(super) fn first_frame(&mut self, sample: &Sample<'_>, time: i64) -> Option<StackId> {
+        if !self.options.per_cpu_threads {
+            return None;
+        }
+        let (process, _) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+        let label = match &process.name {
+            Some(name) => format!("{name} ({})", process.id),
+            None => format!("process {}", process.id),
+        };
+        let label = self.strings.intern(&label);
+        let frame = self.resolver.label(label, &mut self.strings);
+        Some(self.stacks.intern(None, frame))
+    }
+}
