@@ -107,14 +107,16 @@ impl Summary {
     /// Lost, throttled, truncated, unverified, without symbols: always all of them, so that a 0 is a statement.
     fn quality_line(&self, term: &Term) -> String {
         let quality = &self.quality;
-        let of_samples = |number: u64| match number {
+        let of = |number: u64, whole: u64| match number {
             0 => "0".to_owned(),
             _ => format!(
                 "{} ({})",
                 grouped(number),
-                percent(number, quality.samples.max(self.counts.samples) + quality.lost_total())
+                percent(number, whole + quality.lost_total())
             ),
         };
+        // Stacks are those of samples and of waits.
+        let of_samples = |number: u64| of(number, quality.samples.max(self.counts.samples));
         let flag = |number: u64, text: String| match number {
             0 => text,
             _ => term.style(Style::Warning, text).to_string(),
@@ -137,7 +139,10 @@ impl Summary {
         parts.push(match &self.enriched {
             Some(enriched) => flag(
                 enriched.samples_without_name,
-                format!("{} without symbols", of_samples(enriched.samples_without_name)),
+                format!(
+                    "{} without symbols",
+                    of(enriched.samples_without_name, self.counts.samples)
+                ),
             ),
             None if self.link.is_some() => "symbols on demand".to_owned(),
             None => "symbols left out".to_owned(),
