@@ -201,12 +201,16 @@ impl Recording {
 
     /// What is known of the recording before it has begun; it ends at its own start.
     pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
+        let names = match &self.who {
+            Who::Running(running) => Some(running.names.join(", ")),
+            Who::Stopped(_) | Who::Nobody => None,
+        };
         match &self.rung {
             Rung::PerfEvent(opened) => {
-                let info = self.info(clock, clock.timestamp, None, self.options.rate_hz);
+                let info = self.info(clock, clock.timestamp, names, self.options.rate_hz);
                 of_events(info, opened.choice, opened.cpus())
             }
-            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, None, *rate_hz),
+            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
         }
     }
 

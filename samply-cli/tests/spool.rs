@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use support::perf::{assert_as_perf, load};
-use support::skip::{Need, has, is_root, perf, perf_events};
+use support::skip::{Need, has, is_root, kernel_samples, perf, perf_events};
 use support::{Profile, program, record, sprof, temp_dir};
 
 /// `<output>.partial`.
@@ -116,6 +116,59 @@ fn killed_recordings_are_shown_by_perf_report() {
         stdout.lines().filter(|line| line.contains(" run_split")).count() > 1000,
         "{stderr}"
     );
+}
+
+/// Kills sprof after some seconds of a recording with these arguments, and loads what it left.
+fn killed(arguments: &[&str]) -> Profile {
+    let dir = temp_dir();
+    let output = dir.path().join("p.json.gz");
+    let mut child = sprof()
+        .args(["record", "-s", "-o"])
+        .arg(&output)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    load(&partial(&output), &[]).0
+}
+
+#[test]
+fn what_ran_before_the_recording_is_told_and_does_not_lengthen_it() {
+    let Some(_machine) = perf_events() else { return };
+    let split = program("split").unwrap();
+    let mut running = Command::new(split)
+        .args(["60000", "2"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The loader has done its work, and the threads have their names.
+    std::thread::sleep(Duration::from_millis(500));
+    let profile = killed(&["-p", &running.id().to_string()]);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(profile.json["meta"]["product"], "split");
+    assert_eq!(profile.threads_named("splitter-0").count(), 1, "{}", profile.summary());
+    assert!(
+        profile.rooted_in("thread_main").percent() > 95.0,
+        "{}",
+        profile.summary()
+    );
+    assert!(profile.json["meta"]["profilingEndTime"].as_f64().unwrap() < 60_000.0);
+}
+
+#[test]
+fn waits_are_there_too() {
+    let Some(_machine) = kernel_samples() else { return };
+    // 15 rounds of four times 100 ms.
+    let waits = program("waits").unwrap();
+    let profile = killed(&["--off-cpu", "--", waits.to_str().unwrap(), "15", "100"]);
+    for reason in ["[off-CPU: sleep]", "[off-CPU: pipe or socket]"] {
+        assert!(profile.share_of(reason).hits > 3, "{reason}\n{}", profile.summary());
+    }
 }
 
 #[test]

@@ -225,7 +225,12 @@ impl<R: Read + Seek> Import<R> {
         while import.ready.is_none_or(|until| until == 0) && import.input.ended.is_none() {
             import.ready = import.input.step(&mut import.order)?.or(import.ready);
         }
-        import.zero = import.order.oldest_timed().unwrap_or_default();
+        // A spool says when its recording began; what ran already is older.
+        let began = (import.input.features.clock).filter(|_| import.input.features.is_spool());
+        import.zero = match began {
+            Some((_, clock_ns)) => clock_ns,
+            None => import.order.oldest_timed().unwrap_or_default(),
+        };
         Ok(import)
     }
 

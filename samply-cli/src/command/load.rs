@@ -20,14 +20,14 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     if import::is_perf_data(&args.file) {
         return convert::run(args, &term);
     }
+    term.progress(false, format_args!("reading {}", args.file.display()));
+    let saved = read::open(&args.file, ReadLimits::default()).map_err(Failure::failed)?;
     if args.save_only || args.event.is_some() {
         return Err(Failure::from(args::usage_error(
             "load",
             "--save-only and --event are for files of perf record and .partial files; this is neither",
         )));
     }
-    term.progress(false, format_args!("reading {}", args.file.display()));
-    let saved = read::open(&args.file, ReadLimits::default()).map_err(Failure::failed)?;
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
     show::warn_of_others(&term, &args.serve);
     term.line(describe(&args, &saved));
