@@ -28,6 +28,14 @@ use crate::term::{Style, Term};
 pub(crate) fn run(args: RecordArgs) -> Outcome {
     let plan = plan(&args)?;
     let term = Term::stderr(show::verbosity(&args.serve));
+    if plan.recorder.rate_hz < args.rate_hz() {
+        term.line(format_args!(
+            "sampling at {0} Hz instead of {1} Hz, which is above this machine's limit; to raise it: \
+             sysctl kernel.perf_event_max_sample_rate={1:.0}",
+            plan.recorder.rate_hz,
+            args.rate_hz()
+        ));
+    }
 
     // All that can fail for reasons known beforehand fails before the program runs.
     let listener = match shows(&args) {
@@ -164,13 +172,15 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
         })?;
         (Whom::Command, program)
     };
-    let rate_hz = args.rate_hz();
-    if let Some(limit) = rate_limit_hz().filter(|limit| rate_hz > *limit) {
+    let limit_hz = rate_limit_hz().unwrap_or(f64::INFINITY);
+    if let Some(rate_hz) = args.rate.filter(|rate_hz| *rate_hz > limit_hz) {
         return Err(usage(format!(
-            "the rate of {rate_hz} Hz is above this machine's limit of {limit} Hz; choose a lower one, or raise the limit: \
-             sysctl kernel.perf_event_max_sample_rate={rate_hz:.0}"
+            "the rate of {rate_hz} Hz is above this machine's limit of {limit_hz} Hz; choose a lower one, or raise the \
+             limit: sysctl kernel.perf_event_max_sample_rate={rate_hz:.0}"
         )));
     }
+    // The kernel lowers its limit where interrupts take long, as in many virtual machines: seen at 250 Hz.
+    let rate_hz = args.rate_hz().min(limit_hz);
     if args.json && to_stdout(args) {
         return Err(usage(
             "--json and the profile cannot both go to stdout; name a file with -o".into(),
