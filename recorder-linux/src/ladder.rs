@@ -51,7 +51,7 @@ pub(crate) fn climb(pid: i32, options: &RecordOptions, signals: &Signals) -> Res
     let rate_hz = options.ptrace_rate_hz.min(HIGHEST_RATE_HZ);
     let mut announcements = vec![format!(
         "{refusal}: sampling with ptrace instead, at {rate_hz:.0} Hz. It stops a thread for about 50 us for each \
-         sample, and shows no kernel functions"
+         sample, shows no kernel functions, and on a busy machine gives functions that enter the kernel too large a share"
     )];
     announcements.extend(
         refusal

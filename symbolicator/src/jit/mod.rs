@@ -2,7 +2,7 @@
 //!
 //! `dump` reads jitdump files, which have times, lines and the machine code; `perf_map` reads `/tmp/perf-PID.map`, which
 //! has names alone. `timeline` answers what was at an address when. Functions of bytes: nothing here opens a file but
-//! [`JitSymbols::open`], for profiles that are loaded later.
+//! `JitSymbols::open`, for profiles that are loaded later.
 //!
 //! The relative address of jitdump code is its offset in the dump: another for each compilation, the same before and
 //! after a move. That of a perf map is the address itself.
