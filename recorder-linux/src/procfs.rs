@@ -112,6 +112,12 @@ pub(crate) struct MapsLine {
     pub(crate) path: Vec<u8>,
 }
 
+impl MapsLine {
+    pub(crate) fn end(&self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+}
+
 /// The executable mappings of a process, as one of its threads has them: a main thread that has ended has none. The
 /// error where they may not be read.
 pub(crate) fn executable_mappings(pid: i32, tid: i32) -> std::io::Result<Vec<MapsLine>> {
@@ -204,6 +210,8 @@ mod tests {
         assert!(!stat.is_kernel_thread && !stat.has_ended());
         assert_eq!(process_of(pid), Some(pid));
         assert!(threads(pid).contains(&pid));
+        let code = executable_mappings(pid, pid).unwrap();
+        assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));
         assert!(with_descendants(&[stat.parent]).contains(&pid));
     }
 
@@ -225,6 +233,19 @@ mod tests {
         assert_eq!(line("7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [stack]"), None);
         assert_eq!(
             line("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]"),
+            None
+        );
+        assert_eq!(line("1000-2000 r-xp 00000000 00:00 0").unwrap().path, b"//anon");
+        assert_eq!(
+            line("1000-2000 r-xp 00000000 00:00 0    [vdso]").unwrap().path,
+            b"[vdso]"
+        );
+        assert_eq!(
+            line(r"1000-2000 r-xp 0 fe:01 7   /a b\012c (deleted)").unwrap().path,
+            b"/a b\nc (deleted)"
+        );
+        assert_eq!(
+            line("7f27c5c00000-7f27c5c28000 r--p 00000000 fe:01 263041 /usr/lib/libc.so.6"),
             None
         );
         assert_eq!(line("2000-1000 r-xp 00000000 00:01 5 /x"), None);

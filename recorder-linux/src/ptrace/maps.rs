@@ -3,7 +3,8 @@
 //! Nobody tells a ptrace recorder of mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
 //! known mapping, or another size of the address space.
 
-use super::procfs::{self, CodeMapping};
+use super::procfs::mapped_pages;
+use crate::procfs::{MapsLine, executable_mappings};
 
 /// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
 /// size changes all the time, must not keep us busy.
@@ -12,7 +13,7 @@ const PAUSE_PER_COST: u64 = 20;
 /// The known mappings of one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownCode {
-    by_address: Vec<CodeMapping>,
+    by_address: Vec<MapsLine>,
     pages: Option<u64>,
     not_before_ns: u64,
 }
@@ -20,22 +21,23 @@ pub(super) struct KnownCode {
 impl KnownCode {
     /// True where another look at the mappings could tell more about a sample here.
     pub(super) fn is_stale(&self, pid: i32, code_address: u64, now_ns: u64) -> bool {
-        now_ns >= self.not_before_ns && (!self.holds(code_address) || procfs::mapped_pages(pid) != self.pages)
+        now_ns >= self.not_before_ns && (!self.holds(code_address) || mapped_pages(pid) != self.pages)
     }
 
     /// Reads the mappings; returns those that are new.
-    pub(super) fn refresh(&mut self, pid: i32, clock_ns: impl Fn() -> u64) -> Vec<CodeMapping> {
+    pub(super) fn refresh(&mut self, pid: i32, clock_ns: impl Fn() -> u64) -> Vec<MapsLine> {
         let before = clock_ns();
-        let pages = procfs::mapped_pages(pid);
-        let found = procfs::code_mappings(pid);
+        let pages = mapped_pages(pid);
+        // Of a process that is gone: none.
+        let found = executable_mappings(pid, pid).unwrap_or_default();
         let after = clock_ns();
         self.not_before_ns = after.saturating_add(after.saturating_sub(before).saturating_mul(PAUSE_PER_COST));
         self.pages = pages;
         self.replace(found)
     }
 
-    fn replace(&mut self, found: Vec<CodeMapping>) -> Vec<CodeMapping> {
-        let known = |mapping: &CodeMapping| {
+    fn replace(&mut self, found: Vec<MapsLine>) -> Vec<MapsLine> {
+        let known = |mapping: &MapsLine| {
             let at = self
                 .by_address
                 .binary_search_by_key(&mapping.start, |known| known.start);
@@ -50,7 +52,7 @@ impl KnownCode {
     }
 
     fn holds(&self, address: u64) -> bool {
-        let at = self.by_address.partition_point(|mapping| mapping.end <= address);
+        let at = self.by_address.partition_point(|mapping| mapping.end() <= address);
         self.by_address.get(at).is_some_and(|mapping| mapping.start <= address)
     }
 }
@@ -59,10 +61,10 @@ impl KnownCode {
 mod tests {
     use super::*;
 
-    fn mapping(start: u64, path: &str) -> CodeMapping {
-        CodeMapping {
+    fn mapping(start: u64, path: &str) -> MapsLine {
+        MapsLine {
             start,
-            end: start + 0x1000,
+            len: 0x1000,
             file_offset: 0,
             inode: None,
             path: path.as_bytes().to_vec(),

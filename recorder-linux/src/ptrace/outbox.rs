@@ -10,7 +10,7 @@ use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
-use super::procfs::CodeMapping;
+use crate::procfs::MapsLine;
 
 /// Stack bytes on their way at most.
 const STACK_BYTES: usize = 64 << 20;
@@ -53,7 +53,7 @@ pub(super) enum Message {
     Map {
         time: u64,
         pid: i32,
-        code: CodeMapping,
+        code: MapsLine,
     },
     Sample(Box<OwnedSample>),
     Lost {
@@ -176,7 +176,7 @@ impl Message {
                 time: Timestamp(*time),
                 pid: Pid(*pid),
                 start: code.start,
-                len: code.end.saturating_sub(code.start),
+                len: code.len,
                 file_offset: code.file_offset,
                 path: &code.path,
                 build_id: None,

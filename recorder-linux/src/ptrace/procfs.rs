@@ -1,81 +1,7 @@
-//! What /proc says of threads and address spaces: parsing, and the few reads.
+//! What /proc says of threads that are traced, beside what `crate::procfs` reads: parsing, and the few reads.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-
-/// One line of /proc/PID/maps that holds code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CodeMapping {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) file_offset: u64,
-    /// Device (major, minor) and inode; `None` for what is not a file.
-    pub(super) inode: Option<(u32, u32, u64)>,
-    /// As perf names it: a path, `[vdso]`, `//anon`.
-    pub(super) path: Vec<u8>,
-}
-
-/// Largest /proc/PID/maps that is read: some 600,000 mappings, more than `vm.max_map_count` allows by default.
-const LARGEST_MAPS_BYTES: u64 = 64 << 20;
-
-/// The executable mappings of a process, by address. Empty if it is gone.
-pub(super) fn code_mappings(pid: i32) -> Vec<CodeMapping> {
-    use std::io::Read;
-    let mut text = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{pid}/maps")) {
-        // What could be read before an error is still true.
-        let _ = file.take(LARGEST_MAPS_BYTES).read_to_end(&mut text);
-    }
-    text.split(|byte| *byte == b'\n').filter_map(code_mapping).collect()
-}
-
-/// `start-end rwxp offset major:minor inode   path`, proc_pid_maps(5).
-fn code_mapping(line: &[u8]) -> Option<CodeMapping> {
-    let mut fields = line.splitn(6, |byte| *byte == b' ');
-    let mut text = || std::str::from_utf8(fields.next()?).ok();
-    let (start, end) = text()?.split_once('-')?;
-    let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
-    let (start, end) = (hex(start)?, hex(end)?);
-    if text()?.as_bytes().get(2) != Some(&b'x') || end <= start {
-        return None;
-    }
-    let file_offset = hex(text()?)?;
-    let (major, minor) = text()?.split_once(':')?;
-    let (major, minor) = (
-        u32::from_str_radix(major, 16).ok()?,
-        u32::from_str_radix(minor, 16).ok()?,
-    );
-    let inode: u64 = text()?.parse().ok()?;
-    let path = unescape(fields.next().unwrap_or_default().trim_ascii_start());
-    // In every process, and nobody's code: the kernel answers for it.
-    if path == b"[vsyscall]" {
-        return None;
-    }
-    Some(CodeMapping {
-        start,
-        end,
-        file_offset,
-        inode: (inode != 0).then_some((major, minor, inode)),
-        path: if path.is_empty() { b"//anon".to_vec() } else { path },
-    })
-}
-
-/// The kernel writes a newline in a path as `\012`, and only that (fs/proc/task_mmu.c, seq_path with "\n").
-fn unescape(path: &[u8]) -> Vec<u8> {
-    const NEWLINE: &[u8] = b"\\012";
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some(byte) = rest.first() {
-        if rest.starts_with(NEWLINE) {
-            out.push(b'\n');
-            rest = &rest[NEWLINE.len()..];
-        } else {
-            out.push(*byte);
-            rest = &rest[1..];
-        }
-    }
-    out
-}
 
 /// Size of the address space in pages: it changes when something is mapped, a library for example.
 pub(super) fn mapped_pages(pid: i32) -> Option<u64> {
@@ -196,38 +122,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_in_maps() {
-        let line = b"7f27c5c28000-7f27c5d8a000 r-xp 00028000 fe:01 263041                     /usr/lib/libc.so.6";
-        let mapping = code_mapping(line).unwrap();
-        assert_eq!((mapping.start, mapping.end), (0x7f27c5c28000, 0x7f27c5d8a000));
-        assert_eq!(mapping.file_offset, 0x28000);
-        assert_eq!(mapping.inode, Some((0xfe, 1, 263041)));
-        assert_eq!(mapping.path, b"/usr/lib/libc.so.6");
-    }
-
-    #[test]
-    fn only_code_is_wanted_of_maps() {
-        let data = b"7f27c5c00000-7f27c5c28000 r--p 00000000 fe:01 263041 /usr/lib/libc.so.6";
-        assert_eq!(code_mapping(data), None);
-        assert_eq!(code_mapping(b""), None);
-        assert_eq!(code_mapping(b"2000-1000 r-xp 0 0:0 0"), None);
-        let vsyscall = b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]";
-        assert_eq!(code_mapping(vsyscall), None);
-    }
-
-    #[test]
-    fn odd_paths_in_maps() {
-        let path = |line: &[u8]| code_mapping(line).unwrap().path;
-        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0 "), b"//anon");
-        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0"), b"//anon");
-        assert_eq!(path(b"1000-2000 r-xp 00000000 00:00 0    [vdso]"), b"[vdso]");
-        assert_eq!(
-            path(b"1000-2000 r-xp 0 fe:01 7   /a b\\012c (deleted)"),
-            b"/a b\nc (deleted)"
-        );
-    }
-
-    #[test]
     fn the_state_of_a_thread_whose_name_holds_a_parenthesis() {
         let text = "71 (a) R (b) S 70 71 71 0 -1 4194304 123 0 0 0 7 5 0 0 20 0 1 0 1000 1000000 200 \
                     18446744073709551615 1 1 0 0 0 0 0 0 65536 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
@@ -259,7 +153,6 @@ mod tests {
         let before = counts.read().unwrap();
         assert_eq!(process_of(pid).unwrap().0, pid);
         assert!(thread_stat(pid, pid).is_some() && mapped_pages(pid).unwrap() > 0);
-        assert!(code_mappings(pid).iter().any(|mapping| mapping.path == b"[vdso]"));
         assert!(counts.read().unwrap().cpu_ns >= before.cpu_ns);
     }
 }
