@@ -5,41 +5,19 @@
 
 use recording::module::BuildId;
 
+use crate::abi::{context, misc, record_type, sample_type as has};
+
 /// Size of `struct perf_event_header`.
 pub const HEADER_BYTES: usize = 8;
 
-/// `sample_type` bits of every event that is opened: IP, TID, TIME, ID, CPU, PERIOD, REGS_USER, STACK_USER.
-pub const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13;
+/// `sample_type` bits of every event that is opened.
+pub const SAMPLE_TYPE: u64 =
+    has::IP | has::TID | has::TIME | has::ID | has::CPU | has::PERIOD | has::REGS_USER | has::STACK_USER;
 /// PERF_SAMPLE_CALLCHAIN: the kernel's part of the stack.
-pub const SAMPLE_CALLCHAIN: u64 = 1 << 5;
+pub const SAMPLE_CALLCHAIN: u64 = has::CALLCHAIN;
 
 /// With `sample_id_all` and [`SAMPLE_TYPE`], every record but samples ends with pid, tid, time, id, cpu and padding.
 const SAMPLE_ID_BYTES: usize = 32;
-
-mod record_type {
-    pub(super) const LOST: u32 = 2;
-    pub(super) const COMM: u32 = 3;
-    pub(super) const EXIT: u32 = 4;
-    pub(super) const THROTTLE: u32 = 5;
-    pub(super) const UNTHROTTLE: u32 = 6;
-    pub(super) const FORK: u32 = 7;
-    pub(super) const SAMPLE: u32 = 9;
-    pub(super) const MMAP2: u32 = 10;
-    pub(super) const LOST_SAMPLES: u32 = 13;
-    pub(super) const SWITCH: u32 = 14;
-    pub(super) const SWITCH_CPU_WIDE: u32 = 15;
-}
-
-pub(crate) const MISC_CPUMODE_MASK: u16 = 7;
-pub(crate) const MISC_CPUMODE_KERNEL: u16 = 1;
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_SWITCH_OUT: u16 = 1 << 13;
-const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
-
-/// Call-chain entries from here up are not addresses but `enum perf_callchain_context`.
-const CALLCHAIN_CONTEXT_MAX: u64 = (-4095i64) as u64;
-const CALLCHAIN_CONTEXT_KERNEL: u64 = (-128i64) as u64;
 
 /// `struct perf_event_header`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +209,7 @@ impl RawSample<'_> {
     pub fn kernel_chain(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.call_chain.len() / 8)
             .map(|index| word(self.call_chain, index))
-            .filter(|address| *address < CALLCHAIN_CONTEXT_MAX)
+            .filter(|address| *address < context::MAX)
     }
 
     /// All addresses of the call chain, leaf first, each with whether it is the kernel's.
@@ -239,10 +217,10 @@ impl RawSample<'_> {
         let mut in_kernel = self.in_kernel;
         (0..self.call_chain.len() / 8).filter_map(move |index| {
             let address = word(self.call_chain, index);
-            if address < CALLCHAIN_CONTEXT_MAX {
+            if address < context::MAX {
                 return Some((address, in_kernel));
             }
-            in_kernel = address == CALLCHAIN_CONTEXT_KERNEL;
+            in_kernel = address == context::KERNEL;
             None
         })
     }
@@ -400,7 +378,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         cpu,
         period,
         ip,
-        in_kernel: header.misc & MISC_CPUMODE_MASK == MISC_CPUMODE_KERNEL,
+        in_kernel: header.misc & misc::CPUMODE_MASK == misc::KERNEL,
         call_chain,
         registers,
         stack,
@@ -417,7 +395,7 @@ fn mmap2<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
     let len = body.u64()?;
     let file_offset = body.u64()?;
     let identity = body.bytes(24)?;
-    let (inode, build_id) = if header.misc & MISC_MMAP_BUILD_ID != 0 {
+    let (inode, build_id) = if header.misc & misc::MMAP_BUILD_ID != 0 {
         // u8 build_id_size, u8 reserved, u16 reserved, u8 build_id[20].
         let size = usize::from(*identity.first()?).min(20);
         (None, Some(BuildId(identity.get(4..4 + size)?.to_vec())))
@@ -446,7 +424,7 @@ fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
     Some(Record::Comm {
         pid,
         tid,
-        exec: header.misc & MISC_COMM_EXEC != 0,
+        exec: header.misc & misc::COMM_EXEC != 0,
         name: body.c_string(),
     })
 }
@@ -472,12 +450,12 @@ fn lost(body: &mut Reader<'_>) -> Option<Record<'static>> {
 
 /// Whose switch it is stands in the sample id; a CPU-wide record's body names the other task.
 pub(crate) fn switch(header: Header, sample_id: &mut Reader<'_>) -> Option<Record<'static>> {
-    let out = header.misc & MISC_SWITCH_OUT != 0;
+    let out = header.misc & misc::SWITCH_OUT != 0;
     Some(Record::Switch {
         pid: sample_id.i32()?,
         tid: sample_id.i32()?,
         out,
-        preempted: out && header.misc & MISC_SWITCH_OUT_PREEMPT != 0,
+        preempted: out && header.misc & misc::SWITCH_OUT_PREEMPT != 0,
     })
 }
 

@@ -23,6 +23,7 @@
 //! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
 //! calls are in `sys`. `decode`, `merge`, `translate` and `wait` make none; they compile and are tested on every system.
 
+mod abi;
 pub mod decode;
 pub mod import;
 mod marks;

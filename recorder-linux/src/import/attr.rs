@@ -1,29 +1,8 @@
 //! What a perf.data file says of its events: `struct perf_event_attr`, and where a record keeps its ids and its time.
 
+use crate::abi::record_type;
+use crate::abi::sample_type::{ADDR, CPU, ID, IDENTIFIER, IP, STREAM_ID, TID, TIME};
 use crate::decode::{HEADER_BYTES, Header, Reader};
-
-/// `enum perf_event_sample_format`, include/uapi/linux/perf_event.h.
-pub(super) mod sample_type {
-    pub(in super::super) const IP: u64 = 1;
-    pub(in super::super) const TID: u64 = 1 << 1;
-    pub(in super::super) const TIME: u64 = 1 << 2;
-    pub(in super::super) const ADDR: u64 = 1 << 3;
-    pub(in super::super) const READ: u64 = 1 << 4;
-    pub(in super::super) const CALLCHAIN: u64 = 1 << 5;
-    pub(in super::super) const ID: u64 = 1 << 6;
-    pub(in super::super) const CPU: u64 = 1 << 7;
-    pub(in super::super) const PERIOD: u64 = 1 << 8;
-    pub(in super::super) const STREAM_ID: u64 = 1 << 9;
-    pub(in super::super) const RAW: u64 = 1 << 10;
-    pub(in super::super) const BRANCH_STACK: u64 = 1 << 11;
-    pub(in super::super) const REGS_USER: u64 = 1 << 12;
-    pub(in super::super) const STACK_USER: u64 = 1 << 13;
-    pub(in super::super) const IDENTIFIER: u64 = 1 << 16;
-}
-use sample_type::{ADDR, CPU, ID, IDENTIFIER, IP, STREAM_ID, TID, TIME};
-
-/// PERF_RECORD_SAMPLE.
-const RECORD_SAMPLE: u32 = 9;
 
 /// Smallest `perf_event_attr` (PERF_ATTR_SIZE_VER0), and the largest that this knows fields of.
 const ATTR_BYTES_MIN: usize = 64;
@@ -133,7 +112,7 @@ impl Attr {
             return None;
         }
         let before = |parts: &[u64]| 8 * parts.iter().filter(|&&part| self.has(part)).count();
-        let at = if header.kind == RECORD_SAMPLE {
+        let at = if header.kind == record_type::SAMPLE {
             let order = [IDENTIFIER, IP, TID, TIME, ADDR, ID, STREAM_ID, CPU];
             HEADER_BYTES + before(order.split(|&other| other == part).next()?)
         } else {

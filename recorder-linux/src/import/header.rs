@@ -10,6 +10,7 @@ use recording::module::BuildId;
 
 use super::attr::Attr;
 use super::records::read_up_to;
+use crate::abi::{feature, misc};
 use crate::decode::{HEADER_BYTES, Header, Reader};
 
 /// "PERFILE2".
@@ -26,21 +27,6 @@ const MAX_ATTRS: usize = 4096;
 const MAX_IDS: usize = 1 << 22;
 /// Largest feature that is read. Build ids of a big machine take some megabytes.
 const MAX_FEATURE_BYTES: u64 = 64 << 20;
-
-/// `enum` of features, tools/perf/util/header.h.
-pub(crate) mod feature {
-    pub(crate) const BUILD_ID: u64 = 2;
-    pub(crate) const OSRELEASE: u64 = 4;
-    pub(crate) const VERSION: u64 = 5;
-    pub(crate) const ARCH: u64 = 6;
-    pub(crate) const NRCPUS: u64 = 7;
-    pub(crate) const CPUDESC: u64 = 8;
-    pub(crate) const TOTAL_MEM: u64 = 10;
-    pub(crate) const CMDLINE: u64 = 11;
-    pub(crate) const EVENT_DESC: u64 = 12;
-    pub(crate) const COMPRESSED: u64 = 27;
-    pub(crate) const CLOCK_DATA: u64 = 29;
-}
 
 /// The events of a file.
 #[derive(Debug, Default)]
@@ -133,8 +119,6 @@ impl Features {
 
     /// `struct perf_record_header_build_id`, one or several: header, pid, build id, padding, path.
     pub(super) fn add_build_ids(&mut self, mut records: &[u8]) {
-        /// PERF_RECORD_MISC_BUILD_ID_SIZE: the size of the build id follows it. Else it has 20 bytes.
-        const SIZE_IS_THERE: u16 = 1 << 15;
         while let Some(header) = records.first_chunk().map(Header::parse) {
             let Some((record, rest)) = records.split_at_checked(usize::from(header.size).max(HEADER_BYTES)) else {
                 return;
@@ -144,7 +128,11 @@ impl Features {
             let (Some(_pid), Some(id)) = (body.u32(), body.bytes(24)) else {
                 return;
             };
-            let size = if header.misc & SIZE_IS_THERE != 0 { id[20] } else { 20 };
+            let size = if header.misc & misc::BUILD_ID_SIZE != 0 {
+                id[20]
+            } else {
+                20
+            };
             let id = &id[..usize::from(size).min(20)];
             if id.iter().any(|byte| *byte != 0) {
                 self.build_ids.insert(body.c_string().to_vec(), BuildId(id.to_vec()));

@@ -1,15 +1,9 @@
 //! Samples of any layout to the one form that the translator knows.
 
 use super::attr::Attr;
-use super::attr::sample_type as has;
+use crate::abi::{misc, record_type, sample_type as has};
 use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSample, Reader, Record, RegisterSet};
 
-/// PERF_RECORD_SAMPLE, PERF_RECORD_MMAP, PERF_RECORD_SWITCH.
-const SAMPLE: u32 = 9;
-const MMAP: u32 = 1;
-const SWITCH: u32 = 14;
-/// PERF_RECORD_MISC_MMAP_DATA: not executable.
-const MISC_MMAP_DATA: u16 = 1 << 13;
 /// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 
@@ -26,7 +20,7 @@ pub(super) fn decode<'a>(
 ) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
     let header = Header::parse(header);
-    if header.kind == SAMPLE {
+    if header.kind == record_type::SAMPLE {
         return sample(header, body, attr, set, registers)
             .ok_or(Malformed("sample"))
             .map(Record::Sample);
@@ -36,8 +30,10 @@ pub(super) fn decode<'a>(
         .checked_sub(attr.sample_id_bytes())
         .ok_or(Malformed("record without sample id"))?;
     match header.kind {
-        SWITCH if attr.has(has::TID) => decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch")),
-        MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
+        record_type::SWITCH if attr.has(has::TID) => {
+            decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch"))
+        }
+        record_type::MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
         _ => decode::side_band(header, &body[..bytes]),
     }
 }
@@ -112,7 +108,7 @@ fn sample<'a>(
         period: period.unwrap_or(if attr.is_rate() { 1 } else { attr.period_or_rate }),
         // Sampled in user space by the BPF program of --off-cpu: the call chain is all there is.
         ip: ip.unwrap_or_default(),
-        in_kernel: header.misc & decode::MISC_CPUMODE_MASK == decode::MISC_CPUMODE_KERNEL,
+        in_kernel: header.misc & misc::CPUMODE_MASK == misc::KERNEL,
         call_chain,
         registers: user_registers,
         stack,
@@ -175,7 +171,7 @@ fn mmap(header: Header, body: &[u8]) -> Option<Record<'_>> {
         file_offset: body.u64()?,
         inode: None,
         build_id: None,
-        executable: header.misc & MISC_MMAP_DATA == 0,
+        executable: header.misc & misc::MMAP_DATA == 0,
         path: body.c_string(),
     })
 }

@@ -4,11 +4,12 @@ use recording::event::{Event, LostCause, Mapping, Sample};
 use recording::module::BuildId;
 use recording::stack::{Frame, Stack, StackMark};
 
-use crate::import::record_type;
+use crate::abi::{context, misc, record_type, sample_type as has};
 use crate::marks;
 
-/// IDENTIFIER, IP, TID, TIME, CPU, PERIOD, CALLCHAIN.
-pub(super) const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 5;
+/// What each sample holds.
+pub(super) const SAMPLE_TYPE: u64 =
+    has::IDENTIFIER | has::IP | has::TID | has::TIME | has::CPU | has::PERIOD | has::CALLCHAIN;
 /// The id of the event whose samples they are.
 pub(super) const EVENT_ID: u64 = 1;
 /// The id of the event whose samples are stacks of waits.
@@ -16,25 +17,6 @@ pub(super) const WAIT_EVENT_ID: u64 = 2;
 
 /// Call-chain entries of one sample at most: a record has 64 KiB. Of a deeper stack the leaf's side is kept.
 pub const MAX_CHAIN: usize = 8000;
-
-/// `enum perf_callchain_context`.
-const CONTEXT_KERNEL: u64 = (-128i64) as u64;
-const CONTEXT_USER: u64 = (-512i64) as u64;
-
-/// PERF_RECORD_MISC_*.
-const KERNEL: u16 = 1;
-const USER: u16 = 2;
-const COMM_EXEC: u16 = 1 << 13;
-const SWITCH_OUT: u16 = 1 << 13;
-const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-const MMAP_BUILD_ID: u16 = 1 << 14;
-
-const LOST: u32 = 2;
-const COMM: u32 = 3;
-const EXIT: u32 = 4;
-const THROTTLE: u32 = 5;
-const FORK: u32 = 7;
-const SWITCH: u32 = 14;
 
 /// Longest path in a mapping: PATH_MAX.
 const MAX_PATH: usize = 4096;
@@ -95,13 +77,13 @@ impl Encoder {
                 tid,
                 preempted,
             } => {
-                let misc = SWITCH_OUT | if *preempted { SWITCH_OUT_PREEMPT } else { 0 };
-                put_record(out, SWITCH, misc, |body| {
+                let misc = misc::SWITCH_OUT | if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+                put_record(out, record_type::SWITCH, misc, |body| {
                     put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
                 });
             }
             Event::SwitchIn { time, pid, tid } => {
-                put_record(out, SWITCH, 0, |body| {
+                put_record(out, record_type::SWITCH, 0, |body| {
                     put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
                 });
             }
@@ -110,13 +92,15 @@ impl Encoder {
                 time,
                 pid,
                 parent: Some(parent),
-            } => put_task(out, FORK, [pid.0, parent.0, pid.0, parent.0], time.0),
+            } => put_task(out, record_type::FORK, [pid.0, parent.0, pid.0, parent.0], time.0),
             // The main thread's start goes without saying.
             Event::ThreadStart { time, pid, tid } if pid.0 != tid.0 => {
-                put_task(out, FORK, [pid.0, pid.0, tid.0, pid.0], time.0);
+                put_task(out, record_type::FORK, [pid.0, pid.0, tid.0, pid.0], time.0);
             }
-            Event::ThreadEnd { time, pid, tid } => put_task(out, EXIT, [pid.0, pid.0, tid.0, tid.0], time.0),
-            Event::Exec { time, pid, name } => put_name(out, COMM_EXEC, [pid.0, pid.0], name, time.0),
+            Event::ThreadEnd { time, pid, tid } => {
+                put_task(out, record_type::EXIT, [pid.0, pid.0, tid.0, tid.0], time.0)
+            }
+            Event::Exec { time, pid, name } => put_name(out, misc::COMM_EXEC, [pid.0, pid.0], name, time.0),
             Event::ThreadName { time, pid, tid, name } => put_name(out, 0, [pid.0, tid.0], name, time.0),
             Event::Lost { time, count, cause } => {
                 let event = match cause {
@@ -125,7 +109,7 @@ impl Encoder {
                 };
                 put_lost(out, *count, time.0, event);
             }
-            Event::Throttled { time } => put_record(out, THROTTLE, 0, |body| {
+            Event::Throttled { time } => put_record(out, record_type::THROTTLE, 0, |body| {
                 for word in [time.0, EVENT_ID, EVENT_ID] {
                     body.extend(word.to_ne_bytes());
                 }
@@ -151,7 +135,7 @@ impl Encoder {
         self.fill_chain(frames.iter().copied().chain(missing));
         // The first entry is a context.
         let ip = self.chain.get(1).copied().unwrap_or_default();
-        let misc = if in_kernel { KERNEL } else { USER };
+        let misc = if in_kernel { misc::KERNEL } else { misc::USER };
         put_record(out, record_type::SAMPLE, misc, |body| {
             let ids = [event, ip, pair(sample.pid.0, sample.tid.0), sample.time.0];
             let rest = [u64::from(sample.cpu), sample.period, self.chain.len() as u64];
@@ -167,7 +151,7 @@ impl Encoder {
         self.chain.clear();
         let mut context = None;
         for frame in frames {
-            let is_exact = context.is_none() || (context == Some(CONTEXT_KERNEL) && !frame.is_kernel());
+            let is_exact = context.is_none() || (context == Some(context::KERNEL) && !frame.is_kernel());
             let address = match frame {
                 Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) if is_exact => at.0,
                 Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) => at.0.saturating_add(1),
@@ -179,9 +163,9 @@ impl Encoder {
                 },
             };
             let own = if frame.is_kernel() {
-                CONTEXT_KERNEL
+                context::KERNEL
             } else {
-                CONTEXT_USER
+                context::USER
             };
             if context != Some(own) {
                 self.chain.push(own);
@@ -201,7 +185,7 @@ fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {
     const PROTECTION: u32 = 5;
     const FLAGS: u32 = 2;
     let build_id = mapping.build_id.as_ref().filter(|id| id.0.len() <= 20);
-    let misc = USER | if build_id.is_some() { MMAP_BUILD_ID } else { 0 };
+    let misc = misc::USER | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 };
     put_record(out, record_type::MMAP2, misc, |body| {
         body.extend(pair(mapping.pid, mapping.pid).to_ne_bytes());
         for word in [mapping.start, mapping.len, mapping.file_offset] {
@@ -240,7 +224,7 @@ fn put_task(out: &mut Vec<u8>, kind: u32, ids: [i32; 4], time: u64) {
 }
 
 fn put_name(out: &mut Vec<u8>, misc: u16, [pid, tid]: [i32; 2], name: &str, time: u64) {
-    put_record(out, COMM, misc, |body| {
+    put_record(out, record_type::COMM, misc, |body| {
         body.extend(pair(pid, tid).to_ne_bytes());
         // TASK_COMM_LEN; perf's own names are no longer.
         body.extend(name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
@@ -252,7 +236,7 @@ fn put_name(out: &mut Vec<u8>, misc: u16, [pid, tid]: [i32; 2], name: &str, time
 
 /// Records that are in no ring and no file.
 pub(super) fn put_lost(out: &mut Vec<u8>, count: u64, time: u64, event: u64) {
-    put_record(out, LOST, 0, |body| {
+    put_record(out, record_type::LOST, 0, |body| {
         body.extend(event.to_ne_bytes());
         body.extend(count.to_ne_bytes());
         put_sample_id(body, [0, 0], time, event);

@@ -6,7 +6,7 @@ use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 
 use super::encode::{self, EVENT_ID, SAMPLE_TYPE, WAIT_EVENT_ID, pad, put_record};
-use crate::import::{feature, record_type};
+use crate::abi::{feature, misc, record_type};
 
 /// How the VERSION feature of a spool begins.
 pub(crate) const VERSION_PREFIX: &str = "sprof ";
@@ -130,9 +130,7 @@ fn features(out: &mut Vec<u8>, info: &RecordingInfo) {
 
 /// The kernel as a mapping of no process, as perf itself writes it.
 fn kernel_mapping(out: &mut Vec<u8>, text: u64, build_id: Option<BuildId>) {
-    const KERNEL: u16 = 1;
-    const BUILD_ID_SIZE: u16 = 1 << 15;
-    put_record(out, record_type::MMAP, KERNEL, |body| {
+    put_record(out, record_type::MMAP, misc::KERNEL, |body| {
         body.extend((-1i32).to_ne_bytes());
         body.extend(0i32.to_ne_bytes());
         for word in [text, u64::MAX - text, text] {
@@ -144,14 +142,19 @@ fn kernel_mapping(out: &mut Vec<u8>, text: u64, build_id: Option<BuildId>) {
     let Some(BuildId(id)) = build_id.filter(|id| id.0.len() <= 20) else {
         return;
     };
-    put_record(out, record_type::HEADER_BUILD_ID, KERNEL | BUILD_ID_SIZE, |body| {
-        body.extend((-1i32).to_ne_bytes());
-        let mut padded = [0; 24];
-        padded[..id.len()].copy_from_slice(&id);
-        padded[20] = id.len() as u8;
-        body.extend(padded);
-        put_c_string(body, b"[kernel.kallsyms]");
-    });
+    put_record(
+        out,
+        record_type::HEADER_BUILD_ID,
+        misc::KERNEL | misc::BUILD_ID_SIZE,
+        |body| {
+            body.extend((-1i32).to_ne_bytes());
+            let mut padded = [0; 24];
+            padded[..id.len()].copy_from_slice(&id);
+            padded[20] = id.len() as u8;
+            body.extend(padded);
+            put_c_string(body, b"[kernel.kallsyms]");
+        },
+    );
 }
 
 /// `struct perf_header_string`.

@@ -14,7 +14,7 @@ use zstd_safe::{CCtx, InBuffer, OutBuffer};
 
 use super::encode::{self, put_record};
 use super::head::PIECE_BYTES;
-use crate::import::record_type;
+use crate::abi::record_type;
 
 /// How long a record stays in memory at most.
 const FLUSH_AFTER: Duration = Duration::from_millis(400);

@@ -1,0 +1,194 @@
+//! From bytes to records in time order: decompressed, without those that stand for the file itself.
+
+use std::io::{self, Read, Seek};
+
+use super::compressed::Decompressor;
+use super::header::{Attrs, Contents, Features};
+use super::order::Order;
+use super::records::{End, Records};
+use crate::abi::{misc, record_type};
+use crate::decode::{self, Header, Reader};
+
+/// Decompressed bytes that wait at most until they are taken apart.
+const PLAIN_BYTES: usize = 4 << 20;
+
+/// How far apart the samples of a file without times are put.
+const STEP_WITHOUT_TIMES_NS: u64 = 1_000_000;
+
+/// The way from bytes to records in time order.
+pub(super) struct Input<R> {
+    records: Records<R>,
+    pub(super) attrs: Attrs,
+    pub(super) features: Features,
+    decompressor: Option<Decompressor>,
+    plain: Vec<u8>,
+    /// Where the kernel was: an address, and the name of its mapping.
+    pub(super) kernel: Option<(u64, Vec<u8>)>,
+    pub(super) is_unfinished: bool,
+    pub(super) ended: Option<Ended>,
+    /// Time of the last record, where records have none: one step for each sample.
+    pub(super) without_times: Option<u64>,
+}
+
+/// Why no more records come.
+pub(super) enum Ended {
+    At(End),
+    Compressed(io::Error),
+}
+
+impl<R: Read + Seek> Input<R> {
+    /// The records of a file with these contents.
+    pub(super) fn new(file: R, contents: Contents, has_times: bool) -> io::Result<Input<R>> {
+        Ok(Input {
+            records: Records::new(file, contents.start, contents.end)?,
+            attrs: contents.attrs,
+            features: contents.features,
+            decompressor: None,
+            plain: Vec::new(),
+            kernel: None,
+            is_unfinished: contents.is_unfinished,
+            ended: None,
+            without_times: (!has_times).then_some(STEP_WITHOUT_TIMES_NS),
+        })
+    }
+
+    /// Reads one record of the file. Returns the time up to which records can be taken, when that is known again.
+    pub(super) fn step(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
+        let record = match self.records.next()? {
+            Ok(record) => record,
+            Err(end) => {
+                self.ended = Some(Ended::At(end));
+                return Ok(Some(u64::MAX));
+            }
+        };
+        let Some((header, body)) = record.split_first_chunk() else {
+            return Ok(None);
+        };
+        let ready = match Header::parse(header).kind {
+            record_type::COMPRESSED => {
+                let piece = body.to_vec();
+                self.decompress(&piece, order)
+            }
+            record_type::COMPRESSED2 => {
+                // u64 size of what follows; the rest is padding.
+                let mut body = Reader(body);
+                let size = body
+                    .u64()
+                    .and_then(|size| usize::try_from(size).ok())
+                    .unwrap_or_default();
+                let piece = body.0[..size.min(body.0.len())].to_vec();
+                self.decompress(&piece, order)
+            }
+            _ => {
+                let record = record.to_vec();
+                let skip = bytes_after(Header::parse(header).kind, &record[decode::HEADER_BYTES..]);
+                if skip > 0 {
+                    self.records.skip(skip)?;
+                }
+                self.record(&record, order)
+            }
+        };
+        Ok(ready)
+    }
+
+    fn decompress(&mut self, piece: &[u8], order: &mut Order) -> Option<u64> {
+        let mut ready = None;
+        let mut used = 0;
+        loop {
+            let decompressor = match &mut self.decompressor {
+                Some(decompressor) => decompressor,
+                none => match Decompressor::new() {
+                    Ok(new) => none.insert(new),
+                    Err(error) => {
+                        self.ended = Some(Ended::Compressed(error));
+                        return ready;
+                    }
+                },
+            };
+            let fed = decompressor.feed(&piece[used..], &mut self.plain, PLAIN_BYTES);
+            let plain = std::mem::take(&mut self.plain);
+            let mut rest = &plain[..];
+            while let Some(header) = rest.first_chunk().map(Header::parse) {
+                let size = usize::from(header.size);
+                if size < decode::HEADER_BYTES {
+                    self.ended = Some(Ended::At(End::Damaged(self.records.position())));
+                    return ready;
+                }
+                let Some((record, after)) = rest.split_at_checked(size) else {
+                    break;
+                };
+                ready = ready.max(self.record(record, order));
+                rest = after;
+            }
+            let kept = rest.len();
+            self.plain = plain;
+            self.plain.drain(..self.plain.len() - kept);
+            match fed {
+                Ok(more) => used += more,
+                Err(error) => {
+                    self.ended = Some(Ended::Compressed(error));
+                    return ready;
+                }
+            }
+            if used >= piece.len() {
+                return ready;
+            }
+        }
+    }
+
+    /// Takes in one record that is not compressed.
+    fn record(&mut self, record: &[u8], order: &mut Order) -> Option<u64> {
+        let header = Header::parse(record.first_chunk()?);
+        if header.kind == record_type::FINISHED_ROUND {
+            return Some(order.end_round());
+        }
+        if header.kind >= record_type::FIRST_USER || self.is_kernel_mapping(header, record) {
+            return None;
+        }
+        let index = self.attrs.of(record)?;
+        let time = match &mut self.without_times {
+            None => self.attrs.list[index].time(record).unwrap_or_default(),
+            Some(time) => {
+                *time += if header.kind == record_type::SAMPLE {
+                    STEP_WITHOUT_TIMES_NS
+                } else {
+                    0
+                };
+                *time
+            }
+        };
+        order.push(time, index, record)
+    }
+
+    /// The kernel and its modules stand as mappings of no process.
+    fn is_kernel_mapping(&mut self, header: Header, record: &[u8]) -> bool {
+        let is_mapping = matches!(header.kind, record_type::MMAP | record_type::MMAP2);
+        if !is_mapping || header.misc & misc::CPUMODE_MASK != misc::KERNEL {
+            return false;
+        }
+        let mut body = Reader(&record[decode::HEADER_BYTES..]);
+        let _pid_and_tid = body.u64();
+        let start = body.u64();
+        let _len_and_offset = (body.u64(), body.u64());
+        if header.kind == record_type::MMAP2 {
+            let _identity_and_protection = body.bytes(32);
+        }
+        let name = body.c_string();
+        if let Some(start) = start
+            && self.kernel.is_none()
+            && name.starts_with(b"[kernel.kallsyms]")
+        {
+            self.kernel = Some((start, name.to_vec()));
+        }
+        true
+    }
+}
+
+/// Bytes that follow a record without being counted in its size.
+pub(super) fn bytes_after(kind: u32, body: &[u8]) -> u64 {
+    match kind {
+        record_type::AUXTRACE => Reader(body).u64().unwrap_or_default(),
+        record_type::HEADER_TRACING_DATA => u64::from(Reader(body).u32().unwrap_or_default()).next_multiple_of(8),
+        _ => 0,
+    }
+}

@@ -1,0 +1,113 @@
+//! What a file tells of the recording as a whole, and what it lacks.
+
+use std::io::{Read, Seek};
+use std::time::{Duration, SystemTime};
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::info::{PeriodUnit, RecordingInfo};
+
+use super::input::Ended;
+use super::records::End;
+use super::{Import, Imported};
+use crate::abi::sample_type;
+
+impl<R: Read + Seek> Import<R> {
+    pub(super) fn finish(self, end: Timestamp) -> Imported {
+        let notes = self.notes();
+        let Import {
+            input,
+            output,
+            zero,
+            modified,
+            ..
+        } = self;
+        let attr = &input.attrs.list[output.event];
+        let length = Duration::from_nanos(end.0 - zero);
+        let wall = match input.features.clock {
+            Some((wall_ns, clock_ns)) => {
+                let wall_ns = i128::from(wall_ns) + i128::from(zero) - i128::from(clock_ns);
+                let wall_ns = u64::try_from(wall_ns).unwrap_or_default();
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(wall_ns))
+            }
+            // The last thing that happened is that the file was written.
+            None => modified.and_then(|modified| modified.checked_sub(length)),
+        };
+        let interval_ns = match (attr.is_rate(), attr.period_or_rate) {
+            (_, 0) => 0,
+            (true, rate_hz) => 1_000_000_000 / rate_hz,
+            (false, period) if attr.counts_cpu_time() => period,
+            (false, _) => 0,
+        };
+        let (program, args) = match input.features.command.split_first() {
+            // A command line of perf begins with perf's own.
+            Some((program, args)) if input.features.is_spool() && !program.is_empty() => {
+                (program.clone(), (!args.is_empty()).then(|| args.to_vec()))
+            }
+            _ => (output.program.unwrap_or_else(|| "perf.data".to_owned()), None),
+        };
+        Imported {
+            info: RecordingInfo {
+                program,
+                args,
+                clock: ClockReference {
+                    timestamp: Timestamp(zero),
+                    wall: wall.unwrap_or(SystemTime::UNIX_EPOCH),
+                },
+                end,
+                interval_ns: interval_ns.max(1),
+                event: attr.label(),
+                unit: match attr.counts_cpu_time() || attr.label().contains("offcpu-time") {
+                    true => PeriodUnit::CpuNanoseconds,
+                    false => PeriodUnit::Cycles,
+                },
+                kernel_included: !attr.excludes_kernel(),
+                host: input.features.host,
+            },
+            asked_rate_hz: if interval_ns > 0 { 1e9 / interval_ns as f64 } else { 0.0 },
+            notes,
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let (input, output) = (&self.input, &self.output);
+        let mut notes = Vec::new();
+        match &input.ended {
+            Some(Ended::At(End::CutOff(at))) => notes.push(format!(
+                "the file is cut off: it ends at byte {at}, in the middle of a record; what came before it is shown"
+            )),
+            Some(Ended::At(End::Damaged(at))) => notes.push(format!(
+                "the file is damaged at byte {at}; what came before it is shown"
+            )),
+            Some(Ended::Compressed(error)) => notes.push(format!(
+                "the file is damaged: decompressing its records failed ({error}); what came before is shown"
+            )),
+            _ => {}
+        }
+        if input.is_unfinished {
+            notes.push(
+                "perf did not end properly: the file has no build ids, so binaries are only known by path and inode"
+                    .into(),
+            );
+        }
+        if input.without_times.is_some() {
+            notes.push("the file has no times: its samples are shown 1 ms apart".into());
+        }
+        if input.features.is_spool() {
+            notes.push(
+                "this is what sprof had recorded when it was stopped; the CPU time that the kernel counted is not known"
+                    .into(),
+            );
+        }
+        let attr = &input.attrs.list[output.event];
+        if !attr.has(sample_type::CALLCHAIN) && output.samples > 0 {
+            notes.push("recorded without call graphs (perf record -g): each stack is one function".into());
+        }
+        for (event, samples) in &output.other_samples {
+            let name = input.attrs.list[*event].label();
+            notes.push(format!(
+                "{samples} samples of the event {name} are left out; --event {name} shows them"
+            ));
+        }
+        notes
+    }
+}
