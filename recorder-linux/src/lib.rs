@@ -20,6 +20,8 @@
 //! Where perf_event_open is refused, `ptrace` stands in the place of 3 to 7. [`import`] is yet another way in: a perf.data
 //! file instead of rings, through the same 6 and 7. [`spool`] writes such a file while recording.
 //!
+//! [`probes`] are tracepoints of our own in programs, there as long as a recording lasts.
+//!
 //! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
 //! calls are in `sys`. `decode`, `merge`, `translate` and `wait` make none; they compile and are tested on every system.
 
@@ -59,6 +61,8 @@ mod offcpu;
 mod open;
 #[cfg(target_os = "linux")]
 mod perf_map;
+#[cfg(target_os = "linux")]
+pub mod probes;
 #[cfg(target_os = "linux")]
 mod procfs;
 #[cfg(target_os = "linux")]

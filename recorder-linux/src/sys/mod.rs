@@ -3,6 +3,7 @@
 pub(crate) mod memory;
 pub(crate) mod perf_event;
 pub(crate) mod priority;
+pub(crate) mod probe;
 pub(crate) mod process;
 pub(crate) mod ptrace;
 pub(crate) mod ring;

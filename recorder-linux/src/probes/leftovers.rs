@@ -1,0 +1,99 @@
+//! Definitions that a killed sprof left in the kernel.
+
+use super::ProbeError;
+use super::owner::Owner;
+use super::tracefs::Tracefs;
+
+/// Definitions of processes that are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// What each probes: `/usr/bin/app:0x1160`.
+    pub places: Vec<String>,
+    /// The processes that left them.
+    pub pids: Vec<i32>,
+    /// A shell command that removes them all.
+    pub command: String,
+}
+
+/// A line of `uprobe_events`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Definition<'a> {
+    pub(super) group: &'a str,
+    pub(super) event: &'a str,
+    pub(super) place: &'a str,
+}
+
+/// All definitions in a list, `p:GROUP/EVENT PLACE ARGUMENTS`; what can't be read is left out.
+pub(super) fn definitions(list: &str) -> impl Iterator<Item = Definition<'_>> {
+    list.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (_, name) = words.next()?.split_once(':')?;
+        let (group, event) = name.split_once('/')?;
+        Some(Definition {
+            group,
+            event,
+            place: words.next().unwrap_or_default(),
+        })
+    })
+}
+
+/// What is left of recordings that were killed. The error where that can't be seen.
+pub fn leftovers() -> Result<Leftovers, ProbeError> {
+    let tracefs = Tracefs::find()?;
+    let list = tracefs.list()?;
+    let found: Vec<_> = left(&list).collect();
+    Ok(describe(&tracefs, &found))
+}
+
+/// Removes them, and tells which. What another sprof removes meanwhile, or is in use after all, is left out.
+pub fn remove_leftovers() -> Result<Leftovers, ProbeError> {
+    let tracefs = Tracefs::find()?;
+    let list = tracefs.list()?;
+    let removed: Vec<_> = left(&list)
+        .filter(|(_, definition)| tracefs.remove(definition.group, definition.event).is_ok())
+        .collect();
+    Ok(describe(&tracefs, &removed))
+}
+
+fn left(list: &str) -> impl Iterator<Item = (Owner, Definition<'_>)> {
+    definitions(list).filter_map(|definition| {
+        let owner = Owner::of_group(definition.group)?;
+        owner.has_ended().then_some((owner, definition))
+    })
+}
+
+fn describe(tracefs: &Tracefs, found: &[(Owner, Definition<'_>)]) -> Leftovers {
+    let mut pids: Vec<i32> = found.iter().map(|(owner, _)| owner.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Leftovers {
+        places: found
+            .iter()
+            .map(|(_, definition)| definition.place.to_owned())
+            .collect(),
+        pids,
+        command: tracefs.removing_command(found.iter().map(|(_, definition)| (definition.group, definition.event))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_of_others_and_of_the_living_are_no_leftovers() {
+        let myself = Owner::myself().unwrap().group();
+        let mut fields: Vec<&str> = myself.split('_').collect();
+        // A process with our id that started at the boot.
+        fields[2] = "1";
+        let gone = fields.join("_");
+        let list = format!(
+            "p:{myself}/e0 /a:0x10\np:{gone}/e0 /b:0x0000000000000020(0x3000) arg1=%di:s32\nr:{gone}/e1 /b:0x30\n\
+             p:probe_libc/malloc /c:0x40\nnonsense\np:\n\n"
+        );
+        let found: Vec<_> = left(&list)
+            .map(|(_, definition)| (definition.event, definition.place))
+            .collect();
+        assert_eq!(found, [("e0", "/b:0x0000000000000020(0x3000)"), ("e1", "/b:0x30")]);
+    }
+}
