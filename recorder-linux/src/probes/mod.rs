@@ -20,6 +20,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use leftovers::{Leftovers, leftovers, remove_leftovers};
@@ -31,6 +32,9 @@ use tracefs::Tracefs;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A line for `uprobe_events` at most: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
+
+/// Held between choosing a name and taking it.
+static DEFINING: Mutex<()> = Mutex::new(());
 
 /// A place in a file where the program is interrupted for a moment, each time that it comes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +136,8 @@ impl Probes {
             file_offset: probe.file_offset,
             reason,
         };
-        // Definitions of one process, recording for the second time, may still be going.
+        // A second definition by the same name would become a part of the first.
+        let _alone = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.tracefs.free_name(&self.group, self.events.len())?;
         let line = definition(&self.group, &name, probe, &file);
         if line.len() > MAX_LINE_BYTES {
