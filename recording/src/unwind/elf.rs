@@ -4,6 +4,7 @@
 //! little-endian files are read. Every size in the file is a claim: it is checked against the file's length and a
 //! limit before anything is allocated.
 
+use super::compressed;
 use crate::module::BuildId;
 use crate::sink::ReadAt;
 
@@ -45,6 +46,13 @@ impl Piece {
         let rest = self.size.checked_sub(into).filter(|rest| *rest > 0)?;
         Some((self.offset.checked_add(into)?, rest))
     }
+}
+
+/// A named section.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Section {
+    pub(super) piece: Piece,
+    is_compressed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,12 +176,12 @@ impl Elf {
         })
     }
 
-    /// Finds sections by name, in one pass over the section headers. Sections without plain bytes in the file don't count.
-    pub(super) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Piece>; N] {
+    /// Finds sections by name, in one pass over the section headers. Sections without bytes in the file don't count.
+    pub(super) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Section>; N] {
         self.try_sections(file, names).unwrap_or([None; N])
     }
 
-    fn try_sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> Option<[Option<Piece>; N]> {
+    fn try_sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> Option<[Option<Section>; N]> {
         // A count of 0 can also mean "more than 65279, look in section 0": not seen in files that have unwind tables.
         let count = self.section_count;
         if count == 0 || count > MAX_HEADERS * 16 {
@@ -192,11 +200,14 @@ impl Elf {
             let Some(slot) = names.iter().position(|wanted| *wanted == name) else {
                 continue;
             };
-            if u32_at(entry, 4)? != SHT_NOBITS && u64_at(entry, 8)? & SHF_COMPRESSED == 0 {
-                found[slot] = Some(Piece {
-                    svma: u64_at(entry, 16)?,
-                    offset: u64_at(entry, 24)?,
-                    size: u64_at(entry, 32)?,
+            if u32_at(entry, 4)? != SHT_NOBITS {
+                found[slot] = Some(Section {
+                    piece: Piece {
+                        svma: u64_at(entry, 16)?,
+                        offset: u64_at(entry, 24)?,
+                        size: u64_at(entry, 32)?,
+                    },
+                    is_compressed: u64_at(entry, 8)? & SHF_COMPRESSED != 0,
                 });
             }
         }
@@ -207,6 +218,15 @@ impl Elf {
 /// Reads a piece of the file as far as it is there.
 pub(super) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
     read_range(file, piece.offset, piece.size, MAX_SECTION)
+}
+
+/// Reads a section's contents, unpacked.
+pub(super) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8>> {
+    let bytes = read_piece(file, section.piece)?;
+    match section.is_compressed {
+        true => compressed::unpack(&bytes),
+        false => Some(bytes),
+    }
 }
 
 fn read_range(file: &dyn ReadAt, offset: u64, size: u64, limit: u64) -> Option<Vec<u8>> {

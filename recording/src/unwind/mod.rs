@@ -20,6 +20,7 @@ mod aarch64;
 mod arch;
 mod calls;
 mod cfi;
+mod compressed;
 mod elf;
 mod epilogue;
 mod modules;

@@ -229,7 +229,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
         [b".eh_frame", b".eh_frame_hdr", b".debug_frame", b".text", b".got"],
     );
     let read = |piece| elf::read_piece(file, piece).map(Arc::<[u8]>::from);
-    let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr);
+    let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr.map(|section| section.piece));
     let eh_frame_hdr = eh_frame_hdr.and_then(|piece| Some((piece.svma, read(piece)?)));
     // Without section headers: from where .eh_frame_hdr points to, to the end of the segment.
     let pointed_to = || {
@@ -238,14 +238,15 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
         elf.rest_from(svma.wrapping_add(4).wrapping_add_signed(i64::from(pointer)))
     };
     let eh_frame = eh_frame
+        .map(|section| section.piece)
         .or_else(pointed_to)
         .and_then(|piece| Some((piece.svma, read(piece)?)));
     Sections {
-        debug_frame: debug_frame.and_then(read),
+        debug_frame: debug_frame.and_then(|section| Some(elf::read_section(file, section)?.into())),
         eh_frame,
         eh_frame_hdr,
-        text_svma: text.map_or(0, |piece| piece.svma),
-        got_svma: got.map_or(0, |piece| piece.svma),
+        text_svma: text.map_or(0, |section| section.piece.svma),
+        got_svma: got.map_or(0, |section| section.piece.svma),
     }
 }
 
