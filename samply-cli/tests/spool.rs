@@ -24,11 +24,15 @@ fn partial(output: &Path) -> PathBuf {
     name.into()
 }
 
+/// When the recording started, in ms since 1970.
+fn start_ms(profile: &Profile) -> f64 {
+    profile.json["meta"]["startTime"].as_f64().unwrap()
+}
+
 /// The time of the last sample, in ms since 1970.
 fn last_sample_ms(profile: &Profile) -> f64 {
-    let start = profile.json["meta"]["startTime"].as_f64().unwrap();
     let last = profile.samples().map(|sample| sample.time_ms).fold(0.0, f64::max);
-    start + last
+    start_ms(profile) + last
 }
 
 /// User and system time that a process has had.
@@ -44,13 +48,15 @@ fn cpu_seconds(pid: u32) -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// Records the split program for some seconds, kills sprof, and returns the file with when that was, in ms since 1970.
-fn killed_recording(dir: &Path) -> (PathBuf, f64) {
+/// Records the split program for that long and until it has used 2 s of CPU time, kills sprof, and returns the file with when
+/// that was, in ms since 1970.
+fn killed_recording(dir: &Path, seconds: u64) -> (PathBuf, f64) {
     let running = record().start(program("split").unwrap(), &["60000", "2"]);
     let spool = partial(running.output());
-    // Two seconds of CPU time, however busy the machine is.
     let start = Instant::now();
-    while running.targets().into_iter().map(cpu_seconds).sum::<f64>() < 2.0 && start.elapsed() < Duration::from_secs(60)
+    while start.elapsed() < Duration::from_secs(seconds)
+        || running.targets().into_iter().map(cpu_seconds).sum::<f64>() < 2.0
+            && start.elapsed() < Duration::from_secs(60)
     {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -69,8 +75,10 @@ fn killed_recording(dir: &Path) -> (PathBuf, f64) {
 fn killed_recordings_are_there_up_to_the_last_second() {
     let Some(_machine) = perf_events() else { return };
     let dir = temp_dir();
-    let (file, killed) = killed_recording(dir.path());
+    let (file, killed) = killed_recording(dir.path(), 10);
     let (profile, stderr) = load(&file, &[]);
+    let recovered = last_sample_ms(&profile) - start_ms(&profile);
+    assert!(recovered > 9000.0, "{recovered:.0} ms\n{}", profile.summary());
     let missing = killed - last_sample_ms(&profile);
     assert!(missing < 1000.0, "{missing:.0} ms are missing\n{stderr}");
     let first = profile.samples().map(|sample| sample.time_ms).fold(f64::MAX, f64::min);
@@ -97,7 +105,7 @@ fn killed_recordings_are_there_up_to_the_last_second() {
 fn killed_recordings_are_shown_by_perf_report() {
     let Some(_machine) = perf() else { return };
     let dir = temp_dir();
-    let (file, _) = killed_recording(dir.path());
+    let (file, _) = killed_recording(dir.path(), 1);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     // The call chains are there, and nothing is complained of.

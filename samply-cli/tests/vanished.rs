@@ -76,12 +76,15 @@ fn of_two_files_at_one_path_each_namespace_has_its_own() {
     let app = dir.path().join("app");
     std::fs::copy(program("callback").unwrap(), &app).unwrap();
     let script = format!(
-        "mount --bind {1} {0}; exec {0} 1000",
+        "mount --bind {1} {0}; exec {0} 3000",
         app.display(),
         program("split").unwrap().display()
     );
-    let (_, profile) = record().profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
-    assert_named_and_rooted(&profile, "sixty", "one_round", 300);
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
+    support::assert_split(&profile, "");
+    assert_named_and_rooted(&profile, "sixty", "one_round", 1500);
     assert_eq!(profile.share_of("compare_leaf").hits, 0, "{}", profile.summary());
 }
 
