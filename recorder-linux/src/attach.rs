@@ -107,6 +107,11 @@ pub(crate) fn to_whole_machine(rate_hz: f64, stack_bytes: u32) -> Result<(Opened
     let start = Timestamp(monotonic_ns());
     enable(&opened)?;
     let announcement = "recording the whole machine; Ctrl-C ends the recording";
+    if !in_first_pid_namespace() {
+        let announcement = "sprof runs in a PID namespace of its own: what runs outside of it is recorded as one process, without \
+                            user stacks; run sprof outside of the container to see all";
+        opened.announcements.push(announcement.to_owned());
+    }
     opened.announcements.push(announcement.to_owned());
     let running = Running {
         watched: Watched::Machine,
@@ -243,6 +248,11 @@ fn below(named: &[i32]) -> Vec<i32> {
 
 fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+fn in_first_pid_namespace() -> bool {
+    // PROC_PID_INIT_INO in include/linux/proc_ns.h.
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
 /// perf gives ids as this process's namespace has them; /proc may be mounted from another one.

@@ -23,7 +23,7 @@ use crate::sys::perf_event::{Counts, EventFd};
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
-use crate::translate::{Subject, Translator};
+use crate::translate::{Subject, TaskZero, Translator};
 use crate::watched::Watched;
 
 /// Whom to record.
@@ -222,6 +222,9 @@ impl Recording {
             Rung::Ptrace { .. } => return self.run_traced(clock, sink),
         };
         let mut translator = Translator::new(opened.layout);
+        if self.options.whom == Whom::WholeMachine {
+            translator.admit_task_zero(TaskZero::OtherNamespaces);
+        }
         let (start, mut watched, names) = match std::mem::replace(&mut self.who, Who::Nobody) {
             Who::Stopped(stopped) => {
                 let start = Timestamp(monotonic_ns());
@@ -269,7 +272,9 @@ impl Recording {
         let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
         drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
         drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
-        let cpu_time_ns = (counts.running_ns > 0).then_some(counts.running_ns);
+        // Events of whole CPUs count idle time, too.
+        let of_tasks = self.options.whom != Whom::WholeMachine;
+        let cpu_time_ns = (of_tasks && counts.running_ns > 0).then_some(counts.running_ns);
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| opened.choice.kernel)
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);

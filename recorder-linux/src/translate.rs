@@ -18,6 +18,8 @@ use crate::marks;
 /// seen at a load of 40. Numbers of tasks come again only after many others.
 const EXIT_NS: u64 = 5_000_000_000;
 const FEW_EXITED: usize = 1024;
+/// The name of the process that stands for all outside of the recorder's PID namespace.
+const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 
 /// Keeps what is needed to translate one record after the other.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub struct Translator {
     switches_lost: u64,
     samples: u64,
     deep_stacks: u64,
-    idle_task: bool,
+    task_zero: TaskZero,
 }
 
 /// What the records of a ring are about.
@@ -50,6 +52,17 @@ pub enum Subject {
     Switches,
     /// The stacks with which they leave it.
     WaitStacks,
+}
+
+/// Whom samples of process 0, thread 0 are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskZero {
+    /// Not expected.
+    Nobody,
+    /// Idle CPUs.
+    Idle,
+    /// All tasks that have no pid in this PID namespace: perf_event_pid() in kernel/events/core.c.
+    OtherNamespaces,
 }
 
 impl Translator {
@@ -68,13 +81,13 @@ impl Translator {
             switches_lost: 0,
             samples: 0,
             deep_stacks: 0,
-            idle_task: false,
+            task_zero: TaskZero::Nobody,
         }
     }
 
-    /// From here on samples of task 0 are those of idle CPUs, and count.
-    pub(crate) fn admit_idle_task(&mut self) {
-        self.idle_task = true;
+    /// From here on samples of task 0 count, as those of whom it stands for.
+    pub(crate) fn admit_task_zero(&mut self, task_zero: TaskZero) {
+        self.task_zero = task_zero;
     }
 
     /// Announces a process that exists before the first record.
@@ -122,6 +135,13 @@ impl Translator {
     ) {
         match record {
             Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, sink),
+            // What tasks outside of this PID namespace do cannot be told apart.
+            Ok(
+                Record::Mmap { pid: 0, .. }
+                | Record::Comm { pid: 0, .. }
+                | Record::Fork { pid: 0, .. }
+                | Record::Exit { pid: 0, .. },
+            ) if self.task_zero == TaskZero::OtherNamespaces => {}
             Ok(Record::Mmap {
                 pid,
                 start,
@@ -212,9 +232,9 @@ impl Translator {
     fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, subject: Subject, sink: &mut dyn EventSink) {
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
         // it to, and its ending was already reported.
-        let is_idle = self.idle_task && (raw.pid, raw.tid) == (0, 0);
+        let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
-        if !is_idle && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
+        if !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
             sink.on_event(&Event::Malformed {
                 time,
                 what: "sample of an exited task",
@@ -224,6 +244,10 @@ impl Translator {
         if subject != Subject::WaitStacks {
             self.samples += 1;
             self.deep_stacks += u64::from(raw.stack_cut_off);
+        }
+        let is_outside = is_task_zero && self.task_zero == TaskZero::OtherNamespaces;
+        if is_outside && !self.processes.contains_key(&0) {
+            self.name(time, 0, 0, false, OTHER_NAMESPACES.as_bytes(), sink);
         }
         self.ensure_thread(time, raw.pid, raw.tid, None, sink);
         self.kernel_frames.clear();
@@ -239,6 +263,10 @@ impl Translator {
         let kernel = &self.kernel_frames[..];
         let stack = match raw.registers {
             _ if raw.unwound => Stack::Frames(kernel),
+            _ if is_outside => Stack::Missing {
+                kernel,
+                reason: MissingStack::OtherPidNamespace,
+            },
             None if self.kernel_threads.contains(&raw.pid) => Stack::Frames(kernel),
             None => Stack::Missing {
                 kernel,

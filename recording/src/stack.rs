@@ -67,6 +67,8 @@ pub enum MissingStack {
     Abi32,
     /// The source did not deliver registers.
     NoRegisters,
+    /// A task in a PID namespace that is not below the recorder's: it has no pid here, so its mappings can't be known.
+    OtherPidNamespace,
 }
 
 /// One frame of an unwound stack.
@@ -132,6 +134,7 @@ impl StackMark {
             StackMark::Missing(MissingStack::NoUserSpace) => "[no user stack: kernel thread or exiting task]",
             StackMark::Missing(MissingStack::Abi32) => "[no user stack: 32-bit task]",
             StackMark::Missing(MissingStack::NoRegisters) => "[no user stack: no registers delivered]",
+            StackMark::Missing(MissingStack::OtherPidNamespace) => "[no user stack: outside of this PID namespace]",
             StackMark::OffCpu => "[off-CPU]",
             StackMark::Waiting(reason) => reason.label(),
             StackMark::WaitGuess(guess) => guess.label(),

@@ -513,6 +513,46 @@ fn the_whole_machine_has_every_process_by_its_name_and_no_idle_time() {
 }
 
 #[test]
+fn in_a_pid_namespace_all_that_is_outside_is_one_process_without_user_stacks() {
+    let Some(_machine) = perf_events() else { return };
+    let namespaces = Command::new("unshare").args(["-p", "-f", "true"]).status();
+    if !root()
+        || !has(
+            Need::Namespaces,
+            namespaces.is_ok_and(|status| status.success()),
+            "unshare -p is not permitted",
+        )
+    {
+        return;
+    }
+    let split = program("split").unwrap();
+    let _outside = Target::start(&split, &["60000"]);
+    let script = format!("{} 60000 & \"$@\"; kill $!", split.display());
+    let recording = record()
+        .under(&["unshare", "-p", "-f", "--mount-proc", "sh", "-c", &script, "sh"])
+        .options(&["-a", "-d", "3"])
+        .attach()
+        .finish();
+    let profile = recording.profile();
+    assert!(recording.stderr.contains("PID namespace"), "{}", recording.stderr);
+    let outside = profile.threads.iter().find(|thread| thread.pid == "0").unwrap();
+    assert_eq!(outside.process_name, "(outside of this PID namespace)");
+    let mark = "[no user stack: outside of this PID namespace]";
+    let stacks = || outside.samples.iter().map(|sample| sample.stack.unwrap());
+    assert!(stacks().count() > 300, "{}", profile.summary());
+    assert!(stacks().all(|stack| profile.names(stack).any(|name| name == mark)));
+    // Inside all is as ever.
+    let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
+    assert!(
+        sixty.of > 300 && (sixty.percent() - 60.0).abs() <= 8.0,
+        "{sixty:?}\n{}",
+        profile.summary()
+    );
+    let rooted = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"main"));
+    assert!(rooted.percent() > 98.0, "{rooted:?}\n{}", profile.summary());
+}
+
+#[test]
 fn per_cpu_threads_are_a_track_for_each_cpu_with_the_process_at_the_root() {
     let Some(_machine) = perf_events() else { return };
     // Two programs, each on a CPU of its own where there are two.
@@ -564,9 +604,8 @@ fn a_program_of_32_bits_is_counted_and_what_is_missing_is_said() {
 #[test]
 fn statically_linked_musl_and_go_programs_are_recorded() {
     let Some(_machine) = perf_events() else { return };
-    // Go compresses its unwind tables, which are not read: by frame pointer, a function without a frame loses its caller,
-    // `main.main` here.
-    for (name, function) in [("split_musl", "run_split"), ("split_go", "runtime.main")] {
+    // Go compresses its unwind tables. By frame pointer, `sixty`, which has no frame, would lose its caller `main.main`.
+    for (name, function) in [("split_musl", "run_split"), ("split_go", "main.main")] {
         let Some(split) = program(name) else { continue };
         let target = Target::start(split, &["60000"]);
         std::thread::sleep(Duration::from_millis(200));

@@ -11,7 +11,7 @@ use super::header::Features;
 use super::sample;
 use crate::abi::record_type;
 use crate::decode::{Header, Layout, Malformed, Record, RegisterSet};
-use crate::translate::{Subject, Translator};
+use crate::translate::{Subject, TaskZero, Translator};
 
 /// A record of lost ones says no more than this: what comes later can add them up.
 const MOST_LOST: u64 = 1 << 40;
@@ -115,7 +115,7 @@ impl Output {
     /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".
     fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.idle_is_named, true) {
-            self.translator.admit_idle_task();
+            self.translator.admit_task_zero(TaskZero::Idle);
             let name: Result<_, Malformed> = Ok(Record::Comm {
                 pid: 0,
                 tid: 0,
