@@ -140,6 +140,17 @@ fn assemble(elf: &mut ElfModule, name: &str, start: u64, size: u64, to_end: bool
     })
 }
 
+/// Where the instruction that holds a relative address begins, decoded from the beginning of its function on. `None` where
+/// that meets something that is no instruction.
+pub(crate) fn instruction_at(elf: &mut ElfModule, function_start: u64, address: u64) -> Option<u64> {
+    let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
+    let assembly = assemble(elf, "", function_start, size, false).ok()?;
+    let all_known = !assembly.instructions.iter().any(|one| one.text.starts_with(".byte"));
+    let last = assembly.instructions.last().filter(|_| all_known)?;
+    // What is behind the end of the code is not covered.
+    (address < function_start + assembly.size).then_some(function_start + last.offset)
+}
+
 /// Longest instruction (Intel SDM volume 2, 2.3.11): the last one asked for may reach this far beyond.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 

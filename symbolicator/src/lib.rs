@@ -12,7 +12,7 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`;
-//! for code that a JIT made, [`jit`]; then `source` and `asm` for those who want to see the code.
+//! for code that a JIT made, [`jit`]; from a name back to its place, [`probe`]; then `source` and `asm` for those who want to see the code.
 
 pub mod api;
 mod asm;
@@ -22,6 +22,7 @@ mod error;
 pub mod jit;
 mod kernel;
 mod locate;
+pub mod probe;
 mod source;
 mod symbolicator;
 mod sys;

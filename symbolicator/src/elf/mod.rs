@@ -136,6 +136,16 @@ impl ElfModule {
         self.binary.clone()
     }
 
+    /// The files with symbol tables, those whose names count more first.
+    pub(crate) fn symbol_files(&self) -> &[Arc<ElfFile>] {
+        &self.symbol_files
+    }
+
+    /// How many calls of a function were replaced by its body, as far as debug info tells; `is_meant` knows its names.
+    pub(crate) fn inlined_copies(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
+        self.dwarf().map_or(0, |dwarf| dwarf.inlined_copies(is_meant))
+    }
+
     /// The function at a relative address by symbol table.
     pub(crate) fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
         self.symbols().find(address)

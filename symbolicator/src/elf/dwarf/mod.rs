@@ -8,6 +8,7 @@
 
 mod budget;
 mod functions;
+mod inlined;
 mod lines;
 mod names;
 mod ranges;
@@ -146,6 +147,14 @@ impl Dwarf {
             });
             (frames, function)
         })
+    }
+
+    /// How many calls of a function were replaced by its body.
+    pub(crate) fn inlined_copies(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
+        self.begin_batch();
+        let budget = &mut self.budget;
+        self.cell
+            .with_dependent(|_, tables| inlined::count(&tables.units, budget, is_meant))
     }
 
     /// What was found damaged since the last call, each as a sentence.

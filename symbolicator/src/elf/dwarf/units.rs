@@ -122,6 +122,12 @@ impl<'a> Units<'a> {
         Found::default()
     }
 
+    /// The units of the file itself, by their index.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, UnitRef<'_, Slice<'a>>)> {
+        let units = self.units.iter().enumerate();
+        units.map(|(index, unit)| (index, unit.unit_ref(&self.dwarf)))
+    }
+
     fn frames(&self, index: usize, place: Place) -> Found<'a> {
         let mut found = Found {
             frames: Vec::with_capacity(place.frames.len()),
@@ -136,7 +142,7 @@ impl<'a> Units<'a> {
 
     /// The name of an entry: the linkage name where there is one, since it has the whole path. Inlined calls and
     /// definitions leave it to the entry that they refer to.
-    fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<Slice<'a>>> {
+    pub(super) fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<Slice<'a>>> {
         let Some(unit) = self.units.get(index) else {
             return Ok(None);
         };

@@ -1,0 +1,273 @@
+//! Whether a symbol is the function that someone named.
+//!
+//! Functions are named as in the source: `function`, `app::module::function`, `Type::method`. What the compiler adds is not asked
+//! for: arguments, template and generic arguments, return types, hashes, the suffixes of copies. All instances of a generic
+//! function are meant; whoever means one of them writes it out, or gives the symbol's own name.
+
+use crate::demangle::demangle;
+
+/// What copies of a whole function end in: gcc's constant propagation and removed arguments, names made unique by LTO. Calls go
+/// to these instead of the function.
+const COPIES: [&str; 5] = ["constprop", "isra", "lto_priv", "llvm", "localalias"];
+/// What parts of a function end in: they are jumped to from its middle.
+const PARTS: [&str; 2] = ["cold", "part"];
+
+/// A function by its name.
+pub(super) struct Wanted {
+    name: String,
+    plain: String,
+    /// Stands in the symbol's name, mangled or not.
+    identifier: String,
+}
+
+/// How a symbol relates to what is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Match {
+    /// It is it.
+    Whole,
+    /// A part of it, outlined by the compiler.
+    Part,
+    /// Not it, but its name ends in the same: another scope.
+    Similar,
+    No,
+}
+
+impl Wanted {
+    pub(super) fn new(name: &str) -> Wanted {
+        let plain = plain(name);
+        let identifier = plain
+            .rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        Wanted {
+            name: name.to_owned(),
+            plain,
+            identifier,
+        }
+    }
+
+    /// How a symbol, as it stands in the file, relates to this.
+    pub(super) fn matches(&self, symbol: &str) -> Match {
+        if symbol == self.name {
+            return Match::Whole;
+        }
+        // Demangling all symbols of a large program takes a second.
+        if !symbol.contains(&self.identifier) {
+            return Match::No;
+        }
+        let (base, suffix) = split_suffix(symbol);
+        let full = demangle(base);
+        let found = plain(&full);
+        let same = base == self.name || full == self.name || found == self.plain && self.plain == self.name;
+        match (same, suffix) {
+            (true, Suffix::None | Suffix::Copy) => Match::Whole,
+            (true, Suffix::Part) => Match::Part,
+            (false, Suffix::None) if !self.plain.is_empty() && ends_in_path(&found, &self.plain) => Match::Similar,
+            _ => Match::No,
+        }
+    }
+
+    /// The same for an entry of the debug info, which may have the plain name alone.
+    pub(super) fn is_meant(&self, name: &str) -> bool {
+        self.matches(name) == Match::Whole
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suffix {
+    None,
+    Copy,
+    Part,
+}
+
+/// `work.constprop.0` is `work`, a copy.
+fn split_suffix(symbol: &str) -> (&str, Suffix) {
+    let Some((base, suffix)) = symbol.split_once('.') else {
+        return (symbol, Suffix::None);
+    };
+    let mut kind = Suffix::None;
+    for word in suffix.split('.') {
+        if PARTS.contains(&word) {
+            return (base, Suffix::Part);
+        }
+        if COPIES.contains(&word) {
+            kind = Suffix::Copy;
+        }
+    }
+    match kind {
+        // A symbol that just has a dot in its name.
+        Suffix::None => (symbol, Suffix::None),
+        kind => (base, kind),
+    }
+}
+
+fn ends_in_path(name: &str, end: &str) -> bool {
+    name.strip_suffix(end).is_some_and(|before| before.ends_with("::"))
+}
+
+/// The path of a function without arguments of any kind: `int space::max<int>(int, int)` is `space::max`.
+fn plain(name: &str) -> String {
+    let name = name.split(" [clone").next().unwrap_or(name);
+    // `<T as Trait>::method`: what is in brackets first is a part of the path.
+    let keep_until = if name.starts_with('<') { closing(name, 0) } else { 0 };
+    let mut out = name.get(..keep_until).unwrap_or_default().to_owned();
+    let mut at = keep_until;
+    while let Some(c) = name.get(at..).and_then(|rest| rest.chars().next()) {
+        let rest = &name[at..];
+        if rest.starts_with("operator") && !out.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            let end = at + operator_bytes(rest);
+            out.push_str(&name[at..end]);
+            at = end;
+            continue;
+        }
+        match c {
+            '<' => {
+                at = closing(name, at);
+                // Rust writes `path::<T>`.
+                if out.ends_with("::") {
+                    out.truncate(out.len() - 2);
+                }
+                continue;
+            }
+            '(' if rest.starts_with("(anonymous namespace)") => {
+                out.push_str("(anonymous namespace)");
+                at += "(anonymous namespace)".len();
+                continue;
+            }
+            '{' => {
+                let end = closing(name, at);
+                out.push_str(&name[at..end]);
+                at = end;
+                continue;
+            }
+            '(' | '[' => break,
+            // The return type of a template.
+            ' ' => out.clear(),
+            c => out.push(c),
+        }
+        at += c.len_utf8();
+    }
+    out
+}
+
+/// `operator<<(...)`: up to the arguments.
+fn operator_bytes(rest: &str) -> usize {
+    if rest.starts_with("operator()") {
+        return "operator()".len();
+    }
+    let is_word = rest
+        .as_bytes()
+        .get("operator".len())
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    match is_word {
+        true => "operator".len(),
+        false => rest.find('(').unwrap_or(rest.len()),
+    }
+}
+
+/// Where the bracket that opens at `at` is closed: the index behind it, the end if it is not.
+fn closing(name: &str, at: usize) -> usize {
+    let mut depth = 0usize;
+    let mut before = ' ';
+    for (index, c) in name.char_indices().skip_while(|(index, _)| *index < at) {
+        match c {
+            '<' | '(' | '{' | '[' => depth += 1,
+            // `->`, in the types of Rust's functions.
+            '>' if before == '-' => {}
+            '>' | ')' | '}' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        before = c;
+        if depth == 0 {
+            return index + c.len_utf8();
+        }
+    }
+    name.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_without_what_the_compiler_adds() {
+        for (full, path) in [
+            ("work", "work"),
+            ("space::foo(int, int)", "space::foo"),
+            ("int space::max<int>(int, int)", "space::max"),
+            (
+                "std::vector<int, std::allocator<int> >::push_back(int const&)",
+                "std::vector::push_back",
+            ),
+            (
+                "(anonymous namespace)::hidden(unsigned long)",
+                "(anonymous namespace)::hidden",
+            ),
+            ("app::module::function", "app::module::function"),
+            ("app::generic::<u64>", "app::generic"),
+            ("app::generic::<fn(u8) -> u64>::inner", "app::generic::inner"),
+            (
+                "<app::Type as core::fmt::Display>::fmt",
+                "<app::Type as core::fmt::Display>::fmt",
+            ),
+            ("app::main::{{closure}}", "app::main::{{closure}}"),
+            (
+                "main::{lambda(int)#1}::operator()(int) const",
+                "main::{lambda(int)#1}::operator()",
+            ),
+            ("space::operator<<(std::ostream&, int)", "space::operator<<"),
+            ("space::foo(int) [clone .cold]", "space::foo"),
+            ("", ""),
+        ] {
+            assert_eq!(plain(full), path, "{full}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_meant_by_its_path_its_whole_name_or_its_symbol() {
+        let matches = |name: &str, symbol: &str| Wanted::new(name).matches(symbol);
+        let symbol = "_ZN5space3fooEii";
+        for name in ["space::foo", "space::foo(int, int)", symbol] {
+            assert_eq!(matches(name, symbol), Match::Whole, "{name}");
+        }
+        assert_eq!(matches("foo", symbol), Match::Similar);
+        assert_eq!(matches("space::foo(int)", symbol), Match::No, "another overload");
+        assert_eq!(matches("space::fo", symbol), Match::No);
+        let legacy = "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE";
+        assert_eq!(matches("core::fmt::Formatter::pad", legacy), Match::Whole);
+        assert_eq!(matches("Formatter::pad", legacy), Match::Similar);
+        // `crate::one::<u64>` in the v0 mangling: all instances, or one of them.
+        let generic = "_RINvCs1234_5crate3oneyEB2_";
+        assert_eq!(matches("crate::one", generic), Match::Whole);
+        assert_eq!(matches("crate::one::<u64>", generic), Match::Whole);
+        assert_eq!(matches("crate::one::<u32>", generic), Match::No);
+    }
+
+    #[test]
+    fn copies_are_the_function_and_parts_are_not() {
+        let matches = |symbol: &str| Wanted::new("work").matches(symbol);
+        assert_eq!(matches("work.constprop.0"), Match::Whole);
+        assert_eq!(matches("work.isra.0.constprop.1"), Match::Whole);
+        assert_eq!(matches("work.cold"), Match::Part);
+        assert_eq!(matches("work.part.0"), Match::Part);
+        assert_eq!(matches("work.other"), Match::No);
+        assert_eq!(matches("homework"), Match::No);
+        assert_eq!(
+            Wanted::new("work.cold").matches("work.cold"),
+            Match::Whole,
+            "who asks for it"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_names_are_compared(name in "[a-z:<>(){}\\[\\] &-]{0,40}|.{0,30}", symbol in "[a-z:<>(){}\\[\\] .-]{0,40}|.{0,30}") {
+            let wanted = Wanted::new(&name);
+            wanted.matches(&symbol);
+            prop_assert_eq!(wanted.matches(&name), Match::Whole);
+        }
+    }
+}
