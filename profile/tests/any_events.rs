@@ -26,6 +26,7 @@ enum Step {
     Kernel(u64),
     Sample(i32, i32, u64, Vec<Frame>, u8),
     WaitStack(i32, i32, Vec<Frame>),
+    Waited(i32, i32, u64, Vec<Frame>),
     Switch(i32, i32, Option<bool>),
     Lost(u64),
     Throttled,
@@ -63,6 +64,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (id(), id(), prop::option::of(any::<bool>())).prop_map(|(pid, tid, out)| Step::Switch(pid, tid, out)),
         2 => (id(), id(), prop::collection::vec(frame(), 0..6))
             .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
+        2 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6))
+            .prop_map(|(pid, tid, period, frames)| Step::Waited(pid, tid, period, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
     ]
@@ -147,6 +150,14 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
             tid: Tid(*tid),
             cpu: 0,
             period: 1,
+            stack: Stack::Frames(frames),
+        })),
+        Step::Waited(pid, tid, period, frames) => stream.event(Event::Waited(Sample {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            cpu: 0,
+            period: *period,
             stack: Stack::Frames(frames),
         })),
         Step::Switch(pid, tid, out) => {

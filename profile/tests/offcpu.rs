@@ -64,6 +64,15 @@ impl Waits {
         self
     }
 
+    fn waited(&mut self, us: u64, ns: u64) -> &mut Self {
+        let frames = [ip(READ), ret(MAIN)];
+        self.0.event(Event::Waited(Sample {
+            period: ns,
+            ..sample(us, &frames)
+        }));
+        self
+    }
+
     fn back(&mut self, us: u64) -> &mut Self {
         self.0.event(Event::SwitchIn {
             time: Self::time(us),
@@ -249,4 +258,41 @@ fn shares_of_functions_are_those_of_running_threads() {
         Some("0x200"),
         "the innermost function outside of the kernel"
     );
+}
+
+#[test]
+fn a_wait_that_came_as_a_whole_ends_where_it_was_told() {
+    let mut waits = Waits::new();
+    waits.on_cpu(1000);
+    waits.waited(12_000, 10 * MS);
+    waits.on_cpu(12_000);
+    let profile = waits.finish();
+    let unknown = "[off-CPU: reason not known]".to_owned();
+    assert_eq!(
+        samples(&written(&profile)),
+        [
+            (1.0, 1.0, 1_000_000, "0x100".into()),
+            (2.0, 10.0, 0, unknown.clone()),
+            (12.0, 0.0, 0, unknown),
+            (12.0, 1.0, 1_000_000, "0x100".into()),
+        ]
+    );
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.of(WaitReason::Unknown), sum(1, 10_000_000));
+    assert_eq!(profile.counts().samples, 2);
+}
+
+#[test]
+fn waits_that_were_added_up_may_be_longer_than_there_was_time() {
+    let mut waits = Waits::new();
+    waits.on_cpu(1000);
+    waits
+        .waited(2000, 5000 * MS)
+        .waited(2000, 3 * MS)
+        .waited(2000, u64::MAX);
+    let profile = waits.finish();
+    let json = written(&profile);
+    let placed: Vec<_> = samples(&json).iter().map(|sample| (sample.0, sample.1)).collect();
+    assert_eq!(placed[..3], [(1.0, 1.0), (1.0, 5000.0), (1.0, 3.0)]);
+    assert_eq!(profile.counts().samples_out_of_order, 0);
 }

@@ -158,7 +158,7 @@ pub(crate) fn report_remaining_losses(
     sink: &mut dyn EventSink,
 ) {
     let cause = match subject {
-        Subject::Running | Subject::WaitStacks => LostCause::RingFull,
+        Subject::Running | Subject::WaitStacks | Subject::Waits => LostCause::RingFull,
         Subject::Switches => LostCause::SwitchesRingFull,
     };
     translator.report_lost(end, lost.saturating_sub(translator.lost(subject)), cause, sink);

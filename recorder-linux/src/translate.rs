@@ -52,6 +52,8 @@ pub enum Subject {
     Switches,
     /// The stacks with which they leave it.
     WaitStacks,
+    /// Waits that are over: the period of each sample is a time off the CPU, ns.
+    Waits,
 }
 
 /// Whom samples of process 0, thread 0 are of.
@@ -105,7 +107,7 @@ impl Translator {
         match subject {
             Subject::Running => self.lost,
             Subject::Switches => self.switches_lost,
-            Subject::WaitStacks => 0,
+            Subject::WaitStacks | Subject::Waits => 0,
         }
     }
 
@@ -235,13 +237,17 @@ impl Translator {
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
         if !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
+            // With its last switch a task leaves its CPU for good, and idle CPUs switch, too.
+            if subject == Subject::WaitStacks {
+                return;
+            }
             sink.on_event(&Event::Malformed {
                 time,
                 what: "sample of an exited task",
             });
             return;
         }
-        if subject != Subject::WaitStacks {
+        if matches!(subject, Subject::Running | Subject::Switches) {
             self.samples += 1;
             self.deep_stacks += u64::from(raw.stack_cut_off);
         }
@@ -305,6 +311,7 @@ impl Translator {
         };
         sink.on_event(&match subject {
             Subject::WaitStacks => Event::WaitStack(sample),
+            Subject::Waits => Event::Waited(sample),
             Subject::Running | Subject::Switches => Event::Sample(sample),
         });
     }
@@ -424,8 +431,10 @@ impl Translator {
     }
 }
 
-/// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone.
+/// The frames of a sample that the kernel has unwound, leaf first. Without a call chain that is the leaf alone, if even that
+/// is known.
 fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
+    let has_stack = raw.ip != 0 || !raw.call_chain.is_empty();
     let leaf = match raw.in_kernel {
         _ if let Some(mark) = marks::mark(raw.ip) => Frame::Mark(mark),
         true => Frame::KernelInstructionPointer(Avma(raw.ip)),
@@ -435,7 +444,8 @@ fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
     let starts_with_leaf = raw.whole_chain().next() == Some((raw.ip, raw.in_kernel));
     let callers = raw.whole_chain().skip(usize::from(starts_with_leaf));
     let mut was_in_kernel = raw.in_kernel;
-    std::iter::once(leaf).chain(callers.map(move |(address, in_kernel)| {
+    let leaf = std::iter::once(leaf).filter(move |_| has_stack);
+    leaf.chain(callers.map(move |(address, in_kernel)| {
         let left_kernel = std::mem::replace(&mut was_in_kernel, in_kernel) && !in_kernel;
         if let Some(mark) = marks::mark(address) {
             return Frame::Mark(mark);

@@ -5,84 +5,16 @@
     reason = "a test ends where its premise fails"
 )]
 
+mod common;
+
 use std::io::Cursor;
 
+use common::*;
 use proptest::prelude::*;
 use recorder_linux::import::{Import, ImportError, Imported};
 use recording::event::{Event, LostCause};
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
-
-/// cpu-clock at 1000 Hz.
-const CPU_CLOCK: u64 = 0;
-const PAGE_FAULTS: u64 = 2;
-
-const IP: u64 = 1;
-const TID: u64 = 1 << 1;
-const TIME: u64 = 1 << 2;
-const CALLCHAIN: u64 = 1 << 5;
-const CPU: u64 = 1 << 7;
-const PERIOD: u64 = 1 << 8;
-const IDENTIFIER: u64 = 1 << 16;
-/// IDENTIFIER, IP, TID, TIME, CPU, PERIOD, CALLCHAIN.
-const SAMPLE_TYPE: u64 = IDENTIFIER | IP | TID | TIME | CPU | PERIOD | CALLCHAIN;
-
-const FINISHED_ROUND: u32 = 68;
-
-fn words(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
-/// Two 32-bit fields in one word.
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from_ne_bytes([low.to_ne_bytes(), high.to_ne_bytes()].concat().try_into().unwrap())
-}
-
-fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
-    let mut bytes = kind.to_ne_bytes().to_vec();
-    bytes.extend(misc.to_ne_bytes());
-    bytes.extend((body.len() as u16 + 8).to_ne_bytes());
-    bytes.extend(body);
-    bytes
-}
-
-/// 128 bytes: PERF_ATTR_SIZE_VER7, type software, `freq` and `sample_id_all`.
-fn attr(config: u64) -> Vec<u8> {
-    let flags = 1 << 10 | 1 << 18;
-    let mut attr = words(&[pair(1, 128), config, 1000, SAMPLE_TYPE, 0, flags]);
-    attr.resize(128, 0);
-    attr
-}
-
-/// pid, tid, time, cpu, identifier.
-fn sample_id(time: u64, id: u64) -> Vec<u8> {
-    words(&[pair(7, 7), time, 0, id])
-}
-
-fn sample(time: u64, id: u64) -> Vec<u8> {
-    let user = -512i64 as u64;
-    record(
-        9,
-        2,
-        &words(&[id, 0x1010, pair(7, 7), time, 0, 1_000_000, 3, user, 0x1010, 0x1020]),
-    )
-}
-
-fn comm(time: u64, name: &[u8; 8]) -> Vec<u8> {
-    record(
-        3,
-        1 << 13,
-        &[words(&[pair(7, 7)]), name.to_vec(), sample_id(time, 1)].concat(),
-    )
-}
-
-fn lost(time: u64, count: u64) -> Vec<u8> {
-    record(2, 0, &[words(&[1, count]), sample_id(time, 1)].concat())
-}
-
-fn round() -> Vec<u8> {
-    record(FINISHED_ROUND, 0, &[])
-}
 
 /// What every file of these tests has: out of order within a round, two events, a loss.
 fn some_records() -> Vec<Vec<u8>> {
@@ -98,38 +30,6 @@ fn some_records() -> Vec<Vec<u8>> {
         lost(50, 3),
         round(),
     ]
-}
-
-fn normal_file(records: &[Vec<u8>]) -> Vec<u8> {
-    let attrs: Vec<u8> = [(CPU_CLOCK, 1u64), (PAGE_FAULTS, 2)]
-        .iter()
-        .enumerate()
-        // Each with the section of its one id.
-        .flat_map(|(index, (config, _))| [attr(*config), words(&[104 + 8 * index as u64, 8])].concat())
-        .collect();
-    let data = records.concat();
-    let data_at = 104 + 16 + attrs.len() as u64;
-    let header = words(&[
-        104,
-        144,
-        120,
-        attrs.len() as u64,
-        data_at,
-        data.len() as u64,
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ]);
-    [b"PERFILE2".to_vec(), header, words(&[1, 2]), attrs, data].concat()
-}
-
-fn pipe_file(records: &[Vec<u8>]) -> Vec<u8> {
-    let attrs =
-        [(CPU_CLOCK, 1), (PAGE_FAULTS, 2)].map(|(config, id)| record(64, 0, &[attr(config), words(&[id])].concat()));
-    [b"PERFILE2".to_vec(), words(&[16]), attrs.concat(), records.concat()].concat()
 }
 
 /// The same records, compressed in pieces of a few bytes that end anywhere.

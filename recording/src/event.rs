@@ -88,6 +88,9 @@ pub enum Event<'a> {
     /// The stack with which a thread leaves its CPU, right before its `SwitchOut`; or, of a thread that is waiting, the
     /// stack with which it waits. Its period means nothing.
     WaitStack(Sample<'a>),
+    /// A wait that is over, with its stack: for sources that tell of waits as a whole, or of several with one stack added
+    /// up. Its period is its length in ns, which may be more than there was time for since the thread's last sample.
+    Waited(Sample<'a>),
     /// A thread left its CPU. Only where waits are recorded, as the two before and after this.
     SwitchOut {
         /// When.

@@ -11,18 +11,8 @@ mod support;
 use serde_json::Value;
 use support::profile::Thread;
 use support::skip::{kernel_samples, perf_events};
+use support::waits::{assert_quarters, main_thread, weight_ms};
 use support::{Profile, program, record};
-
-/// Milliseconds of the samples of a thread for which `what` holds; it sees function names, root first.
-fn weight_ms(profile: &Profile, thread: &Thread, what: impl Fn(&[&str]) -> bool) -> f64 {
-    let names = |stack: Option<usize>| stack.map_or(Vec::new(), |stack| profile.names(stack).collect::<Vec<_>>());
-    let samples = thread.samples.iter().filter(|sample| what(&names(sample.stack)));
-    samples.map(|sample| sample.weight).sum()
-}
-
-fn main_thread(profile: &Profile) -> &Thread {
-    profile.threads.iter().find(|thread| thread.is_main).unwrap()
-}
 
 /// The times of a thread and of its profile agree: what it was on a CPU and what it was not is all there is.
 fn assert_whole(profile: &Profile, thread: &Thread, wall_ms: f64) {
@@ -42,48 +32,7 @@ fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
         .options(&["--off-cpu"])
         .profile(program("waits").unwrap(), &["3", "250"]);
     let thread = main_thread(&profile);
-    let quarters = [
-        ("spin_quarter", "spin_ns", None),
-        ("sleep_quarter", "sleep_ns", Some("[off-CPU: sleep]")),
-        ("pipe_quarter", "pipe_ns", Some("[off-CPU: pipe or socket]")),
-        ("lock_quarter", "lock_ns", Some("[off-CPU: lock]")),
-    ];
-    let spent = |function: &str| weight_ms(&profile, thread, |names| names.contains(&function));
-    let wall: f64 = quarters.iter().map(|(function, ..)| spent(function)).sum();
-    for (function, printed, reason) in quarters {
-        let ms = spent(function);
-        let percent = 100.0 * ms / wall;
-        assert!(
-            (percent - 25.0).abs() <= 3.0,
-            "{function}: {percent:.1} %\n{}",
-            profile.summary()
-        );
-        let true_ms = recording.printed(printed) / 1e6;
-        assert!(
-            (ms - true_ms).abs() <= 0.03 * true_ms,
-            "{function}: {ms} ms, not {true_ms} ms"
-        );
-        let waiting = weight_ms(&profile, thread, |names| {
-            names.contains(&function) && names.last().is_some_and(|leaf| leaf.starts_with("[off-CPU: "))
-        });
-        let for_reason = weight_ms(&profile, thread, |names| {
-            names.contains(&function) && names.last().copied() == reason
-        });
-        assert!(
-            (waiting - for_reason).abs() <= 0.01 * ms,
-            "{function}: other reasons\n{}",
-            profile.summary()
-        );
-        if reason.is_some() {
-            assert!(
-                for_reason >= 0.95 * ms,
-                "{function}: {for_reason} of {ms} ms\n{}",
-                profile.summary()
-            );
-        } else {
-            assert!(waiting <= 0.01 * ms, "{function} does not block\n{}", profile.summary());
-        }
-    }
+    assert_quarters(&profile, thread, |label| recording.printed(label));
     assert_eq!(thread.samples.iter().filter(|sample| sample.weight < 0.0).count(), 0);
     assert!(thread.is_monotonic());
     for name in ["[guess: stack of another wait]", "[stack not sampled]"] {

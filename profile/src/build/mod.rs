@@ -26,7 +26,7 @@ use crate::model::tables::FrameId;
 use crate::model::thread::{Marker, MarkerKind};
 use crate::model::waits::WaitTotals;
 use frames::FrameResolver;
-use offcpu::{WaitReasons, WaitTables};
+use offcpu::{WaitReasons, WaitTables, Waited};
 use processes::{LiveThread, Processes};
 
 /// A thread keeps at most this many markers; the rest is counted. Loss and throttling may be reported at any rate, and
@@ -198,6 +198,24 @@ impl Builder {
         }
     }
 
+    /// A wait that came as a whole.
+    fn add_wait(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
+        let time = self.at(sample.time);
+        let reason = self.wait_reasons.of_stack(frames);
+        let stack = self.stack(sample, time, frames);
+        self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
+            let earliest = thread.samples.last_time().unwrap_or(thread.start.max(0));
+            let wait = Waited {
+                stack,
+                reason,
+                earliest,
+                until: time,
+                ns: sample.period,
+            };
+            thread.waits.waited(wait, &mut thread.samples, tables);
+        });
+    }
+
     /// A thread left its CPU (`Some(preempted)`) or got one.
     fn on_switch(&mut self, time: Timestamp, pid: Pid, tid: Tid, out: Option<bool>) {
         if self.leaves_out(pid, tid) {
@@ -292,6 +310,9 @@ impl EventSink for Builder {
             }
             Event::WaitStack(sample) => {
                 self.with_frames(sample, |builder, frames| builder.add_wait_stack(sample, frames));
+            }
+            Event::Waited(sample) => {
+                self.with_frames(sample, |builder, frames| builder.add_wait(sample, frames));
             }
             Event::SwitchOut {
                 time,

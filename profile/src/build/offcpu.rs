@@ -120,6 +120,16 @@ struct Seen {
     reason: WaitReason,
 }
 
+/// A wait with its own stack, or the sum of several, which can be longer than there was time.
+pub(super) struct Waited {
+    pub(super) stack: Option<StackId>,
+    pub(super) reason: WaitReason,
+    /// When it can have begun: after what the thread did before.
+    pub(super) earliest: i64,
+    pub(super) until: i64,
+    pub(super) ns: u64,
+}
+
 /// What makes two waits the same in a profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct What {
@@ -203,6 +213,22 @@ impl ThreadWaits {
         waiting
     }
 
+    /// Adds a wait that came as a whole.
+    pub(super) fn waited(&mut self, wait: Waited, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        self.flush(samples, tables);
+        let Waited { stack, reason, ns, .. } = wait;
+        let guess = stack.is_none().then_some(WaitGuess::NotSampled);
+        tables.totals.add(reason, guess, ns);
+        let stack = tables.stack(What { stack, guess, reason });
+        let length = i64::try_from(ns).unwrap_or(i64::MAX);
+        let since = wait.until.saturating_sub(length);
+        if since >= wait.earliest {
+            Self::push_pieces(since, length, stack, samples, tables);
+        } else {
+            tables.push(samples, wait.earliest, ns, stack);
+        }
+    }
+
     fn wait(&mut self, since: i64, until: i64, preempted: bool, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         let length = until.saturating_sub(since).max(0);
         let what = self.what(preempted);
@@ -215,6 +241,10 @@ impl ThreadWaits {
         }
         self.flush(samples, tables);
         let stack = tables.stack(what);
+        Self::push_pieces(since, length, stack, samples, tables);
+    }
+
+    fn push_pieces(since: i64, length: i64, stack: StackId, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         let pieces = (length / PIECE_NS).clamp(1, MOST_PIECES);
         let piece = length / pieces;
         for number in 0..pieces {
@@ -229,7 +259,7 @@ impl ThreadWaits {
         }
         // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time over
         // the wait.
-        tables.push(samples, until, 0, stack);
+        tables.push(samples, since.saturating_add(length), 0, stack);
     }
 
     /// Which stack stands for a wait, and why it was.

@@ -84,6 +84,11 @@ impl Samples {
         self.len
     }
 
+    /// The time of the last one.
+    pub(crate) fn last_time(&self) -> Option<i64> {
+        (self.len > 0).then_some(self.last.time)
+    }
+
     /// Those of the running thread.
     pub(crate) fn on_cpu(&self) -> usize {
         self.len - self.off_cpu

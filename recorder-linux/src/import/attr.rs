@@ -77,6 +77,38 @@ impl Attr {
         self.kind == 1 && self.config <= 1
     }
 
+    /// Beside the samples, there is a record of each switch of a thread.
+    pub(super) fn records_switches(&self) -> bool {
+        self.flags & 1 << 26 != 0
+    }
+
+    /// Its samples are taken where threads leave a CPU: their stacks are those of waits.
+    pub(super) fn is_of_switches(&self) -> bool {
+        (self.kind, self.config) == (1, 3) || self.base_name() == "sched:sched_switch"
+    }
+
+    /// PERF_COUNT_SW_BPF_OUTPUT with the name that `perf record --off-cpu` gives it: the periods of its samples are times
+    /// off the CPU, ns.
+    pub(super) fn is_off_cpu_time(&self) -> bool {
+        (self.kind, self.config) == (1, 10) && self.base_name() == "offcpu-time"
+    }
+
+    /// Its samples stand for time on a CPU, in one unit or another.
+    pub(super) fn measures_cpu(&self) -> bool {
+        self.counts_cpu_time() || (self.kind, self.config as u32) == (0, 0) || self.label().contains("cycles")
+    }
+
+    /// The name without modifiers: of `cycles:u` that is `cycles`, of `sched:sched_switch:k` the first two parts.
+    pub(super) fn base_name(&self) -> String {
+        let label = self.label();
+        match label.rsplit_once(':') {
+            Some((name, modifiers)) if modifiers.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte)) => {
+                name.to_owned()
+            }
+            _ => label,
+        }
+    }
+
     /// The name that perf gave it, or that of `enum perf_hw_id`, `enum perf_sw_ids`.
     pub(super) fn label(&self) -> String {
         const HARDWARE: [&str; 4] = ["cycles", "instructions", "cache-references", "cache-misses"];

@@ -1,18 +1,89 @@
-//! Which event's samples are shown.
+//! Which event's samples are shown, and which are stacks or times of waits beside them.
 
 use super::ImportError;
 use super::attr::Attr;
 
-/// The event of this name, or the first that has samples.
-pub(super) fn choose(attrs: &[Attr], event: Option<&str>) -> Result<usize, ImportError> {
+/// What the samples of an event are in the profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Its samples.
+    Shown,
+    /// The stacks with which threads leave their CPUs.
+    WaitStacks,
+    /// Times off the CPU.
+    Waits,
+    /// Nothing.
+    LeftOut,
+}
+
+/// What is shown of a file.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Whose samples are shown, or would be if there were any.
+    pub(super) event: usize,
+    /// By event.
+    roles: Vec<Role>,
+    /// Switch records are shown as waits.
+    pub(super) switches: bool,
+}
+
+impl Choice {
+    /// The event of this name, or the first that has samples of running threads. Waits stand beside it if it measures
+    /// time, too: what is counted and what lasts are not added up.
+    pub(super) fn of(attrs: &[Attr], asked: Option<&str>) -> Result<Choice, ImportError> {
+        let event = match asked {
+            None => first(attrs),
+            Some(asked) => named(attrs, asked)?,
+        };
+        let attr = attrs.get(event);
+        let has_switches = attrs.iter().any(Attr::records_switches);
+        // Asked for by name, switches are counted like any event.
+        let is_only_waits = attr
+            .is_some_and(|attr| attr.is_off_cpu_time() || (asked.is_none() && has_switches && attr.is_of_switches()));
+        let with_waits = is_only_waits || attr.is_some_and(Attr::measures_cpu);
+        let role = |(index, attr): (usize, &Attr)| match index == event {
+            _ if with_waits && attr.is_off_cpu_time() => Role::Waits,
+            _ if with_waits && has_switches && attr.is_of_switches() => Role::WaitStacks,
+            true => Role::Shown,
+            false => Role::LeftOut,
+        };
+        Ok(Choice {
+            event,
+            roles: attrs.iter().enumerate().map(role).collect(),
+            switches: with_waits && has_switches,
+        })
+    }
+
+    /// That of the event with this index.
+    pub(super) fn role(&self, index: usize) -> Role {
+        self.roles.get(index).copied().unwrap_or(Role::LeftOut)
+    }
+
+    /// Some samples stand for waits, perhaps for several at once.
+    pub(super) fn has_sums(&self) -> bool {
+        self.roles.contains(&Role::Waits)
+    }
+
+    /// The file also tells when threads waited.
+    pub(super) fn has_waits(&self) -> bool {
+        self.switches || self.has_sums()
+    }
+}
+
+fn first(attrs: &[Attr]) -> usize {
+    let has_switches = attrs.iter().any(Attr::records_switches);
+    let is_of_waits = |attr: &Attr| attr.is_off_cpu_time() || (has_switches && attr.is_of_switches());
+    let real = || attrs.iter().enumerate().filter(|(_, attr)| !attr.is_dummy());
+    let first = real().find(|(_, attr)| !is_of_waits(attr)).or_else(|| real().next());
+    first.map_or(0, |(index, _)| index)
+}
+
+fn named(attrs: &[Attr], asked: &str) -> Result<usize, ImportError> {
     let mut real = attrs.iter().enumerate().filter(|(_, attr)| !attr.is_dummy());
-    let Some(asked) = event else {
-        return Ok(real.next().map_or(0, |(index, _)| index));
-    };
     // perf adds modifiers: `cycles:u`.
     let is_asked = |attr: &Attr| {
         let label = attr.label();
-        label == asked || label.split_once(':').is_some_and(|(name, _)| name == asked)
+        label == asked || attr.base_name() == asked || label.split_once(':').is_some_and(|(name, _)| name == asked)
     };
     let found = real.clone().find(|(_, attr)| is_asked(attr));
     found.map(|(index, _)| index).ok_or_else(|| ImportError::NoSuchEvent {

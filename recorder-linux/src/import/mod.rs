@@ -9,7 +9,7 @@
 //! 1. `header`, or `pipe`: what stands around the records, or among them.
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
-//! 4. `output`: records to events. `sample`: any layout to the translator's.
+//! 4. `output`: records to events. `sample`: any layout to the translator's. `late`: sums that come after all.
 //! 5. `told`: what the file tells of the recording as a whole, and what it lacks.
 //! 6. `files`: the binaries, after the fact.
 
@@ -19,6 +19,7 @@ mod compressed;
 mod files;
 mod header;
 mod input;
+mod late;
 mod order;
 mod output;
 mod pipe;
@@ -37,6 +38,7 @@ use recording::sink::EventSink;
 
 use crate::abi::sample_type;
 use crate::decode::RegisterSet;
+use choice::Choice;
 pub use files::SavedFiles;
 use input::{Ended, Input};
 use order::Order;
@@ -120,17 +122,16 @@ impl<R: Read + Seek> Import<R> {
         if attrs.list.is_empty() {
             return Err(ImportError::NoEvents);
         }
-        let chosen = choice::choose(&attrs.list, event)?;
+        let choice = Choice::of(&attrs.list, event)?;
         let registers = match contents.features.arch.as_deref() {
             Some("aarch64" | "arm64") => RegisterSet::Aarch64,
             Some(_) => RegisterSet::X86_64,
             None => RegisterSet::NATIVE,
         };
-        let waits_event = Some(1).filter(|_| contents.features.is_spool() && chosen == 0 && attrs.list.len() == 2);
-        let has_times = attrs.list[chosen].has(sample_type::TIME);
+        let has_times = attrs.list[choice.event].has(sample_type::TIME);
         let mut import = Import {
             input: Input::new(file, contents, has_times)?,
-            output: Output::new(registers, chosen, waits_event),
+            output: Output::new(registers, choice),
             order: Order::default(),
             ready: None,
             zero: 0,
@@ -169,7 +170,7 @@ impl<R: Read + Seek> Import<R> {
 
     /// True if the file also tells when threads waited.
     pub fn has_waits(&self) -> bool {
-        self.output.waits_event.is_some()
+        self.output.choice.has_waits()
     }
 
     /// Sends all events of the file to `sink`.
@@ -191,6 +192,7 @@ impl<R: Read + Seek> Import<R> {
         };
         let end = Timestamp(self.output.latest.max(self.zero));
         self.output.report_lost(end, sink);
+        self.output.end_threads(sink);
         if let Some(what) = damage {
             sink.on_event(&Event::Malformed { time: end, what });
         }

@@ -7,7 +7,9 @@ use recording::event::LostCause;
 use recording::sink::EventSink;
 
 use super::attr::Attr;
+use super::choice::{Choice, Role};
 use super::header::Features;
+use super::late::{self, LateExits};
 use super::sample;
 use crate::abi::record_type;
 use crate::decode::{Header, Layout, Malformed, Record, RegisterSet};
@@ -20,11 +22,12 @@ const MOST_LOST: u64 = 1 << 40;
 pub(super) struct Output {
     translator: Translator,
     registers: RegisterSet,
-    /// Which event's samples are taken.
-    pub(super) event: usize,
-    /// Whose samples are stacks of waits: the spool of a recording with --off-cpu has it.
-    pub(super) waits_event: Option<usize>,
+    pub(super) choice: Choice,
     pub(super) samples: u64,
+    pub(super) switches_left_out: u64,
+    /// Sums of waits, of which perf knows only the lengths.
+    pub(super) waits_without_times: u64,
+    late_exits: LateExits,
     /// Samples that were left out, by event.
     pub(super) other_samples: BTreeMap<usize, u64>,
     lost_samples: u64,
@@ -36,7 +39,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(registers: RegisterSet, event: usize, waits_event: Option<usize>) -> Output {
+    pub(super) fn new(registers: RegisterSet, choice: Choice) -> Output {
         Output {
             translator: Translator::new(Layout {
                 registers,
@@ -44,9 +47,11 @@ impl Output {
                 stack_bytes: 0,
             }),
             registers,
-            event,
-            waits_event,
+            choice,
             samples: 0,
+            switches_left_out: 0,
+            waits_without_times: 0,
+            late_exits: LateExits::default(),
             other_samples: BTreeMap::new(),
             lost_samples: 0,
             idle_is_named: false,
@@ -63,6 +68,13 @@ impl Output {
             .report_lost(end, untold, LostCause::SamplesRingFull, sink);
     }
 
+    /// Tells of the ends that were kept back.
+    pub(super) fn end_threads(&mut self, sink: &mut dyn EventSink) {
+        for (time, exit) in self.late_exits.take_all() {
+            self.translator.decoded(time, Ok(exit), Subject::Running, sink);
+        }
+    }
+
     /// Sends the events of one record.
     pub(super) fn deliver(
         &mut self,
@@ -73,16 +85,23 @@ impl Output {
         features: &Features,
         sink: &mut dyn EventSink,
     ) {
-        self.latest = self.latest.max(time);
-        let time = Timestamp(time);
+        let role = self.choice.role(index);
         let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
-        let subject = match (index == self.event, self.waits_event == Some(index)) {
-            (false, true) if is_sample => Subject::WaitStacks,
-            (false, true) => Subject::Switches,
-            (false, false) if is_sample => {
-                *self.other_samples.entry(index).or_default() += 1;
-                return;
-            }
+        if is_sample && role == Role::LeftOut {
+            *self.other_samples.entry(index).or_default() += 1;
+            return;
+        }
+        let mut time = Timestamp(time);
+        if role == Role::Waits && late::is_no_time(time.0) {
+            self.waits_without_times += u64::from(is_sample);
+            time = Timestamp(self.latest);
+        }
+        self.latest = self.latest.max(time.0);
+        let subject = match role {
+            Role::WaitStacks if is_sample => Subject::WaitStacks,
+            // A spool has rings of their own for these; with perf, what is lost may be anything.
+            Role::WaitStacks if features.is_spool() => Subject::Switches,
+            Role::Waits if is_sample => Subject::Waits,
             _ => Subject::Running,
         };
         let mut registers = sample::Registers::default();
@@ -91,8 +110,10 @@ impl Output {
             Ok(Record::Mmap { build_id, path, .. }) if build_id.is_none() => {
                 *build_id = features.build_ids.get(*path).cloned();
             }
-            // perf has its own form of these; sprof reads its spool's.
-            Ok(Record::Switch { .. }) if self.waits_event.is_none() => return,
+            Ok(Record::Switch { .. }) if !self.choice.switches => {
+                self.switches_left_out += 1;
+                return;
+            }
             Ok(Record::Lost { count }) => *count = (*count).min(MOST_LOST),
             Ok(Record::LostSamples { count }) => {
                 self.lost_samples = self.lost_samples.saturating_add(*count).min(MOST_LOST);
@@ -101,8 +122,16 @@ impl Output {
             Ok(Record::Comm { exec: true, name, .. }) if self.program.is_none() => {
                 self.program = Some(String::from_utf8_lossy(name).into_owned());
             }
+            // Idle CPUs switch, too.
+            Ok(Record::Sample(sample)) if role == Role::WaitStacks && sample.tid == 0 => return,
+            Ok(Record::Exit { pid, tid }) if self.choice.has_sums() && self.late_exits.keep(time, *pid, *tid) => return,
+            Ok(Record::Fork { tid, .. }) => {
+                if let Some((ended, exit)) = self.late_exits.take(*tid) {
+                    self.translator.decoded(ended, Ok(exit), Subject::Running, sink);
+                }
+            }
             Ok(Record::Sample(sample)) => {
-                self.samples += 1;
+                self.samples += u64::from(role == Role::Shown);
                 if (sample.pid, sample.tid) == (0, 0) {
                     self.name_idle_task(time, sink);
                 }

@@ -30,7 +30,7 @@ pub(super) fn decode<'a>(
         .checked_sub(attr.sample_id_bytes())
         .ok_or(Malformed("record without sample id"))?;
     match header.kind {
-        record_type::SWITCH if attr.has(has::TID) => {
+        record_type::SWITCH | record_type::SWITCH_CPU_WIDE if attr.has(has::TID) => {
             decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch"))
         }
         record_type::MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
@@ -71,14 +71,16 @@ fn sample<'a>(
         skip_read(&mut body, attr.read_format)?;
     }
     let call_chain = if attr.has(has::CALLCHAIN) {
-        let entries = usize::try_from(body.u64()?).ok()?;
-        body.bytes(entries.checked_mul(8)?)?
+        read_call_chain(&mut body)?
     } else {
         &[]
     };
     if attr.has(has::RAW) {
         let bytes = body.u32()? as usize;
-        body.bytes(bytes)?;
+        let raw = body.bytes(bytes)?;
+        if attr.is_off_cpu_time() {
+            return off_cpu_time(raw, cpu);
+        }
     }
     if attr.has(has::BRANCH_STACK) {
         let entries = usize::try_from(body.u64()?).ok()?;
@@ -114,6 +116,34 @@ fn sample<'a>(
         stack,
         stack_cut_off,
         unwound: !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER)),
+    })
+}
+
+fn read_call_chain<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
+    let entries = usize::try_from(body.u64()?).ok()?;
+    body.bytes(entries.checked_mul(8)?)
+}
+
+/// A wait as perf's BPF program writes it since Linux 6.15: u32 pid, tid; u64 ns; a call chain; u64 cgroup.
+fn off_cpu_time(raw: &[u8], cpu: u32) -> Option<RawSample<'_>> {
+    let mut raw = Reader(raw);
+    let (pid, tid) = (raw.i32()?, raw.i32()?);
+    let period = raw.u64()?;
+    let call_chain = read_call_chain(&mut raw)?;
+    // The first entry is PERF_CONTEXT_USER.
+    let ip = call_chain.get(8..16).and_then(|word| word.try_into().ok());
+    Some(RawSample {
+        pid,
+        tid,
+        cpu,
+        period,
+        ip: ip.map_or(0, u64::from_ne_bytes),
+        in_kernel: false,
+        call_chain,
+        registers: None,
+        stack: &[],
+        stack_cut_off: false,
+        unwound: true,
     })
 }
 

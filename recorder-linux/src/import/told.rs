@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
 
+use super::choice::Role;
 use super::input::Ended;
 use super::records::End;
 use super::{Import, Imported};
@@ -21,7 +22,7 @@ impl<R: Read + Seek> Import<R> {
             modified,
             ..
         } = self;
-        let attr = &input.attrs.list[output.event];
+        let attr = &input.attrs.list[output.choice.event];
         let length = Duration::from_nanos(end.0 - zero);
         let wall = match input.features.clock {
             Some((wall_ns, clock_ns)) => {
@@ -56,7 +57,7 @@ impl<R: Read + Seek> Import<R> {
                 end,
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
-                unit: match attr.counts_cpu_time() || attr.label().contains("offcpu-time") {
+                unit: match attr.counts_cpu_time() || output.choice.role(output.choice.event) != Role::Shown {
                     true => PeriodUnit::CpuNanoseconds,
                     false => PeriodUnit::Cycles,
                 },
@@ -98,9 +99,22 @@ impl<R: Read + Seek> Import<R> {
                     .into(),
             );
         }
-        let attr = &input.attrs.list[output.event];
+        let attr = &input.attrs.list[output.choice.event];
         if !attr.has(sample_type::CALLCHAIN) && output.samples > 0 {
             notes.push("recorded without call graphs (perf record -g): each stack is one function".into());
+        }
+        if output.switches_left_out > 0 {
+            notes.push(format!(
+                "{} switches of threads are left out: waits are shown beside an event that measures time (--event)",
+                output.switches_left_out
+            ));
+        }
+        if output.waits_without_times > 0 {
+            notes.push(format!(
+                "perf record --off-cpu adds up the waits of a thread by stack: {} sums have no place in time, and stand \
+                 after the thread's last sample",
+                output.waits_without_times
+            ));
         }
         for (event, samples) in &output.other_samples {
             let name = input.attrs.list[*event].label();

@@ -120,7 +120,9 @@ impl Encoder {
             | Event::ThreadStart { .. }
             | Event::ProcessEnd { .. }
             | Event::Image { .. }
-            | Event::Malformed { .. } => {}
+            | Event::Malformed { .. }
+            // Of imported files only.
+            | Event::Waited(_) => {}
         }
     }
 

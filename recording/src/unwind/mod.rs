@@ -130,13 +130,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         (self.next, self.quality)
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>, of_wait: bool) {
+    fn on_sample(&mut self, sample: &Sample<'_>, kind: Kind) {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
                 self.count_marks(frames);
-                return self.next.on_event(&event(*sample, of_wait));
+                return self.next.on_event(&kind.event(*sample));
             }
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
             Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
@@ -148,7 +148,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             stack: Stack::Frames(&self.frames),
             ..*sample
         };
-        self.next.on_event(&event(unwound, of_wait));
+        self.next.on_event(&kind.event(unwound));
     }
 
     /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
@@ -283,18 +283,30 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 }
 
-fn event(sample: Sample<'_>, of_wait: bool) -> Event<'_> {
-    match of_wait {
-        true => Event::WaitStack(sample),
-        false => Event::Sample(sample),
+/// The event that a sample came as, and goes on as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sample,
+    WaitStack,
+    Waited,
+}
+
+impl Kind {
+    fn event(self, sample: Sample<'_>) -> Event<'_> {
+        match self {
+            Kind::Sample => Event::Sample(sample),
+            Kind::WaitStack => Event::WaitStack(sample),
+            Kind::Waited => Event::Waited(sample),
+        }
     }
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample(sample) => return self.on_sample(sample, false),
-            Event::WaitStack(sample) => return self.on_sample(sample, true),
+            Event::Sample(sample) => return self.on_sample(sample, Kind::Sample),
+            Event::WaitStack(sample) => return self.on_sample(sample, Kind::WaitStack),
+            Event::Waited(sample) => return self.on_sample(sample, Kind::Waited),
             _ => self.next.on_event(event),
         }
         match event {
@@ -338,6 +350,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             | Event::Image { .. }
             | Event::Sample(_)
             | Event::WaitStack(_)
+            | Event::Waited(_)
             | Event::SwitchOut { .. }
             | Event::SwitchIn { .. } => {}
         }

@@ -15,7 +15,7 @@ pub(crate) struct LoadArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Show the samples of this event, where perf recorded several [default: the first].
+    /// Show the samples of this event, where perf recorded several [default: the first that is not of waits].
     #[arg(
         short,
         long,
