@@ -129,6 +129,7 @@ fn info() -> RecordingInfo {
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
         kernel_included: true,
+        notes: Vec::new(),
         host: Host::default(),
     }
 }

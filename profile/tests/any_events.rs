@@ -8,10 +8,11 @@ use profile::view::top;
 use proptest::prelude::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Pid, Sample, Tid};
+use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
 use recording::module::{Image, ModuleKind};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::wait::WaitReason;
 
 /// An event without borrowed parts.
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ enum Step {
     Sample(i32, i32, u64, Vec<Frame>, u8),
     WaitStack(i32, i32, Vec<Frame>),
     Waited(i32, i32, u64, Vec<Frame>),
+    Found(i32, i32, [u64; 2], bool, Option<Vec<Frame>>),
     Switch(i32, i32, Option<bool>),
     Lost(u64),
     Throttled,
@@ -66,6 +68,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
         2 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6))
             .prop_map(|(pid, tid, period, frames)| Step::Waited(pid, tid, period, frames)),
+        2 => (id(), id(), any::<[u64; 2]>(), any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
+            .prop_map(|(pid, tid, times, waits, frames)| Step::Found(pid, tid, times, waits, frames)),
         1 => any::<u64>().prop_map(Step::Lost),
         1 => Just(Step::Throttled),
     ]
@@ -160,6 +164,27 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
             period: *period,
             stack: Stack::Frames(frames),
         })),
+        Step::Found(pid, tid, [told_from, looked_at], waits, frames) => {
+            let (pid, tid) = (Pid(*pid), Tid(*tid));
+            stream.event(Event::Found {
+                found: Found {
+                    time,
+                    pid,
+                    tid,
+                    told_from: Timestamp(*told_from),
+                    looked_at: Timestamp(*looked_at),
+                    waits_for: waits.then_some(WaitReason::Lock),
+                },
+                stack: frames.as_ref().map(|frames| Sample {
+                    time,
+                    pid,
+                    tid,
+                    cpu: 0,
+                    period: 0,
+                    stack: Stack::Frames(frames),
+                }),
+            });
+        }
         Step::Switch(pid, tid, out) => {
             let (pid, tid) = (Pid(*pid), Tid(*tid));
             stream.event(match *out {

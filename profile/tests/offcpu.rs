@@ -4,10 +4,11 @@
 mod common;
 
 use common::*;
+use profile::build::BuildOptions;
 use profile::view::{top, wait_places};
 use profile::{Profile, WaitSum};
 use recording::address::Avma;
-use recording::event::{Event, Pid, Sample, Tid};
+use recording::event::{Event, Found, Pid, Sample, Tid};
 use recording::stack::{Frame, Stack};
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::Value;
@@ -24,7 +25,11 @@ struct Waits(Stream);
 
 impl Waits {
     fn new() -> Waits {
-        let mut stream = Stream::with_app();
+        Waits::with(BuildOptions::default())
+    }
+
+    fn with(options: BuildOptions) -> Waits {
+        let mut stream = Stream::with_app_and(options);
         stream.0.set_wait_reasons(vec![
             (Avma(PAGE_FAULT), Avma(PAGE_FAULT + 0x100), WaitReason::PageFault),
             (Avma(PIPE_READ), Avma(PIPE_READ + 0x100), WaitReason::Channel),
@@ -47,6 +52,21 @@ impl Waits {
             .map(|address| Frame::KernelReturnAddress(Avma(address + 8)));
         let frames: Vec<Frame> = kernel.chain([ip(READ), ret(MAIN)]).collect();
         self.0.event(Event::WaitStack(sample(us, &frames)));
+        self
+    }
+
+    /// Told from 10 us on, looked at after 20 us.
+    fn found(&mut self, waits_for: Option<WaitReason>, stack: Option<&[Frame]>) -> &mut Self {
+        let found = Found {
+            time: Self::time(0),
+            pid: Pid(1),
+            tid: Tid(1),
+            told_from: Self::time(10),
+            looked_at: Self::time(20),
+            waits_for,
+        };
+        let stack = stack.map(|frames| sample(0, frames));
+        self.0.event(Event::Found { found, stack });
         self
     }
 
@@ -295,4 +315,81 @@ fn waits_that_were_added_up_may_be_longer_than_there_was_time() {
     let placed: Vec<_> = samples(&json).iter().map(|sample| (sample.0, sample.1)).collect();
     assert_eq!(placed[..3], [(1.0, 1.0), (1.0, 5000.0), (1.0, 3.0)]);
     assert_eq!(profile.counts().samples_out_of_order, 0);
+}
+
+const FOUND: [Frame; 3] = [
+    Frame::KernelReturnAddress(Avma(PIPE_READ + 8)),
+    Frame::InstructionPointer(Avma(READ)),
+    Frame::ReturnAddress(Avma(MAIN)),
+];
+
+#[test]
+fn a_thread_that_is_found_waiting_waits_since_its_switches_are_told() {
+    let mut waits = Waits::new();
+    waits.found(Some(WaitReason::Other), Some(&FOUND)).back(3010);
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.of(WaitReason::Channel), sum(1, 3_000_000));
+    assert_eq!((totals.all().count, totals.already_waiting), (1, 1));
+    assert_eq!(samples(&written(&profile))[0].0, 0.01);
+}
+
+#[test]
+fn without_kernel_frames_the_reason_is_that_which_was_found() {
+    let mut waits = Waits::new();
+    waits.found(Some(WaitReason::Lock), Some(&FOUND[1..])).back(3010);
+    assert_eq!(waits.finish().waits().unwrap().of(WaitReason::Lock), sum(1, 3_000_000));
+}
+
+#[test]
+fn what_was_seen_after_the_first_switch_says_nothing_of_the_wait_before() {
+    let mut waits = Waits::new();
+    waits.found(Some(WaitReason::Lock), Some(&FOUND)).back(15);
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.of(WaitReason::Unknown), sum(1, 5000));
+    assert_eq!(totals.guessed(WaitGuess::NotSampled), sum(1, 5000));
+}
+
+#[test]
+fn a_found_thread_that_leaves_its_cpu_first_was_running() {
+    let mut waits = Waits::new();
+    waits.found(Some(WaitReason::Lock), Some(&FOUND));
+    waits.stack(14, &[SCHEDULE, PIPE_READ]).out(15).back(3015);
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.all(), sum(1, 3_000_000));
+    assert_eq!((totals.already_waiting, totals.unpaired), (0, 0));
+}
+
+#[test]
+fn a_found_thread_that_could_run_waited_for_a_cpu_unless_it_had_one() {
+    let mut waits = Waits::new();
+    waits.found(None, None).back(3010);
+    assert_eq!(waits.finish().waits().unwrap().of(WaitReason::Cpu), sum(1, 3_000_000));
+
+    let mut runs = Waits::new();
+    runs.found(None, None).on_cpu(1000);
+    assert_eq!(runs.finish().waits().unwrap().all(), sum(0, 0));
+}
+
+#[test]
+fn a_found_wait_that_nothing_ends_lasts_as_long_as_the_recording() {
+    let mut waits = Waits::new();
+    waits.found(Some(WaitReason::Other), Some(&FOUND));
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.all(), sum(1, 999_990_000));
+    assert_eq!((totals.still_waiting, totals.never_ran), (1, 0));
+
+    let options = BuildOptions {
+        awake_threads_only: true,
+        ..BuildOptions::default()
+    };
+    let mut waits = Waits::with(options);
+    waits.found(Some(WaitReason::Other), Some(&FOUND));
+    let profile = waits.finish();
+    let totals = profile.waits().unwrap();
+    assert_eq!(totals.all(), sum(0, 0));
+    assert_eq!((totals.still_waiting, totals.never_ran), (0, 1));
 }

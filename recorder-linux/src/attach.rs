@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use recording::clock::Timestamp;
 
+use crate::RecordOptions;
+use crate::already::Already;
 use crate::open::{self, OpenError, Opened, Scope};
 use crate::origins::Origins;
 use crate::procfs;
@@ -36,10 +38,12 @@ pub(crate) struct Running {
     pub(crate) start: Timestamp,
     /// All processes that are recorded.
     pub(crate) pids: Vec<i32>,
+    /// Those of their threads that may be waiting already; `None` if waits are not recorded.
+    pub(crate) already: Option<Already>,
 }
 
 /// Attaches to processes and all below them. The error is for the user.
-pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Result<(Opened, Running), String> {
+pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Opened, Running), String> {
     let mut seen = HashSet::new();
     let named: Vec<i32> = named.iter().copied().filter(|pid| seen.insert(*pid)).collect();
     same_pid_namespace()?;
@@ -58,7 +62,7 @@ pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Res
     let listed = list(&named);
     for (pid, tid) in &listed {
         known.insert(*tid);
-        match open_thread(&mut opened, *tid, rate_hz, stack_bytes) {
+        match open_thread(&mut opened, *tid, options) {
             Ok(()) => {}
             Err(Trouble::Ended) => {}
             Err(Trouble::Refused) if !named.contains(pid) => {
@@ -66,7 +70,7 @@ pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Res
             }
             Err(Trouble::Refused) => return Err(not_permitted(*pid)),
             Err(Trouble::Failed(message)) => return Err(message),
-            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened)),
+            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened, options)),
         }
     }
     let mut opened = opened.ok_or_else(|| format!("process {} ended before it could be recorded", named[0]))?;
@@ -81,7 +85,13 @@ pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Res
 
     let start = Timestamp(monotonic_ns());
     enable(&opened)?;
-    let pids = follow_up(&mut opened, &named, known, &refused);
+    let mut threads = listed;
+    threads.retain(|(pid, _)| !refused.contains(pid));
+    let mut already = options.off_cpu.then(Already::default);
+    if let Some(already) = &mut already {
+        already.look(&threads);
+    }
+    let pids = follow_up(&mut opened, &named, known, &refused, already.as_mut());
     opened.announcements.push(format!(
         "recording {} ({} {}, {} threads); Ctrl-C ends the recording, and nothing else",
         names.join(", "),
@@ -94,18 +104,24 @@ pub(crate) fn to_processes(named: &[i32], rate_hz: f64, stack_bytes: u32) -> Res
         names,
         start,
         pids,
+        already,
     };
     Ok((opened, running))
 }
 
 /// Records all tasks on the machine.
-pub(crate) fn to_whole_machine(rate_hz: f64, stack_bytes: u32) -> Result<(Opened, Running), String> {
+pub(crate) fn to_whole_machine(options: &RecordOptions) -> Result<(Opened, Running), String> {
     same_pid_namespace()?;
     process::raise_open_file_limit();
-    let mut opened =
-        open::open(Scope::Machine, EVERY_TASK, rate_hz, stack_bytes, false).map_err(|error| error.to_string())?;
+    let mut opened = open_events(Scope::Machine, EVERY_TASK, options).map_err(|error| error.to_string())?;
+    let threads = options.off_cpu.then(|| threads_of(procfs::processes()));
     let start = Timestamp(monotonic_ns());
     enable(&opened)?;
+    let already = threads.map(|threads| {
+        let mut already = Already::default();
+        already.look(&threads);
+        already
+    });
     let announcement = "recording the whole machine; Ctrl-C ends the recording";
     if !in_first_pid_namespace() {
         let announcement = "sprof runs in a PID namespace of its own: what runs outside of it is recorded as one process, without \
@@ -118,14 +134,22 @@ pub(crate) fn to_whole_machine(rate_hz: f64, stack_bytes: u32) -> Result<(Opened
         names: vec!["whole machine".to_owned()],
         start,
         pids: procfs::processes(),
+        already,
     };
     Ok((opened, running))
 }
 
 /// Looks for threads that started while events were being opened, and gives them their own. Returns the processes.
-fn follow_up(opened: &mut Opened, named: &[i32], mut known: HashSet<i32>, refused: &HashSet<i32>) -> Vec<i32> {
+fn follow_up(
+    opened: &mut Opened,
+    named: &[i32],
+    mut known: HashSet<i32>,
+    refused: &HashSet<i32>,
+    mut already: Option<&mut Already>,
+) -> Vec<i32> {
     // Of these processes a new thread may come from one that had not all its events.
     let mut doubtful: Option<HashSet<i32>> = None;
+    let mut failures: Vec<io::Error> = Vec::new();
     for _ in 0..ROUNDS {
         std::thread::sleep(SETTLE);
         let mut young: Vec<(i32, i32)> = list(named);
@@ -139,47 +163,63 @@ fn follow_up(opened: &mut Opened, named: &[i32], mut known: HashSet<i32>, refuse
         if young.is_empty() {
             break;
         }
-        for (_, tid) in &young {
+        for (pid, tid) in &young {
             // Whatever is in the way: it goes on with what it has inherited.
-            let _ = add_young(opened, *tid);
+            let added = add_young(opened, *tid);
+            if added.is_ok()
+                && let Some(already) = &mut already
+            {
+                already.look(&[(*pid, *tid)]);
+            }
+            failures.extend(added.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH)));
         }
         doubtful = Some(young.into_iter().map(|(pid, _)| pid).collect());
     }
+    opened
+        .notes
+        .extend(failures.first().map(|error| without_own_events(failures.len(), error)));
     let mut pids = below(named);
     pids.retain(|pid| !refused.contains(pid));
     pids
 }
 
+fn without_own_events(threads: usize, error: &io::Error) -> String {
+    let threads = match threads {
+        1 => "1 thread".to_owned(),
+        more => format!("{more} threads"),
+    };
+    format!("{threads} that started while sprof attached may be recorded in part: no events for them ({error})")
+}
+
 fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
-    if opened.origins.is_none() {
-        let mut origins = Origins::default();
-        for event in &opened.events {
-            origins.add(event.id()?, 0);
+    let mut origins = match opened.origins.take() {
+        Some(origins) => origins,
+        None => {
+            let mut origins = Origins::default();
+            for event in opened.all_events() {
+                origins.add(event.id()?, 0);
+            }
+            origins
         }
-        opened.origins = Some(origins);
-    }
-    let first = opened.events.len();
-    opened.add(tid)?;
-    // Higher than that of every set before.
-    let set = u32::try_from(first).unwrap_or(u32::MAX);
-    let ids: Vec<u64> = opened.events[first..]
-        .iter()
-        .map(|event| event.id())
-        .collect::<io::Result<_>>()?;
-    if let Some(origins) = &mut opened.origins {
-        ids.into_iter().for_each(|id| origins.add(id, set));
-    }
-    opened.events[first..].iter().try_for_each(|event| event.enable())?;
-    if let Some(origins) = &mut opened.origins {
+    };
+    let mark = opened.mark();
+    let added = opened.add(tid).and_then(|()| {
+        // Higher than that of every set before.
+        let set = u32::try_from(mark[0]).unwrap_or(u32::MAX);
+        for event in opened.added_since(mark) {
+            origins.add(event.id()?, set);
+        }
+        opened.added_since(mark).try_for_each(|event| event.enable())?;
         origins.own(tid, set, monotonic_ns());
-    }
-    Ok(())
+        Ok(())
+    });
+    opened.origins = Some(origins);
+    added
 }
 
 fn enable(opened: &Opened) -> Result<(), String> {
     opened
-        .events
-        .iter()
+        .all_events()
         .try_for_each(|event| event.enable())
         .map_err(|error| format!("cannot start the perf events: {error}"))
 }
@@ -192,9 +232,13 @@ enum Trouble {
     Failed(String),
 }
 
-fn open_thread(opened: &mut Option<Opened>, tid: i32, rate_hz: f64, stack_bytes: u32) -> Result<(), Trouble> {
+fn open_events(scope: Scope, tid: i32, options: &RecordOptions) -> Result<Opened, OpenError> {
+    open::open(scope, tid, options.rate_hz, options.stack_bytes, options.off_cpu)
+}
+
+fn open_thread(opened: &mut Option<Opened>, tid: i32, options: &RecordOptions) -> Result<(), Trouble> {
     let Some(opened) = opened else {
-        match open::open(Scope::Running, tid, rate_hz, stack_bytes, false) {
+        match open_events(Scope::Running, tid, options) {
             Ok(first) => *opened = Some(first),
             Err(OpenError::NoSuchTask) => return Err(Trouble::Ended),
             Err(OpenError::NotThisTask) => return Err(Trouble::Refused),
@@ -232,8 +276,11 @@ fn unreadable_memory(pid: i32) -> Option<String> {
 
 /// All threads of the processes and of all below them, with their process. Those that may not be read are listed.
 fn list(named: &[i32]) -> Vec<(i32, i32)> {
-    below(named)
-        .into_iter()
+    threads_of(below(named))
+}
+
+fn threads_of(pids: Vec<i32>) -> Vec<(i32, i32)> {
+    pids.into_iter()
         .flat_map(|pid| procfs::threads(pid).into_iter().map(move |tid| (pid, tid)))
         .collect()
 }
@@ -328,11 +375,18 @@ fn not_permitted(pid: i32) -> String {
     format!("{what}: {whose}; root may: `sudo sprof record -p {pid}`")
 }
 
-fn too_many_files(threads: usize, opened: &Option<Opened>) -> String {
+fn too_many_files(threads: usize, opened: &Option<Opened>, options: &RecordOptions) -> String {
     let cpus = opened.as_ref().map_or(1, Opened::cpus);
+    let (events, less) = match options.off_cpu {
+        true => (
+            3,
+            "raise `ulimit -Hn`, leave out --off-cpu, or record one of the processes alone",
+        ),
+        false => (1, "raise `ulimit -Hn`, or record one of the processes alone"),
+    };
     format!(
         "cannot open perf events for {threads} threads on {cpus} CPUs: that takes {} open files, more than allowed here; \
-         raise `ulimit -Hn`, or record one of the processes alone",
-        threads * cpus
+         {less}",
+        threads * cpus * events
     )
 }

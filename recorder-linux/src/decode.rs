@@ -269,11 +269,11 @@ pub enum Happened {
     Fork(i32),
     /// It ended.
     Exit,
-    /// It mapped something or was renamed.
+    /// It mapped something, was renamed, left its CPU or got one.
     Other,
 }
 
-/// The origin of a record about a thread: a sample, a mapping, a name, a fork or an exit. `None` for those about the
+/// The origin of a record about a thread: a sample, a mapping, a name, a switch, a fork or an exit. `None` for those about the
 /// ring or the CPU, and for those that are too short.
 pub fn origin(record: &[u8]) -> Option<Origin> {
     let header = Header::parse(record.first_chunk()?);
@@ -283,7 +283,7 @@ pub fn origin(record: &[u8]) -> Option<Origin> {
         // pid, ppid, then the new tid.
         record_type::FORK => Happened::Fork(number(HEADER_BYTES + 8)?),
         record_type::EXIT => Happened::Exit,
-        record_type::MMAP2 | record_type::COMM => Happened::Other,
+        record_type::MMAP2 | record_type::COMM | record_type::SWITCH => Happened::Other,
         _ => return None,
     };
     let (tid, id) = match what {

@@ -106,7 +106,7 @@ pub(crate) fn until_end(
         }
     };
     let end = Timestamp(monotonic_ns());
-    for event in opened.events.iter().chain(opened.waits.iter()) {
+    for event in opened.all_events() {
         event.disable()?;
     }
     drain(opened, translator, &mut queue, u64::MAX, sink);
@@ -131,8 +131,9 @@ fn drain(
     for ring in &mut opened.rings {
         ring.refresh();
     }
-    let stacks_from = opened.rings.len() - opened.waits.stacks.len();
-    let switches_from = stacks_from - opened.waits.switches.len();
+    let of_waits = opened.waits.rings();
+    let stacks_from = opened.rings.len() - of_waits.stacks;
+    let switches_from = stacks_from - of_waits.switches;
     let mut taken = Taken::default();
     let origins = &mut opened.origins;
     taken.records = merge::drain(&mut opened.rings, until_ns, queue, &mut |ring, time, record| {
@@ -141,7 +142,13 @@ fn drain(
             _ if ring < stacks_from => Subject::Switches,
             _ => Subject::WaitStacks,
         };
-        taken.wait_stacks += u64::from(subject == Subject::WaitStacks);
+        if subject == Subject::WaitStacks {
+            // A CPU that was idle is not waiting for anything, and such stacks take no time to unwind.
+            if decode::origin(record).is_some_and(|origin| origin.tid == 0) {
+                return;
+            }
+            taken.wait_stacks += 1;
+        }
         if origins.as_mut().is_none_or(|origins| origins.counts(time, record)) {
             translator.record(time, record, subject, sink);
         }

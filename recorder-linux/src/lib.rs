@@ -9,7 +9,8 @@
 //! 1. `launch`: find the program, fork it stopped. Or `attach`: find the threads that run; `existing` tells of them
 //!    (both with `procfs`).
 //! 2. `ladder`, `open` (with `cpus`): the best way to sample that is allowed; one inherited event per CPU, with a ring each; of each
-//!    further thread, too, into the same rings. `offcpu`: two more that tell of waits.
+//!    further thread, too, into the same rings. `offcpu`: two more that tell of waits; `already`: of those that last when recording
+//!    begins.
 //! 3. `drain`: the loop that empties the rings, and (in `watched`) what ends it.
 //! 4. [`merge`]: time order across CPUs.
 //! 5. [`origins`]: who is told twice counts once.
@@ -35,6 +36,8 @@ pub mod spool;
 pub mod translate;
 pub mod wait;
 
+#[cfg(target_os = "linux")]
+mod already;
 #[cfg(target_os = "linux")]
 mod attach;
 #[cfg(target_os = "linux")]

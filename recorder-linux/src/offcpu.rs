@@ -1,6 +1,6 @@
 //! The events that tell when threads leave their CPU and get one again, and with which stacks.
 //!
-//! Two more inherited events per CPU, with rings of their own: a program that switches a million times a second fills 64 MB
+//! Two more events per CPU, with rings of their own (of each further thread that is attached to, into the same rings): a program that switches a million times a second fills 64 MB
 //! a second, and must not push out the samples; nor may stacks push out switches.
 //!
 //! - Switch records: each switch with its exact time, 40 bytes.
@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
-use crate::open::Choice;
+use crate::open::{Choice, Scope};
 use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
 
 /// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
@@ -31,11 +31,42 @@ pub(crate) struct WaitEvents {
     pub(crate) switches: Vec<EventFd>,
     /// None where the kernel may not be sampled.
     pub(crate) stacks: Vec<EventFd>,
+    /// How many of each have a ring: the first ones.
+    rings: [usize; 2],
+    attrs: Option<[Attr; 2]>,
+}
+
+/// Whose switches a ring tells of, or which stacks it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WaitRings {
+    pub(crate) switches: usize,
+    pub(crate) stacks: usize,
 }
 
 impl WaitEvents {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EventFd> {
         self.switches.iter().chain(&self.stacks)
+    }
+
+    /// How many rings there are, of each kind.
+    pub(crate) fn rings(&self) -> WaitRings {
+        let [switches, stacks] = self.rings;
+        WaitRings { switches, stacks }
+    }
+
+    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
+    pub(crate) fn add(&mut self, tid: i32, cpus: &[u32]) -> io::Result<()> {
+        let Some([switches, stacks]) = self.attrs else {
+            return Ok(());
+        };
+        let before = [self.switches.len(), self.stacks.len()];
+        let added = add_each(&mut self.switches, self.rings[0], &switches, tid, cpus)
+            .and_then(|()| add_each(&mut self.stacks, self.rings[1], &stacks, tid, cpus));
+        if added.is_err() {
+            self.switches.truncate(before[0]);
+            self.stacks.truncate(before[1]);
+        }
+        added
     }
 
     /// Switches the stacks on or off.
@@ -46,30 +77,45 @@ impl WaitEvents {
     }
 }
 
+fn add_each(events: &mut Vec<EventFd>, rings: usize, attr: &Attr, tid: i32, cpus: &[u32]) -> io::Result<()> {
+    for (at, cpu) in cpus.iter().enumerate().take(rings) {
+        let event = EventFd::open(attr, tid, *cpu)?;
+        event.redirect_to(&events[at])?;
+        events.push(event);
+    }
+    Ok(())
+}
+
 /// Opens them for the task, one a CPU, in the order of `cpus`.
 ///
 /// A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of the
 /// stacks opens but never fires. Switch records come all the same.
 pub(crate) fn open(
+    scope: Scope,
     pid: i32,
     cpus: &[u32],
     choice: Choice,
     stack_bytes: u32,
     announcements: &mut Vec<String>,
 ) -> Result<WaitEvents, String> {
-    let switches = open_each(&switches(choice), pid, cpus, "dummy")?;
-    if !choice.kernel {
-        announcements.push(
-            "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
-                .to_owned(),
-        );
-        return Ok(WaitEvents {
-            switches,
-            stacks: Vec::new(),
-        });
-    }
-    let stacks = open_each(&stacks(choice, stack_bytes), pid, cpus, "context-switches")?;
-    Ok(WaitEvents { switches, stacks })
+    let attrs = [switches(choice, scope), stacks(choice, scope, stack_bytes)];
+    let switches = open_each(&attrs[0], pid, cpus, "dummy")?;
+    let stacks = match choice.kernel {
+        true => open_each(&attrs[1], pid, cpus, "context-switches")?,
+        false => {
+            announcements.push(
+                "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
+                    .to_owned(),
+            );
+            Vec::new()
+        }
+    };
+    Ok(WaitEvents {
+        rings: [switches.len(), stacks.len()],
+        switches,
+        stacks,
+        attrs: Some(attrs),
+    })
 }
 
 fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<EventFd>, String> {
@@ -85,28 +131,22 @@ fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<Even
     Ok(events)
 }
 
-const FLAGS: u64 = flag::DISABLED
-    | flag::INHERIT
-    | flag::ENABLE_ON_EXEC
-    | flag::EXCLUDE_HV
-    | flag::EXCLUDE_GUEST
-    | flag::WATERMARK
-    | flag::SAMPLE_ID_ALL
-    | flag::USE_CLOCKID;
+const FLAGS: u64 =
+    flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_GUEST | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
 
-fn switches(choice: Choice) -> Attr {
+fn switches(choice: Choice, scope: Scope) -> Attr {
     Attr {
         config: SW_DUMMY,
-        flags: FLAGS | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
+        flags: FLAGS | scope.flags() | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
         sample_type: SAMPLE_TYPE,
         ..common(choice)
     }
 }
 
-fn stacks(choice: Choice, stack_bytes: u32) -> Attr {
+fn stacks(choice: Choice, scope: Scope, stack_bytes: u32) -> Attr {
     Attr {
         config: SW_CONTEXT_SWITCHES,
-        flags: FLAGS | flag::EXCLUDE_CALLCHAIN_USER,
+        flags: FLAGS | scope.flags() | flag::EXCLUDE_CALLCHAIN_USER,
         sample_type: SAMPLE_TYPE | SAMPLE_CALLCHAIN,
         sample_stack_user: stack_bytes.min(LARGEST_STACK_BYTES),
         ..common(choice)

@@ -40,6 +40,17 @@ pub(crate) enum Scope {
     Machine,
 }
 
+impl Scope {
+    /// The flags of an event that depend on it.
+    pub(crate) fn flags(self) -> u64 {
+        match self {
+            Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
+            Scope::Running => flag::INHERIT,
+            Scope::Machine => flag::EXCLUDE_IDLE,
+        }
+    }
+}
+
 /// Why events could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
@@ -80,6 +91,8 @@ pub(crate) struct Opened {
     pub(crate) origins: Option<Origins>,
     /// A line each: what was stepped down from, and how to get it.
     pub(crate) announcements: Vec<String>,
+    /// A line each, for the profile: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
+    pub(crate) notes: Vec<String>,
 }
 
 /// The event that samples.
@@ -119,11 +132,7 @@ impl Choice {
 
     fn attr(self, scope: Scope, rate_hz: f64, stack_bytes: u32, pmu_type: u32) -> Attr {
         let mut flags = flag::DISABLED
-            | match scope {
-                Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
-                Scope::Running => flag::INHERIT,
-                Scope::Machine => flag::EXCLUDE_IDLE,
-            }
+            | scope.flags()
             | flag::EXCLUDE_HV
             | flag::EXCLUDE_GUEST
             | flag::MMAP
@@ -222,7 +231,7 @@ pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_c
         }
     }
     let waits = match off_cpu {
-        true => offcpu::open(pid, &opened_cpus, choice, stack_bytes, &mut announcements)?,
+        true => offcpu::open(scope, pid, &opened_cpus, choice, stack_bytes, &mut announcements)?,
         false => WaitEvents::default(),
     };
     let (rings, ring_bytes) = map_rings(
@@ -241,10 +250,29 @@ pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_c
         choice,
         origins: None,
         announcements,
+        notes: Vec::new(),
     })
 }
 
 impl Opened {
+    /// All events, of samples and of waits.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = &EventFd> {
+        self.events.iter().chain(self.waits.iter())
+    }
+
+    /// How many events there are, for [`Opened::added_since`].
+    pub(crate) fn mark(&self) -> [usize; 3] {
+        [self.events.len(), self.waits.switches.len(), self.waits.stacks.len()]
+    }
+
+    /// All events that were opened since the mark.
+    pub(crate) fn added_since(&self, [events, switches, stacks]: [usize; 3]) -> impl Iterator<Item = &EventFd> {
+        let of_waits = self.waits.switches.iter().skip(switches);
+        (self.events.iter().skip(events))
+            .chain(of_waits)
+            .chain(self.waits.stacks.iter().skip(stacks))
+    }
+
     /// How many CPUs are recorded.
     pub(crate) fn cpus(&self) -> usize {
         self.cpus.len()
@@ -264,7 +292,9 @@ impl Opened {
                 }
             }
         }
-        Ok(())
+        self.waits
+            .add(tid, &self.cpus)
+            .inspect_err(|_| self.events.truncate(before))
     }
 }
 

@@ -9,6 +9,7 @@ use recording::event::Pid;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::sink::EventSink;
 
+use crate::already;
 use crate::attach::{self, Running};
 use crate::cpus;
 use crate::drain;
@@ -151,14 +152,13 @@ pub struct Finished {
 impl Recording {
     /// Opens the events: for the program, which is started stopped, or for what runs already.
     pub fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
-        let (rate_hz, stack_bytes) = (options.rate_hz, options.stack_bytes);
         let attached = match &options.whom {
             Whom::Command => return Recording::launch(options),
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
-                attach::to_processes(&pids, rate_hz, stack_bytes)
+                attach::to_processes(&pids, options)
             }
-            Whom::WholeMachine => attach::to_whole_machine(rate_hz, stack_bytes),
+            Whom::WholeMachine => attach::to_whole_machine(options),
         };
         let (opened, running) = attached.map_err(RecordError::Failed)?;
         Ok(Recording {
@@ -236,6 +236,9 @@ impl Recording {
             }
             Who::Running(running) => {
                 existing::tell(&running.pids, running.start, &mut translator, sink);
+                if let Some(already) = &running.already {
+                    already::tell(already, running.start, sink);
+                }
                 let names = running.names.join(", ");
                 (running.start, running.watched, Some(names))
             }
@@ -278,9 +281,13 @@ impl Recording {
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| opened.choice.kernel)
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
-        let (choice, cpus) = (opened.choice, opened.cpus());
+        let (choice, cpus, notes) = (opened.choice, opened.cpus(), std::mem::take(&mut opened.notes));
+        let info = self.info(clock, end, names, self.options.rate_hz);
         Ok(Finished {
-            info: of_events(self.info(clock, end, names, self.options.rate_hz), choice, cpus),
+            info: RecordingInfo {
+                notes,
+                ..of_events(info, choice, cpus)
+            },
             stop,
             asked_rate_hz: self.options.rate_hz,
             achieved_rate_hz,
@@ -350,6 +357,7 @@ impl Recording {
             event: "ptrace".to_owned(),
             unit: PeriodUnit::CpuNanoseconds,
             kernel_included: false,
+            notes: Vec::new(),
             host: host::describe(cpus::online(Path::new("/")).map_or(0, |cpus| cpus.len())),
         }
     }

@@ -215,7 +215,7 @@ impl Translator {
 
     fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {
         // A task that is past its exit: its waits are no longer the program's.
-        if pid <= 0 || tid <= 0 {
+        if pid <= 0 || tid <= 0 || self.has_exited(time, pid, tid) {
             return;
         }
         self.ensure_thread(time, pid, tid, None, sink);

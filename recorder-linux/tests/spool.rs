@@ -54,6 +54,7 @@ fn info() -> RecordingInfo {
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
         kernel_included: true,
+        notes: Vec::new(),
         host: Host {
             cpu_name: Some("a CPU".into()),
             logical_cpus: Some(3),

@@ -5,6 +5,7 @@
 use crate::clock::Timestamp;
 use crate::module::{BuildId, Image};
 use crate::stack::Stack;
+use crate::wait::WaitReason;
 
 /// Process id, as the recorder sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +103,14 @@ pub enum Event<'a> {
         /// It could have gone on: it waits for a CPU and for nothing else.
         preempted: bool,
     },
+    /// What a thread was doing when waits began to be recorded. Only of those that ran already; once, before anything else
+    /// about their waits.
+    Found {
+        /// Who, and what it was doing.
+        found: Found,
+        /// The stack with which it waited, if that could be read. Its period means nothing.
+        stack: Option<Sample<'a>>,
+    },
     /// A thread got a CPU.
     SwitchIn {
         /// When.
@@ -174,6 +183,23 @@ impl Mapping<'_> {
         let number = name.strip_prefix(b"jit-").and_then(|name| name.strip_suffix(b".dump"));
         number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
     }
+}
+
+/// A thread that ran already when waits began to be recorded. Nothing tells when its wait began.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// When recording began.
+    pub time: Timestamp,
+    /// Process.
+    pub pid: Pid,
+    /// Thread.
+    pub tid: Tid,
+    /// From then on each switch of the thread is told: if it gets a CPU first, it had none from then on.
+    pub told_from: Timestamp,
+    /// When it was looked at. What was seen is of this wait only if no switch came before.
+    pub looked_at: Timestamp,
+    /// What it waited for; `None` if it could run: it was on a CPU, or waited for one.
+    pub waits_for: Option<WaitReason>,
 }
 
 /// One sample of one thread.

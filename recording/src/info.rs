@@ -45,6 +45,9 @@ pub struct RecordingInfo {
     pub unit: PeriodUnit,
     /// False if the kernel's share was not recorded for lack of permission.
     pub kernel_included: bool,
+    /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong, or what could
+    /// not be recorded.
+    pub notes: Vec<String>,
     /// The machine.
     pub host: Host,
 }

@@ -99,7 +99,7 @@ impl Summary {
         if let Some(rates) = self.rates() {
             term.detail(rates);
         }
-        for line in self.limits() {
+        for line in self.info.notes.iter().cloned().chain(self.limits()) {
             term.detail(term.style(Style::Warning, line));
         }
     }
@@ -233,6 +233,7 @@ impl Summary {
             "samples": counts.samples,
             "event": self.info.event,
             "kernel_included": self.info.kernel_included,
+            "notes": self.info.notes,
             "cpu_time_s": quality.cpu_time_ns.map(|ns| ns as f64 / 1e9),
             "asked_rate_hz": quality.asked_rate_hz,
             "achieved_rate_hz": quality.achieved_rate_hz,

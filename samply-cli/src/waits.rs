@@ -62,6 +62,12 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
             ));
         }
     }
+    if waits.never_ran > 0 {
+        lines.push(format!(
+            "{} waited all the time and are left out",
+            count(waits.never_ran, "thread", "threads")
+        ));
+    }
     if waits.unpaired > 0 {
         lines.push(format!(
             "{} waits are left out: their beginning or their end was lost",
@@ -96,7 +102,9 @@ pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
         "stack_of_other_wait": sum(waits.guessed(WaitGuess::OtherWait)),
         "stack_of_last_on_cpu": sum(waits.guessed(WaitGuess::LastOnCpu)),
         "stack_not_sampled": sum(waits.guessed(WaitGuess::NotSampled)),
+        "already_waiting": waits.already_waiting,
         "still_waiting": waits.still_waiting,
+        "threads_that_never_ran": waits.never_ran,
         "left_out": waits.unpaired,
     })
 }

@@ -10,84 +10,13 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use support::skip::{Need, has, perf_events, root};
+use support::target::Target;
 use support::{Profile, Recording, program, record, sprof};
-
-/// A program that runs without sprof, and ends with the test.
-struct Target {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Target {
-    fn start<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[A]) -> Target {
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Target {
-            stdin: child.stdin.take(),
-            stdout: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    /// Writes a line, and reads one.
-    fn ask(&mut self) -> String {
-        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.line()
-    }
-
-    /// Work done and CPU time used since the start.
-    fn work(&mut self) -> (f64, f64) {
-        let answer = self.ask();
-        let number = |name: &str| -> f64 {
-            let word = answer.split(' ').find_map(|word| word.strip_prefix(name));
-            word.unwrap_or_else(|| panic!("{answer}")).parse().unwrap()
-        };
-        (number("work="), number("cpu_ns="))
-    }
-
-    /// Work done per CPU time over two seconds: what others do on the machine matters little.
-    fn speed(&mut self) -> f64 {
-        let (work, cpu) = self.work();
-        std::thread::sleep(Duration::from_secs(2));
-        let (more_work, more_cpu) = self.work();
-        (more_work - work) / (more_cpu - cpu)
-    }
-
-    /// Ends it by the end of its input.
-    fn end(mut self) {
-        drop(self.stdin.take());
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status:?}");
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn attach(pid: &str, options: &[&str]) -> Recording {
     record().options(&["-p", pid]).options(options).attach().finish()

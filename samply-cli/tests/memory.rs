@@ -82,6 +82,7 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
         kernel_included: true,
+        notes: Vec::new(),
         host: Host::default(),
     };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

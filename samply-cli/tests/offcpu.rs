@@ -8,9 +8,12 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::Value;
 use support::profile::Thread;
 use support::skip::{kernel_samples, perf_events};
+use support::target::{Target, number_in};
 use support::waits::{assert_quarters, main_thread, weight_ms};
 use support::{Profile, program, record};
 
@@ -142,4 +145,164 @@ fn without_the_option_nothing_changes() {
     assert_eq!(profile.json["threads"][0]["samples"]["weightType"], "samples");
     assert_eq!(profile.share_of("[off-CPU]").hits, 0);
     assert!(!recording.stderr.contains("off-CPU"), "{}", recording.stderr);
+}
+
+/// `waits` that runs without sprof, and begins with the quarters when it is told to.
+fn start_waits() -> Target {
+    Target::start(program("waits").unwrap(), &["4", "250", "told"])
+}
+
+/// What the main thread of `waits` does until it is told to begin, and its helper: they wait since before the recording.
+fn assert_waited_from_the_start(profile: &Profile, pid: &str) {
+    for (tid_is_pid, function) in [(true, "wait_to_be_told"), (false, "helper_main")] {
+        let thread = (profile.threads.iter())
+            .find(|thread| thread.pid == pid && (thread.tid == pid) == tid_is_pid)
+            .unwrap();
+        let first = thread.samples.first().unwrap();
+        let names: Vec<&str> = profile.names(first.stack.unwrap()).collect();
+        assert!(
+            names.contains(&function) && names.last() == Some(&"[off-CPU: pipe or socket]"),
+            "{names:?}"
+        );
+        assert!(first.weight > 1.0 && first.time_ms >= 0.0, "{} ms", first.weight);
+    }
+    assert!(profile.figure(&["lasted when"]) >= 2.0, "{:?}", profile.quality());
+}
+
+#[test]
+fn an_attached_program_has_equal_quarters() {
+    let Some(_machine) = kernel_samples() else { return };
+    let mut target = start_waits();
+    let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
+    running.wait_for_sprof("recording waits");
+    let printed = target.ask();
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    assert_quarters(&profile, main_thread(&profile), |what| number_in(&printed, what));
+    assert_waited_from_the_start(&profile, &target.pid());
+    let unpaired = profile
+        .quality()
+        .iter()
+        .any(|(label, _)| label.contains("beginning or end lost"));
+    assert!(!unpaired, "{:?}", profile.quality());
+}
+
+#[test]
+fn a_program_on_the_recorded_machine_has_equal_quarters() {
+    let Some(_machine) = kernel_samples() else { return };
+    let mut target = start_waits();
+    let running = record().options(&["--off-cpu", "-a"]).attach();
+    running.wait_for_sprof("recording the whole machine");
+    let printed = target.ask();
+    running.signal_sprof("INT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let main = profile
+        .threads
+        .iter()
+        .find(|thread| thread.tid == target.pid())
+        .unwrap();
+    assert_quarters(&profile, main, |what| number_in(&printed, what));
+    assert_waited_from_the_start(&profile, &target.pid());
+    assert!(
+        profile.threads.iter().all(|thread| thread.tid != "0"),
+        "the idle task waits for nothing"
+    );
+}
+
+#[test]
+fn threads_that_wait_all_the_time_are_shown_with_their_stacks() {
+    let Some(_machine) = kernel_samples() else { return };
+    let mut target = Target::start(program("waits").unwrap(), &["1", "20", "forever"]);
+    target.line();
+    // Until the main thread waits.
+    std::thread::sleep(Duration::from_millis(200));
+    let recording = (record()
+        .options(&["--off-cpu", "-d", "1", "-p", &target.pid()])
+        .attach())
+    .finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    for (thread, function) in profile.threads.iter().zip(["wait_forever", "helper_main"]) {
+        let waited = weight_ms(&profile, thread, |names| {
+            names.contains(&function) && names.last() == Some(&"[off-CPU: pipe or socket]")
+        });
+        assert!((950.0..2000.0).contains(&waited), "{waited} ms\n{}", profile.summary());
+    }
+    assert_eq!(profile.threads.len(), 2);
+    assert_eq!(profile.figure(&["lasted when"]), 2.0);
+    assert_eq!(profile.figure(&["lasted until"]), 2.0);
+}
+
+#[test]
+fn all_time_of_threads_that_start_while_attaching_is_told_once() {
+    let Some(_machine) = kernel_samples() else { return };
+    for pause_ms in [0, 20, 40, 60] {
+        let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "10"]);
+        assert_eq!(target.line(), "ready");
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        let running = record().options(&["--off-cpu", "-p", &target.pid()]).attach();
+        running.wait_for_sprof("Ctrl-C ends");
+        let names: Vec<String> = (std::iter::once(target.ask()).chain((1..120).map(|_| target.line())))
+            .map(|line| line.split_once('=').unwrap().0.to_owned())
+            .collect();
+        target.end();
+        let recording = running.finish();
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        let profile = recording.profile();
+        let first_ms = profile
+            .samples()
+            .map(|sample| sample.time_ms)
+            .fold(f64::INFINITY, f64::min);
+        for name in names {
+            let thread = profile.threads_named(&name).next().unwrap();
+            let start_ms = thread.start_ms.max(first_ms);
+            let end_ms = (thread.end_ms).or(profile.json["meta"]["profilingEndTime"].as_f64());
+            let wall_ms = end_ms.unwrap() - start_ms;
+            let told_ms = weight_ms(&profile, thread, |_| true);
+            // Threads are found some milliseconds after recording began.
+            assert!(
+                told_ms > 0.9 * wall_ms - 40.0 && told_ms < 1.05 * wall_ms + 5.0,
+                "{name}: {told_ms} of {wall_ms} ms, after {pause_ms} ms"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_is_running_is_not_taken_for_waiting() {
+    let Some(_machine) = kernel_samples() else { return };
+    let target = Target::start(program("split").unwrap(), &["600000"]);
+    std::thread::sleep(Duration::from_millis(200));
+    let recording = (record()
+        .options(&["--off-cpu", "-d", "2", "-p", &target.pid()])
+        .attach())
+    .finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let thread = main_thread(&profile);
+    let blocked = weight_ms(&profile, thread, |names| {
+        names.last().is_some_and(|leaf| leaf.starts_with("[off-CPU: "))
+    });
+    assert_eq!(blocked, 0.0, "{}", profile.summary());
+    assert!(
+        weight_ms(&profile, thread, |names| names.contains(&"run_split")) > 1500.0,
+        "{}",
+        profile.summary()
+    );
+}
+
+#[test]
+fn a_cpu_s_track_has_no_waits() {
+    let recording = record()
+        .options(&["--off-cpu", "--per-cpu-threads", "-d", "1"])
+        .run("true", &[""; 0]);
+    assert_eq!(recording.code, Some(2));
+    assert!(
+        recording.stderr.contains("--per-cpu-threads") && recording.stderr.contains("--off-cpu"),
+        "{}",
+        recording.stderr
+    );
 }

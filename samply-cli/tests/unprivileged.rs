@@ -208,6 +208,28 @@ fn an_ordinary_user_attaches_to_own_processes() {
 }
 
 #[test]
+fn an_ordinary_user_sees_where_attached_threads_wait_already() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&["waits"]);
+    let target = Target(
+        playground
+            .as_nobody(playground.path("waits"))
+            .args(["0", "0", "forever"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (output, path) = playground.sprof(&["--off-cpu", "-p", &target.pid(), "-d", "1"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    // By the name of the kernel function, which one may read of one's own processes.
+    let ms = waited_ms(&profile, "[off-CPU: pipe or socket]", "wait_forever");
+    assert!((950.0..2000.0).contains(&ms), "{ms} ms\n{}", profile.summary());
+}
+
+#[test]
 fn what_an_ordinary_user_may_not_record_is_said_with_the_next_step() {
     let Some(_machine) = can_become_nobody() else { return };
     let playground = Playground::new(&["split"]);

@@ -12,7 +12,7 @@ pub use jit::{CodePlace, CodeSince, Lifetime};
 
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, LostCause, Pid, Sample, Tid};
+use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
 use recording::module::Image;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack, StackMark};
@@ -41,6 +41,9 @@ pub struct BuildOptions {
     /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are no
     /// CPU's. Default: a track for each thread.
     pub per_cpu_threads: bool,
+    /// Leave out the waits of threads that were found and got no CPU while they were recorded; they are counted. For the whole
+    /// machine, most of whose threads do nothing. Default: such a wait lasts as long as the recording.
+    pub awake_threads_only: bool,
 }
 
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
@@ -216,6 +219,17 @@ impl Builder {
         });
     }
 
+    /// A thread that ran already when recording began.
+    fn on_found(&mut self, found: &Found, stack: Option<(StackId, WaitReason)>) {
+        if self.leaves_out(found.pid, found.tid) {
+            return;
+        }
+        let times = [found.told_from, found.looked_at].map(|time| self.at(time));
+        self.with_waits(found.pid, found.tid, times[0], |thread, _| {
+            thread.waits.found(times, found.waits_for, stack);
+        });
+    }
+
     /// A thread left its CPU (`Some(preempted)`) or got one.
     fn on_switch(&mut self, time: Timestamp, pid: Pid, tid: Tid, out: Option<bool>) {
         if self.leaves_out(pid, tid) {
@@ -251,6 +265,9 @@ impl Builder {
             out_of_order: &mut self.counts.samples_out_of_order,
         };
         for thread in &mut self.processes.threads {
+            if self.options.awake_threads_only && thread.waits.forget_found() {
+                tables.totals.never_ran += 1;
+            }
             let waiting = (thread.waits).end(thread.end.unwrap_or(end), &mut thread.samples, &mut tables);
             tables.totals.still_waiting += u64::from(waiting && thread.end.is_none());
         }
@@ -314,6 +331,15 @@ impl EventSink for Builder {
             Event::Waited(sample) => {
                 self.with_frames(sample, |builder, frames| builder.add_wait(sample, frames));
             }
+            Event::Found {
+                found,
+                stack: Some(sample),
+            } => self.with_frames(sample, |builder, frames| {
+                let reason = builder.wait_reasons.of_stack(frames);
+                let stack = builder.stack(sample, builder.at(sample.time), frames);
+                builder.on_found(found, stack.map(|stack| (stack, reason)));
+            }),
+            Event::Found { found, stack: None } => self.on_found(found, None),
             Event::SwitchOut {
                 time,
                 pid,

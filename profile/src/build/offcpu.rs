@@ -106,11 +106,39 @@ impl WaitTables<'_> {
 enum State {
     #[default]
     Unknown,
+    Found(FoundWait),
     Running,
     Waiting {
         since: i64,
         preempted: bool,
     },
+}
+
+/// What a thread was found doing before it was switched for the first time.
+#[derive(Clone, Copy)]
+struct FoundWait {
+    told_from: i64,
+    looked_at: i64,
+    /// `None`: it could run.
+    waits_for: Option<WaitReason>,
+    seen: Option<Seen>,
+}
+
+impl FoundWait {
+    /// What it waited for up to here, without a switch since it was looked at.
+    fn what(&self) -> What {
+        let told = self.waits_for.unwrap_or(WaitReason::Cpu);
+        let of_stack = self.seen.map_or(WaitReason::Unknown, |seen| seen.reason);
+        What {
+            stack: self.seen.map(|seen| seen.stack),
+            guess: self.seen.is_none().then_some(WaitGuess::NotSampled),
+            reason: if of_stack == WaitReason::Unknown {
+                told
+            } else {
+                of_stack
+            },
+        }
+    }
 }
 
 /// A stack that was sampled.
@@ -163,6 +191,33 @@ impl ThreadWaits {
         self.own = Some(Seen { stack, reason });
     }
 
+    /// The thread was there when recording began: when its switches are told from, when it was looked at, what it waited for
+    /// (`None`: it could run) and its stack.
+    pub(super) fn found(
+        &mut self,
+        [told_from, looked_at]: [i64; 2],
+        waits_for: Option<WaitReason>,
+        stack: Option<(StackId, WaitReason)>,
+    ) {
+        if let State::Unknown = self.state {
+            self.state = State::Found(FoundWait {
+                told_from,
+                looked_at,
+                waits_for,
+                seen: stack.map(|(stack, reason)| Seen { stack, reason }),
+            });
+        }
+    }
+
+    /// True if the thread was found and neither ran nor was switched since; its wait is forgotten.
+    pub(super) fn forget_found(&mut self) -> bool {
+        let never_ran = matches!(self.state, State::Found(_));
+        if never_ran {
+            self.state = State::Unknown;
+        }
+        never_ran
+    }
+
     pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
         totals.unpaired += u64::from(matches!(self.state, State::Waiting { .. }));
         self.state = State::Waiting { since: at, preempted };
@@ -171,6 +226,7 @@ impl ThreadWaits {
     pub(super) fn switch_in(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         match self.state {
             State::Waiting { since, preempted } => self.wait(since, at, preempted, samples, tables),
+            State::Found(found) => self.found_wait(found, at, samples, tables),
             State::Running => tables.totals.unpaired += 1,
             State::Unknown => {}
         }
@@ -189,6 +245,12 @@ impl ThreadWaits {
                 *since = at.max(*since);
             }
         }
+        // It was on a CPU all the time: getting one would have been told.
+        if let State::Found(found) = self.state
+            && at > found.told_from
+        {
+            self.state = State::Running;
+        }
         self.flush(samples, tables);
     }
 
@@ -205,6 +267,10 @@ impl ThreadWaits {
         let waiting = match self.state {
             State::Waiting { since, preempted } => {
                 self.wait(since, at, preempted, samples, tables);
+                true
+            }
+            State::Found(found) => {
+                self.found_wait(found, at, samples, tables);
                 true
             }
             State::Unknown | State::Running => false,
@@ -230,11 +296,28 @@ impl ThreadWaits {
     }
 
     fn wait(&mut self, since: i64, until: i64, preempted: bool, samples: &mut Samples, tables: &mut WaitTables<'_>) {
-        let length = until.saturating_sub(since).max(0);
         let what = self.what(preempted);
         if let Some(own) = self.own.filter(|_| !preempted) {
             self.last_wait = Some(own);
         }
+        self.put(since, until, what, samples, tables);
+    }
+
+    /// A wait that lasted already when recording began.
+    fn found_wait(&mut self, found: FoundWait, until: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        if until <= found.told_from {
+            return;
+        }
+        tables.totals.already_waiting += 1;
+        let what = match until >= found.looked_at {
+            true => found.what(),
+            false => self.what(false),
+        };
+        self.put(found.told_from, until, what, samples, tables);
+    }
+
+    fn put(&mut self, since: i64, until: i64, what: What, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+        let length = until.saturating_sub(since).max(0);
         tables.totals.add(what.reason, what.guess, length.unsigned_abs());
         if length < SHORT_NS {
             return self.add(since, length.unsigned_abs(), what, samples, tables);

@@ -36,6 +36,10 @@ pub struct WaitTotals {
     by_guess: [WaitSum; GUESSES.len()],
     /// Waits that had not ended when the recording did; counted up to then.
     pub still_waiting: u64,
+    /// Waits that lasted already when recording began; counted from then on.
+    pub already_waiting: u64,
+    /// Threads that waited throughout, and were left out: see `BuildOptions::awake_threads_only`.
+    pub never_ran: u64,
     /// Waits left out, because their beginning or their end was lost.
     pub unpaired: u64,
 }

@@ -45,6 +45,7 @@ pub(crate) fn info() -> RecordingInfo {
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
         kernel_included: true,
+        notes: Vec::new(),
         host: Host {
             cpu_name: Some("Test CPU".into()),
             logical_cpus: Some(2),
@@ -91,7 +92,11 @@ impl Stream {
 
     /// One process, one thread, the program at 0x1000 and libc at 0x100000.
     pub(crate) fn with_app() -> Self {
-        let mut stream = Stream::new();
+        Stream::with_app_and(BuildOptions::default())
+    }
+
+    pub(crate) fn with_app_and(options: BuildOptions) -> Self {
+        let mut stream = Stream(Builder::new(clock(), options));
         stream.process(1, None, 0);
         stream.exec(1, "app", 0);
         stream.map(1, image("/opt/app", 0x1000, 0x1000), 0);

@@ -62,6 +62,7 @@ impl<R: Read + Seek> Import<R> {
                     false => PeriodUnit::Cycles,
                 },
                 kernel_included: !attr.excludes_kernel(),
+                notes: Vec::new(),
                 host: input.features.host,
             },
             asked_rate_hz: if interval_ns > 0 { 1e9 / interval_ns as f64 } else { 0.0 },

@@ -71,17 +71,19 @@ impl Encoder {
         match event {
             Event::Sample(sample) => self.sample(sample, EVENT_ID, out),
             Event::WaitStack(sample) => self.sample(sample, WAIT_EVENT_ID, out),
+            // As if its wait had begun then.
+            Event::Found { found, stack } if found.waits_for.is_some() => {
+                if let Some(stack) = stack {
+                    self.sample(stack, WAIT_EVENT_ID, out);
+                }
+                put_switch_out(out, [found.pid.0, found.tid.0], found.told_from.0, false);
+            }
             Event::SwitchOut {
                 time,
                 pid,
                 tid,
                 preempted,
-            } => {
-                let misc = misc::SWITCH_OUT | if *preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
-                put_record(out, record_type::SWITCH, misc, |body| {
-                    put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
-                });
-            }
+            } => put_switch_out(out, [pid.0, tid.0], time.0, *preempted),
             Event::SwitchIn { time, pid, tid } => {
                 put_record(out, record_type::SWITCH, 0, |body| {
                     put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
@@ -118,6 +120,7 @@ impl Encoder {
             // Whoever reads the file finds these out again, or can't know them.
             Event::ProcessStart { parent: None, .. }
             | Event::ThreadStart { .. }
+            | Event::Found { .. }
             | Event::ProcessEnd { .. }
             | Event::Image { .. }
             | Event::Malformed { .. }
@@ -180,6 +183,13 @@ impl Encoder {
             self.chain.push(address);
         }
     }
+}
+
+fn put_switch_out(out: &mut Vec<u8>, ids: [i32; 2], time: u64, preempted: bool) {
+    let misc = misc::SWITCH_OUT | if preempted { misc::SWITCH_OUT_PREEMPT } else { 0 };
+    put_record(out, record_type::SWITCH, misc, |body| {
+        put_sample_id(body, ids, time, EVENT_ID)
+    });
 }
 
 fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {

@@ -105,7 +105,7 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
 fn kind(event: &Event<'_>) -> Kind {
     match event {
         Event::Sample(_) => Kind::Sample,
-        Event::WaitStack(_) | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Kind::Switch,
+        Event::WaitStack(_) | Event::Found { .. } | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Kind::Switch,
         _ => Kind::Rare,
     }
 }

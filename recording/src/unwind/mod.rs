@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Event, Pid, Sample, Tid};
+use crate::event::{Event, Found, Pid, Sample, Tid};
 use crate::module::{BuildId, Module};
 use crate::quality::Quality;
 use crate::sink::{EventSink, ModuleFiles, ReadAt, TargetMemory};
@@ -284,11 +284,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 }
 
 /// The event that a sample came as, and goes on as.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Kind {
     Sample,
     WaitStack,
     Waited,
+    Found(Found),
 }
 
 impl Kind {
@@ -297,6 +298,10 @@ impl Kind {
             Kind::Sample => Event::Sample(sample),
             Kind::WaitStack => Event::WaitStack(sample),
             Kind::Waited => Event::Waited(sample),
+            Kind::Found(found) => Event::Found {
+                found,
+                stack: Some(sample),
+            },
         }
     }
 }
@@ -307,6 +312,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             Event::Sample(sample) => return self.on_sample(sample, Kind::Sample),
             Event::WaitStack(sample) => return self.on_sample(sample, Kind::WaitStack),
             Event::Waited(sample) => return self.on_sample(sample, Kind::Waited),
+            Event::Found {
+                found,
+                stack: Some(sample),
+            } => return self.on_sample(sample, Kind::Found(*found)),
             _ => self.next.on_event(event),
         }
         match event {
@@ -351,6 +360,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             | Event::Sample(_)
             | Event::WaitStack(_)
             | Event::Waited(_)
+            | Event::Found { .. }
             | Event::SwitchOut { .. }
             | Event::SwitchIn { .. } => {}
         }

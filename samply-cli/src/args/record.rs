@@ -10,14 +10,8 @@ use clap::builder::FalseyValueParser;
 use super::{ServeArgs, value};
 
 /// What goes with a program that sprof launches. Nothing else has an end of its own, a status, or arguments that were typed
-/// here; and waits are recorded from the start of a program only.
-const CHOICES_OF_A_LAUNCH: [&str; 5] = [
-    "keep_running",
-    "iteration_count",
-    "ignore_exit_code",
-    "include_args",
-    "off_cpu",
-];
+/// here.
+const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
 
 /// Flags of `sprof record`.
 #[derive(Args, Clone, Debug)]
@@ -85,7 +79,8 @@ pub(crate) struct RecordArgs {
           help_heading = "The profile")]
     pub(crate) main_thread_only: bool,
 
-    /// Show a track for each CPU instead of each thread; stacks begin with their process.
+    /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: who waits
+    /// is on no CPU.
     #[arg(long, env = "SPROF_PER_CPU_THREADS", hide_env = true, value_parser = FalseyValueParser::new(),
           conflicts_with = "off_cpu", help_heading = "The profile")]
     pub(crate) per_cpu_threads: bool,

@@ -207,6 +207,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
         build: BuildOptions {
             main_thread_only: args.main_thread_only,
             per_cpu_threads: args.per_cpu_threads,
+            awake_threads_only: args.all,
         },
         iterations: args.iteration_count,
         ignore_exit_code: args.ignore_exit_code,

@@ -1,6 +1,7 @@
 // The main thread spends equal quarters of its time spinning, sleeping, reading an empty pipe and waiting for a mutex. A
 // thread `helper` writes to the pipe and holds the mutex. Prints the time spent in each quarter.
-// usage: waits ROUNDS MS [forever]: rounds of four times MS; `forever` reads an empty pipe afterwards until it is killed
+// usage: waits ROUNDS MS [forever|told]: rounds of four times MS; `forever` reads an empty pipe afterwards until it is killed;
+// `told` begins when it reads a line
 #include "common.h"
 #include <pthread.h>
 #include <string.h>
@@ -66,12 +67,19 @@ NOINLINE void wait_forever(void) {
     KEEP_FRAME();
 }
 
+NOINLINE void wait_to_be_told(void) {
+    char byte;
+    if (read(0, &byte, 1) != 1) exit(3);
+    KEEP_FRAME();
+}
+
 int main(int argc, char **argv) {
     if (argc < 3 || pipe(requests) || pipe(answers)) return 2;
     int rounds = atoi(argv[1]);
     part_ns = strtoull(argv[2], NULL, 10) * 1000000u;
     pthread_t helper;
     pthread_create(&helper, NULL, helper_main, NULL);
+    if (argc > 3 && strcmp(argv[3], "told") == 0) wait_to_be_told();
     uint64_t spent[4] = {0};
     for (int i = 0; i < rounds; i++) {
         uint64_t t0 = clock_ns(CLOCK_MONOTONIC);

@@ -12,6 +12,7 @@ pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;
 pub(crate) mod skip;
+pub(crate) mod target;
 pub(crate) mod waits;
 
 pub(crate) use profile::Profile;

@@ -52,6 +52,7 @@ fn recording(profile: &Profile) -> Vec<Value> {
         ),
         text("Asked rate", rate(quality.asked_rate_hz)),
     ];
+    rows.extend(info.notes.iter().map(|note| text("Note", note)));
     rows.extend(quality.achieved_rate_hz.map(|hz| text("Achieved rate", rate(hz))));
     rows.push(count("Processes", counts.processes));
     rows.push(count("Threads", counts.threads));
@@ -96,6 +97,8 @@ fn off_cpu(waits: &WaitTotals) -> Vec<Value> {
         }
     }
     for (label, value) in [
+        ("Waits that lasted when recording began", waits.already_waiting),
+        ("Threads that waited throughout, left out", waits.never_ran),
         ("Waits that lasted until recording ended", waits.still_waiting),
         ("Waits left out, beginning or end lost", waits.unpaired),
     ] {

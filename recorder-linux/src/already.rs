@@ -1,0 +1,271 @@
+//! Threads that wait already when recording begins: since when nobody tells, and where only /proc does.
+//!
+//! Nothing stops a thread for this. It is looked at while it waits: its state, the kernel function that waits, and the
+//! stack above the stack pointer that it entered the kernel with. That it did not run meanwhile is proven later: its first
+//! switch after that is told by a record, with its time.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::event::{Event, Found, Pid, Sample, Tid};
+use recording::sink::EventSink;
+use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
+use recording::wait::WaitReason;
+
+use crate::procfs;
+use crate::sys::memory;
+use crate::sys::process::monotonic_ns;
+use crate::wait::reason_of_function;
+
+/// As for a traced thread: a stack that nobody changes is true to the root.
+const STACK_BYTES: usize = 256 << 10;
+/// /proc tells no frame pointer. No memory is here, so a frame that needs it ends the stack.
+const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
+
+/// Threads that ran when their events were opened, and what they were doing then.
+#[derive(Debug, Default)]
+pub(crate) struct Already {
+    looked: Vec<Looked>,
+}
+
+/// A thread as /proc has it.
+#[derive(Debug)]
+struct Looked {
+    pid: i32,
+    tid: i32,
+    told_from: Timestamp,
+    at: Timestamp,
+    waits_for: Option<WaitReason>,
+    is_kernel_thread: bool,
+    kernel: Vec<KernelPlace>,
+    user: Option<UserStack>,
+}
+
+/// A line of `/proc/PID/stack`: a function, how far into it, and its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KernelPlace {
+    function: String,
+    offset: u64,
+    size: u64,
+}
+
+#[derive(Debug)]
+struct UserStack {
+    ip: u64,
+    sp: u64,
+    bytes: Vec<u8>,
+}
+
+impl Already {
+    /// Looks at these threads (process, thread), all of whose events are enabled by now.
+    pub(crate) fn look(&mut self, threads: &[(i32, i32)]) {
+        let told_from = Timestamp(monotonic_ns());
+        let mut buffer = vec![0; STACK_BYTES];
+        let looked = threads
+            .iter()
+            .filter_map(|(pid, tid)| look_at(*pid, *tid, told_from, &mut buffer));
+        self.looked.extend(looked);
+    }
+}
+
+/// Tells what these threads were doing. Call it when they and their mappings have been told.
+pub(crate) fn tell(already: &Already, start: Timestamp, sink: &mut dyn EventSink) {
+    let addresses = addresses_of(&already.looked);
+    for thread in &already.looked {
+        let kernel: Vec<Frame> = (thread.kernel.iter())
+            .filter_map(|place| {
+                let start = addresses.get(&(place.function.as_str(), place.size))?;
+                Some(Frame::KernelReturnAddress(Avma(start.saturating_add(place.offset))))
+            })
+            .collect();
+        let stack = match &thread.user {
+            Some(user) => Some(Stack::Snapshot(Snapshot {
+                kernel: &kernel,
+                registers: user.registers(),
+                stack_bytes: &user.bytes,
+                cut_off: user.bytes.len() == STACK_BYTES,
+            })),
+            None if kernel.is_empty() => None,
+            None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),
+            None => Some(Stack::Missing {
+                kernel: &kernel,
+                reason: MissingStack::NoRegisters,
+            }),
+        };
+        let (pid, tid) = (Pid(thread.pid), Tid(thread.tid));
+        sink.on_event(&Event::Found {
+            found: Found {
+                time: start,
+                pid,
+                tid,
+                told_from: thread.told_from,
+                looked_at: thread.at,
+                waits_for: thread.waits_for,
+            },
+            stack: stack.map(|stack| Sample {
+                time: start,
+                pid,
+                tid,
+                cpu: 0,
+                period: 0,
+                stack,
+            }),
+        });
+    }
+}
+
+impl UserStack {
+    fn registers(&self) -> Registers {
+        if cfg!(target_arch = "aarch64") {
+            return Registers::Aarch64 {
+                pc: self.ip,
+                sp: self.sp,
+                fp: UNKNOWN_FRAME_POINTER,
+                lr: UNKNOWN_FRAME_POINTER,
+            };
+        }
+        Registers::X86_64 {
+            ip: self.ip,
+            sp: self.sp,
+            bp: UNKNOWN_FRAME_POINTER,
+        }
+    }
+}
+
+fn look_at(pid: i32, tid: i32, told_from: Timestamp, buffer: &mut [u8]) -> Option<Looked> {
+    let stat = procfs::stat(pid, tid)?;
+    if stat.has_ended() {
+        return None;
+    }
+    let can_run = stat.state == b'R';
+    let (mut waits_for, mut kernel, mut user) = (None, Vec::new(), None);
+    if !can_run {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap_or_default();
+        kernel = read("stack").lines().filter_map(parse_kernel_place).collect();
+        waits_for = Some(match read("wchan").trim() {
+            "" | "0" => WaitReason::Unknown,
+            function => reason_of_function(function).unwrap_or(WaitReason::Other),
+        });
+        user = parse_syscall(&read("syscall")).and_then(|(sp, ip)| {
+            let len = memory::read(pid, sp, buffer);
+            (len > 0).then(|| UserStack {
+                ip,
+                sp,
+                bytes: buffer[..len].to_vec(),
+            })
+        });
+    }
+    Some(Looked {
+        pid,
+        tid,
+        told_from,
+        at: Timestamp(monotonic_ns()),
+        waits_for,
+        is_kernel_thread: stat.is_kernel_thread,
+        kernel,
+        user,
+    })
+}
+
+/// `[<0>] anon_pipe_read+0x366/0x410`, and behind it the module's name.
+fn parse_kernel_place(line: &str) -> Option<KernelPlace> {
+    let place = line.split_ascii_whitespace().nth(1)?;
+    let (function, numbers) = place.split_once('+')?;
+    let (offset, size) = numbers.split_once('/')?;
+    let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    Some(KernelPlace {
+        function: function.to_owned(),
+        offset: hex(offset)?,
+        size: hex(size)?,
+    })
+}
+
+/// `NUMBER ARGUMENTS... SP PC`, or `-1 SP PC` outside of a system call (a page fault), or `running` (proc_pid_syscall(5)). Gives
+/// the stack pointer and the program counter.
+fn parse_syscall(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_ascii_whitespace().rev();
+    let mut hex = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    let (ip, sp) = (hex()?, hex()?);
+    Some((sp, ip))
+}
+
+/// Where functions of the kernel begin, by name and size; those of the same name and size are none of them.
+fn addresses_of(looked: &[Looked]) -> BTreeMap<(&str, u64), u64> {
+    let wanted: HashSet<(&str, u64)> = (looked.iter().flat_map(|thread| &thread.kernel))
+        .map(|place| (place.function.as_str(), place.size))
+        .collect();
+    if wanted.is_empty() {
+        return BTreeMap::new();
+    }
+    find_functions(&wanted, &fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+}
+
+fn find_functions<'a>(wanted: &HashSet<(&'a str, u64)>, kallsyms: &str) -> BTreeMap<(&'a str, u64), u64> {
+    let names: HashSet<&str> = wanted.iter().map(|(name, _)| *name).collect();
+    // Modules come after the kernel, so that addresses do not ascend throughout.
+    let mut starts: Vec<u64> = Vec::new();
+    let mut candidates: Vec<(&str, u64)> = Vec::new();
+    for line in kallsyms.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(address) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()) else {
+            continue;
+        };
+        // All 0 where addresses are hidden.
+        if address == 0 {
+            continue;
+        }
+        starts.push(address);
+        if let Some(name) = words.nth(1).and_then(|name| names.get(name)) {
+            candidates.push((name, address));
+        }
+    }
+    starts.sort_unstable();
+    let mut found: BTreeMap<(&str, u64), Option<u64>> = BTreeMap::new();
+    for (name, address) in candidates {
+        let next = starts.get(starts.partition_point(|start| *start <= address));
+        let Some(size) = next.map(|next| next - address) else {
+            continue;
+        };
+        if wanted.contains(&(name, size)) {
+            (found.entry((name, size)).and_modify(|other| *other = None)).or_insert(Some(address));
+        }
+    }
+    found
+        .into_iter()
+        .filter_map(|(place, address)| Some((place, address?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_proc_are_taken_apart() {
+        let place = parse_kernel_place("[<0>] anon_pipe_read+0x366/0x410");
+        let expected = KernelPlace {
+            function: "anon_pipe_read".to_owned(),
+            offset: 0x366,
+            size: 0x410,
+        };
+        assert_eq!(place, Some(expected));
+        assert_eq!(parse_kernel_place("[<0>] 0xffffffffffffffff"), None);
+        let pipe = "0 0x0 0x7fffa9791b9f 0x1 0x7f5453f3db60 0x0 0x7f54541296d0 0x7fffa9791b88 0x7f54540262ad\n";
+        assert_eq!(parse_syscall(pipe), Some((0x7fff_a979_1b88, 0x7f54_5402_62ad)));
+        assert_eq!(parse_syscall("-1 0x7ffe0 0x55d0"), Some((0x7ffe0, 0x55d0)));
+        assert_eq!(parse_syscall("running\n"), None);
+        assert_eq!(parse_syscall(""), None);
+    }
+
+    #[test]
+    fn a_function_is_known_by_its_name_and_its_size() {
+        let kallsyms = "ffffffff81000000 T first\nffffffff81000040 t twice\nffffffff81000060 t other\n\
+                        ffffffff81000100 t twice\nffffffff81000180 T last\nffffffffc0000000 t twice [module]\n\
+                        ffffffffc0000080 t end [module]\n";
+        let wanted = HashSet::from([("twice", 0x20), ("twice", 0x80), ("other", 0x10)]);
+        let found = find_functions(&wanted, kallsyms);
+        assert_eq!(found, BTreeMap::from([(("twice", 0x20), 0xffff_ffff_8100_0040)]));
+    }
+}

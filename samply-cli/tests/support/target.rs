@@ -1,0 +1,81 @@
+//! Programs that run without sprof, to be attached to.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+/// A program that runs without sprof, and ends with the test.
+pub(crate) struct Target {
+    pub(crate) child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Target {
+    pub(crate) fn start<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[A]) -> Target {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Target {
+            stdin: child.stdin.take(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Writes a line, and reads one.
+    pub(crate) fn ask(&mut self) -> String {
+        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.line()
+    }
+
+    /// Work done and CPU time used since the start.
+    pub(crate) fn work(&mut self) -> (f64, f64) {
+        let answer = self.ask();
+        (number_in(&answer, "work"), number_in(&answer, "cpu_ns"))
+    }
+
+    /// Work done per CPU time over two seconds: what others do on the machine matters little.
+    pub(crate) fn speed(&mut self) -> f64 {
+        let (work, cpu) = self.work();
+        std::thread::sleep(Duration::from_secs(2));
+        let (more_work, more_cpu) = self.work();
+        (more_work - work) / (more_cpu - cpu)
+    }
+
+    /// Ends it by the end of its input.
+    pub(crate) fn end(mut self) {
+        drop(self.stdin.take());
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status:?}");
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number after `name=` in a line of words.
+pub(crate) fn number_in(line: &str, name: &str) -> f64 {
+    let word = line
+        .split(' ')
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    word.unwrap_or_else(|| panic!("no {name} in: {line}")).parse().unwrap()
+}
