@@ -25,6 +25,9 @@ pub(crate) mod record_type {
     pub(crate) const HEADER_FEATURE: u32 = 80;
     pub(crate) const COMPRESSED: u32 = 81;
     pub(crate) const COMPRESSED2: u32 = 83;
+    /// From here on they are simpleperf's: `enum user_record_type` in system/extras/simpleperf/record.h of Android. Where others
+    /// have `misc` they have the high half of their size.
+    pub(crate) const FIRST_OF_SIMPLEPERF: u32 = 32768;
 }
 
 /// PERF_RECORD_MISC_*: what a bit means depends on the type of the record.
@@ -81,4 +84,9 @@ pub(crate) mod feature {
     pub(crate) const EVENT_DESC: u64 = 12;
     pub(crate) const COMPRESSED: u64 = 27;
     pub(crate) const CLOCK_DATA: u64 = 29;
+    /// From here on they are simpleperf's (record_file_format.h).
+    pub(crate) const SIMPLEPERF_FILE: u64 = 128;
+    pub(crate) const SIMPLEPERF_META_INFO: u64 = 129;
+    pub(crate) const SIMPLEPERF_FILE2: u64 = 132;
+    pub(crate) const SIMPLEPERF_INIT_MAP: u64 = 134;
 }

@@ -186,6 +186,8 @@ pub struct RawSample<'a> {
     pub stack_cut_off: bool,
     /// Neither registers nor stack bytes were asked for: the call chain is the whole stack, with its user part.
     pub unwound: bool,
+    /// The addresses of callers are those of their calls, not those that these return to.
+    pub at_calls: bool,
 }
 
 /// User registers of a sample.
@@ -384,6 +386,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         stack,
         stack_cut_off,
         unwound: false,
+        at_calls: false,
     })
 }
 

@@ -451,6 +451,8 @@ fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
             return Frame::Mark(mark);
         }
         match (in_kernel, left_kernel) {
+            (true, _) if raw.at_calls => Frame::KernelInstructionPointer(Avma(address)),
+            (false, _) if raw.at_calls => Frame::InstructionPointer(Avma(address)),
             (true, _) => Frame::KernelReturnAddress(Avma(address)),
             // Where user code goes on: nobody's return address.
             (false, true) => Frame::InstructionPointer(Avma(address)),

@@ -2,17 +2,18 @@
 
 use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use recorder_linux::import::{Import, RecordedKernel, SavedFiles};
+use recorder_linux::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use recording::address::Avma;
 use recording::clock::ClockReference;
-use recording::module::{Image, Module, ModuleKind};
+use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::sink::NoMemory;
 use recording::unwind::{UnwindOptions, Unwinder};
+use symbolicator::RecordedSymbols;
 
 use crate::exit::Failure;
 use crate::pipeline;
@@ -20,10 +21,12 @@ use crate::pipeline;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A profile made from a file, and what the file lacked, a line each.
+/// A profile made from a file, what the file lacked, a line each, and what only it knows.
 pub(crate) struct Imported {
     pub(crate) profile: Profile,
     pub(crate) notes: Vec<String>,
+    /// Names that the file has of functions, by the path of their module.
+    pub(crate) symbols: Vec<(PathBuf, RecordedSymbols)>,
 }
 
 /// True if the file begins as perf's do, on a machine of either byte order.
@@ -51,11 +54,14 @@ pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure
         wall: std::time::UNIX_EPOCH,
     };
     let mut builder = Builder::new(clock, BuildOptions::default());
-    if let Some(kernel) = import.kernel().and_then(kernel_image) {
-        builder.set_kernel(kernel);
-    }
-    if import.has_waits() {
-        pipeline::name_waits(&mut builder);
+    let kernel = import
+        .kernel()
+        .and_then(|kernel| Kernel::of(kernel, import.kernel_functions()));
+    if let Some(kernel) = &kernel {
+        builder.set_kernel(kernel.image());
+        if import.has_waits() {
+            kernel.name_waits(&mut builder, import.kernel_functions());
+        }
     }
     let mut unwinder = Unwinder::new(builder, NoMemory, SavedFiles::new(), UnwindOptions::default());
     let imported = import.run(&mut unwinder).map_err(|error| failed(&error))?;
@@ -64,29 +70,80 @@ pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure
     Ok(Imported {
         profile: builder.finish(imported.info, quality),
         notes: imported.notes,
+        symbols: (imported.files.into_iter())
+            .map(|file| recorded_symbols(file, kernel.as_ref()))
+            .collect(),
     })
 }
 
-/// The recorded kernel, if its functions can be told: by its build id, or because it is the one that runs now.
-fn kernel_image(recorded: RecordedKernel) -> Option<Image> {
-    /// `_stext` stands up to this much after `_text`; files of perf may have either.
-    const TEXT_START: u64 = 1 << 20;
-    let running = symbolicator::kernel_text_base()
-        .filter(|base| (*base..base.saturating_add(TEXT_START)).contains(&recorded.text));
-    if running.is_none() && recorded.build_id.is_none() {
-        return None;
-    }
-    let base = Avma(running.unwrap_or(recorded.text));
-    Some(Image {
-        start: base,
-        end: Avma(u64::MAX),
-        base,
-        module: Arc::new(Module {
-            kind: ModuleKind::Kernel,
-            path: "[kernel.kallsyms]".into(),
-            readable_path: None,
+/// The names that came with a file of the recorded system, with the path of that file.
+fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, RecordedSymbols) {
+    let base = kernel.filter(|_| file.is_kernel).map_or(0, |kernel| kernel.base);
+    let functions = file.functions.into_iter();
+    (
+        match file.is_kernel {
+            true => KERNEL.into(),
+            false => String::from_utf8_lossy(&file.path).into_owned().into(),
+        },
+        RecordedSymbols::new(
+            functions.map(|function| (function.start.wrapping_sub(base), function.len, function.name)),
+        ),
+    )
+}
+
+const KERNEL: &str = "[kernel.kallsyms]";
+
+/// The recorded kernel, whose functions can be told.
+struct Kernel {
+    base: u64,
+    build_id: Option<BuildId>,
+    /// It is the one that runs now.
+    is_running: bool,
+}
+
+impl Kernel {
+    /// Its functions have names by its build id, because it is the one that runs now, or because the file has them.
+    fn of(recorded: RecordedKernel, functions: &[RecordedFunction]) -> Option<Kernel> {
+        /// `_stext` stands up to this much after `_text`; files of perf may have either.
+        const TEXT_START: u64 = 1 << 20;
+        let is_same = recorded.build_id.is_none() || recorded.build_id == symbolicator::kernel_build_id();
+        let running = symbolicator::kernel_text_base()
+            .filter(|base| (*base..base.saturating_add(TEXT_START)).contains(&recorded.text));
+        if running.is_none() && recorded.build_id.is_none() && functions.is_empty() {
+            return None;
+        }
+        Some(Kernel {
+            base: running.unwrap_or(recorded.text),
             build_id: recorded.build_id,
-            arch: None,
-        }),
-    })
+            is_running: running.is_some() && is_same,
+        })
+    }
+
+    fn image(&self) -> Image {
+        Image {
+            start: Avma(self.base),
+            end: Avma(u64::MAX),
+            base: Avma(self.base),
+            module: Arc::new(Module {
+                kind: ModuleKind::Kernel,
+                path: KERNEL.into(),
+                readable_path: None,
+                build_id: self.build_id.clone(),
+                arch: None,
+            }),
+        }
+    }
+
+    /// Tells the builder which of its functions wait for what, as far as these are known.
+    fn name_waits(&self, builder: &mut Builder, functions: &[RecordedFunction]) {
+        if self.is_running {
+            return pipeline::name_waits(builder);
+        }
+        let waits = functions.iter().filter_map(|function| {
+            let reason = recorder_linux::wait::reason_of_function(&function.name)?;
+            let end = function.start.saturating_add(function.len);
+            Some((Avma(function.start), Avma(end), reason))
+        });
+        builder.set_wait_reasons(waits.collect());
+    }
 }

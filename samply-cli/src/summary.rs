@@ -319,6 +319,7 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
         ModuleMiss::NotFound => "not_found",
         ModuleMiss::PermissionDenied => "permission_denied",
         ModuleMiss::Replaced => "replaced",
+        ModuleMiss::NotIdentified => "not_identified",
         ModuleMiss::Malformed => "malformed",
     }
 }
@@ -330,6 +331,9 @@ fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
         ModuleMiss::NotFound => Some("mapped files were gone when their unwind tables were needed"),
         ModuleMiss::PermissionDenied => Some("mapped files may not be read by this user: their stacks may be cut"),
         ModuleMiss::Replaced => Some("mapped files were replaced on disk: restart the program to get their stacks"),
+        ModuleMiss::NotIdentified => {
+            Some("mapped files are not used: the recording has nothing to tell them from others of the same name")
+        }
         ModuleMiss::Malformed => Some("mapped files are no sound ELF files: their stacks may be cut"),
     }
 }

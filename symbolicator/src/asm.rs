@@ -84,7 +84,7 @@ impl Symbolicator {
         self.with_engine(&entry, |engine| {
             Ok(match engine {
                 Engine::Elf(elf) => assemble(elf, &name, start, size, to_function_end),
-                Engine::Kernel(_) | Engine::Jit(_) => Err(AsmError::NotOnDisk(name)),
+                Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
             })
         })?
     }

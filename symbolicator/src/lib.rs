@@ -12,7 +12,7 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`;
-//! for code that a JIT made, [`jit`]; from a name back to its place, [`probe`]; then `source` and `asm` for those who want to see the code.
+//! for code that a JIT made, [`jit`]; for files that are not here, `recorded`; from a name back to its place, [`probe`]; then `source` and `asm` for those who want to see the code.
 
 pub mod api;
 mod asm;
@@ -23,6 +23,7 @@ pub mod jit;
 mod kernel;
 mod locate;
 pub mod probe;
+mod recorded;
 mod source;
 mod symbolicator;
 mod sys;
@@ -32,6 +33,7 @@ pub use crate::asm::{AsmError, Assembly, Instruction};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
 pub use crate::kernel::{kernel_build_id, kernel_functions, kernel_text_base};
+pub use crate::recorded::RecordedSymbols;
 pub use crate::source::SourceError;
 pub use crate::symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
 

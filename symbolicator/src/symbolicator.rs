@@ -13,6 +13,7 @@ use crate::elf::ElfModule;
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::kernel::KernelSymbols;
+use crate::recorded::RecordedSymbols;
 
 /// How to look for symbols.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,8 @@ impl ModuleKey {
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
+    /// By path.
+    recorded: RwLock<FxHashMap<PathBuf, Arc<RecordedSymbols>>>,
 }
 
 /// One module, and what has been read of it.
@@ -62,6 +65,7 @@ pub(crate) enum Engine {
     Elf(Box<ElfModule>),
     Kernel(KernelSymbols),
     Jit(Arc<JitSymbols>),
+    Recorded(Arc<RecordedSymbols>),
 }
 
 impl Engine {
@@ -80,7 +84,7 @@ impl Engine {
     fn check_unchanged(&self) -> bool {
         match self {
             Engine::Elf(elf) => elf.check_unchanged(),
-            Engine::Kernel(_) | Engine::Jit(_) => true,
+            Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => true,
         }
     }
 }
@@ -91,6 +95,7 @@ impl Symbolicator {
         Symbolicator {
             options,
             modules: RwLock::new(FxHashMap::default()),
+            recorded: RwLock::new(FxHashMap::default()),
         }
     }
 
@@ -108,6 +113,12 @@ impl Symbolicator {
     /// Registers a module of JIT code together with what is known of it.
     pub fn add_jit(&self, module: &Module, symbols: Arc<JitSymbols>) {
         *lock(&self.entry(module).engine) = Some(Engine::Jit(symbols));
+    }
+
+    /// Has these names answer for the module at this path where its file is not here, or can't be told to be the recorded one.
+    pub fn add_recorded(&self, path: PathBuf, symbols: RecordedSymbols) {
+        let mut recorded = self.recorded.write().unwrap_or_else(PoisonError::into_inner);
+        recorded.insert(path, Arc::new(symbols));
     }
 
     fn entry(&self, module: &Module) -> Arc<Entry> {
@@ -162,6 +173,7 @@ impl Symbolicator {
             Engine::Elf(elf) => Ok(elf.lookup(addresses)),
             Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
             Engine::Jit(jit) => Ok(jit.lookup(addresses)),
+            Engine::Recorded(recorded) => Ok(recorded.lookup(addresses)),
         })
     }
 
@@ -171,7 +183,20 @@ impl Symbolicator {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.notes(),
             Some(Engine::Jit(jit)) => jit.notes(),
-            Some(Engine::Kernel(_)) | None => Vec::new(),
+            Some(Engine::Kernel(_) | Engine::Recorded(_)) | None => Vec::new(),
+        }
+    }
+
+    fn open(&self, module: &Module, kept: Option<&KeptFile>) -> Result<Engine, SymbolError> {
+        let recorded = self.recorded.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(recorded) = recorded.get(&module.path) else {
+            return Engine::open(module, kept, &self.options);
+        };
+        let recorded = || Engine::Recorded(Arc::clone(recorded));
+        // The file has lines, too.
+        match module.build_id.is_some() || kept.is_some() {
+            true => Engine::open(module, kept, &self.options).or_else(|_| Ok(recorded())),
+            false => Ok(recorded()),
         }
     }
 
@@ -190,7 +215,7 @@ impl Symbolicator {
             Some(engine) => engine,
             empty => {
                 let kept = lock(&entry.kept).clone();
-                empty.insert(Engine::open(&entry.module, kept.as_ref(), &self.options)?)
+                empty.insert(self.open(&entry.module, kept.as_ref())?)
             }
         };
         task(engine)

@@ -77,6 +77,11 @@ impl Attr {
         self.kind == 1 && self.config <= 1
     }
 
+    /// `exclude_callchain_user`.
+    pub(super) fn excludes_user_chain(&self) -> bool {
+        self.flags & 1 << 22 != 0
+    }
+
     /// Beside the samples, there is a record of each switch of a thread.
     pub(super) fn records_switches(&self) -> bool {
         self.flags & 1 << 26 != 0

@@ -84,7 +84,8 @@ fn open_regular(path: &Path, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> 
             }
         }
         (None, Some((_, _, inode))) if inode_of(&file) == Some(inode) => Ok(file),
-        _ => Err(ModuleMiss::Replaced),
+        (None, Some(_)) => Err(ModuleMiss::Replaced),
+        (None, None) => Err(ModuleMiss::NotIdentified),
     }
 }
 

@@ -10,6 +10,7 @@ use recording::module::BuildId;
 
 use super::attr::Attr;
 use super::records::read_up_to;
+use super::simpleperf::Simpleperf;
 use crate::abi::{feature, misc};
 use crate::decode::{HEADER_BYTES, Header, Reader};
 
@@ -74,6 +75,9 @@ pub(super) struct Features {
     pub(super) host: Host,
     /// (wall clock, the file's clock), both in ns: the same instant.
     pub(super) clock: Option<(u64, u64)>,
+    pub(super) simpleperf: Simpleperf,
+    /// Records to be read before all others.
+    pub(super) initial_records: Vec<u8>,
 }
 
 impl Features {
@@ -106,6 +110,10 @@ impl Features {
                 self.command = (0..count).map_while(|_| string(&mut data)).collect();
             }
             feature::EVENT_DESC => event_names(&mut data, attrs)?,
+            feature::SIMPLEPERF_FILE => self.simpleperf.add_files(data.0),
+            feature::SIMPLEPERF_FILE2 => self.simpleperf.add_file_messages(data.0),
+            feature::SIMPLEPERF_META_INFO => self.simpleperf.add_facts(data.0, &mut attrs.list),
+            feature::SIMPLEPERF_INIT_MAP => self.initial_records = data.0.to_vec(),
             feature::CLOCK_DATA => {
                 let _version = data.u32()?;
                 let _clock = data.u32()?;

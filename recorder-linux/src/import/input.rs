@@ -52,6 +52,20 @@ impl<R: Read + Seek> Input<R> {
         })
     }
 
+    /// Takes in what stands apart and comes first.
+    pub(super) fn initial_records(&mut self, order: &mut Order) {
+        let records = std::mem::take(&mut self.features.initial_records);
+        let mut rest = &records[..];
+        while let Some(header) = rest.first_chunk().map(Header::parse) {
+            let size = usize::from(header.size).max(decode::HEADER_BYTES);
+            let Some((record, after)) = rest.split_at_checked(size) else {
+                return;
+            };
+            self.record(record, order);
+            rest = after;
+        }
+    }
+
     /// Reads one record of the file. Returns the time up to which records can be taken, when that is known again.
     pub(super) fn step(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
         let record = match self.records.next()? {
@@ -188,6 +202,8 @@ impl<R: Read + Seek> Input<R> {
 pub(super) fn bytes_after(kind: u32, body: &[u8]) -> u64 {
     match kind {
         record_type::AUXTRACE => Reader(body).u64().unwrap_or_default(),
+        // simpleperf puts them into the record.
+        record_type::HEADER_TRACING_DATA if body.len() > 8 => 0,
         record_type::HEADER_TRACING_DATA => u64::from(Reader(body).u32().unwrap_or_default()).next_multiple_of(8),
         _ => 0,
     }

@@ -1,6 +1,6 @@
 //! Reads a perf.data file and sends what it holds down the same way as a live recording.
 //!
-//! The caller gives a file of `perf record` (or sprof's own [`spool`](crate::spool)) and an [`EventSink`]; the sink
+//! The caller gives a file of `perf record` or of Android's `simpleperf record` (or sprof's own [`spool`](crate::spool)) and an [`EventSink`]; the sink
 //! gets what it would have got from the kernel, in time order, and the caller learns what was missing. A file that is
 //! cut off or damaged gives what stands before the damage. Memory is bounded whatever the file says.
 //!
@@ -10,6 +10,7 @@
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
 //! 4. `output`: records to events. `sample`: any layout to the translator's. `late`: sums that come after all.
+//!    `simpleperf`: what Android's has beside what perf has.
 //! 5. `told`: what the file tells of the recording as a whole, and what it lacks.
 //! 6. `files`: the binaries, after the fact.
 
@@ -25,6 +26,7 @@ mod output;
 mod pipe;
 mod records;
 mod sample;
+mod simpleperf;
 mod told;
 
 use std::io::{self, Read, Seek};
@@ -36,14 +38,15 @@ use recording::info::RecordingInfo;
 use recording::module::BuildId;
 use recording::sink::EventSink;
 
-use crate::abi::sample_type;
-use crate::decode::RegisterSet;
+use crate::abi::{record_type, sample_type};
+use crate::decode::{Header, RegisterSet};
 use choice::Choice;
 pub use files::SavedFiles;
 use input::{Ended, Input};
 use order::Order;
 use output::Output;
 use records::{End, Records};
+pub use simpleperf::{RecordedFile, RecordedFunction};
 
 /// Why a file cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +91,8 @@ pub struct Imported {
     pub asked_rate_hz: f64,
     /// What is missing or was left out, a line each.
     pub notes: Vec<String>,
+    /// Names of functions that came with the file: for modules whose file is not here.
+    pub files: Vec<RecordedFile>,
 }
 
 /// A perf.data file that has been opened.
@@ -124,9 +129,10 @@ impl<R: Read + Seek> Import<R> {
         }
         let choice = Choice::of(&attrs.list, event)?;
         let registers = match contents.features.arch.as_deref() {
-            Some("aarch64" | "arm64") => RegisterSet::Aarch64,
-            Some(_) => RegisterSet::X86_64,
-            None => RegisterSet::NATIVE,
+            Some("aarch64" | "arm64") => Some(RegisterSet::Aarch64),
+            Some("x86_64" | "i386" | "i686") => Some(RegisterSet::X86_64),
+            Some(_) => None,
+            None => Some(RegisterSet::NATIVE),
         };
         let has_times = attrs.list[choice.event].has(sample_type::TIME);
         let mut import = Import {
@@ -137,6 +143,7 @@ impl<R: Read + Seek> Import<R> {
             zero: 0,
             modified,
         };
+        import.input.initial_records(&mut import.order);
         // Up to the first records in time order: then time zero is known, and where the kernel was.
         while import.ready.is_none_or(|until| until == 0) && import.input.ended.is_none() {
             import.ready = import.input.step(&mut import.order)?.or(import.ready);
@@ -145,7 +152,12 @@ impl<R: Read + Seek> Import<R> {
         let began = (import.input.features.clock).filter(|_| import.input.features.is_spool());
         import.zero = match began {
             Some((_, clock_ns)) => clock_ns,
-            None => import.order.oldest_timed().unwrap_or_default(),
+            // What simpleperf found before it started has times of its own: of the boot, or of the other clock.
+            None if import.input.features.simpleperf.is_there() => import
+                .order
+                .oldest_timed(|record| !is_found(record))
+                .unwrap_or_default(),
+            None => import.order.oldest_timed(|_| true).unwrap_or_default(),
         };
         Ok(import)
     }
@@ -166,6 +178,12 @@ impl<R: Read + Seek> Import<R> {
             text: *text,
             build_id: self.input.features.build_ids.get(name).cloned(),
         })
+    }
+
+    /// Functions of the recorded kernel at their addresses, as far as the file has their names.
+    pub fn kernel_functions(&self) -> &[RecordedFunction] {
+        let mut files = self.input.features.simpleperf.files.iter();
+        files.find(|file| file.is_kernel).map_or(&[], |file| &file.functions)
     }
 
     /// True if the file also tells when threads waited.
@@ -213,4 +231,10 @@ impl<R: Read + Seek> Import<R> {
             }
         });
     }
+}
+
+/// True for records of mappings and names: what was there before recording began is told by such.
+fn is_found(record: &[u8]) -> bool {
+    let kind = record.first_chunk().map(|header| Header::parse(header).kind);
+    kind.is_some_and(|kind| matches!(kind, record_type::MMAP | record_type::MMAP2 | record_type::COMM))
 }

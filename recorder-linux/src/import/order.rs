@@ -49,11 +49,10 @@ impl Order {
         std::mem::replace(&mut self.latest_of_last_round, self.latest)
     }
 
-    /// The oldest time among the waiting records. What perf found before it started has the time 0.
-    pub(super) fn oldest_timed(&self) -> Option<u64> {
-        (self.entries.iter().map(|entry| entry.time))
-            .filter(|time| *time > 0)
-            .min()
+    /// The oldest time among those waiting records that count. What perf found before it started has the time 0.
+    pub(super) fn oldest_timed(&self, counts: impl Fn(&[u8]) -> bool) -> Option<u64> {
+        let of_record = |entry: &&Entry| entry.time > 0 && counts(&self.bytes[entry.at..entry.at + entry.len]);
+        self.entries.iter().filter(of_record).map(|entry| entry.time).min()
     }
 
     /// Hands out (time, attr, record) up to `until`, oldest first; equal times in the order of the file.

@@ -10,7 +10,7 @@ use super::attr::Attr;
 use super::choice::{Choice, Role};
 use super::header::Features;
 use super::late::{self, LateExits};
-use super::sample;
+use super::{sample, simpleperf};
 use crate::abi::record_type;
 use crate::decode::{Header, Layout, Malformed, Record, RegisterSet};
 use crate::translate::{Subject, TaskZero, Translator};
@@ -21,7 +21,8 @@ const MOST_LOST: u64 = 1 << 40;
 /// The way from records to events.
 pub(super) struct Output {
     translator: Translator,
-    registers: RegisterSet,
+    /// `None`: those of a kind of processor that is not unwound for.
+    registers: Option<RegisterSet>,
     pub(super) choice: Choice,
     pub(super) samples: u64,
     pub(super) switches_left_out: u64,
@@ -39,10 +40,10 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(registers: RegisterSet, choice: Choice) -> Output {
+    pub(super) fn new(registers: Option<RegisterSet>, choice: Choice) -> Output {
         Output {
             translator: Translator::new(Layout {
-                registers,
+                registers: registers.unwrap_or(RegisterSet::NATIVE),
                 call_chain: true,
                 stack_bytes: 0,
             }),
@@ -66,6 +67,11 @@ impl Output {
         let untold = (self.lost_samples).saturating_sub(self.translator.lost(Subject::Running));
         self.translator
             .report_lost(end, untold, LostCause::SamplesRingFull, sink);
+    }
+
+    /// False for files from machines of an unknown kind.
+    pub(super) fn can_unwind(&self) -> bool {
+        self.registers.is_some()
     }
 
     /// Tells of the ends that were kept back.
@@ -106,6 +112,26 @@ impl Output {
         };
         let mut registers = sample::Registers::default();
         let mut decoded = sample::decode(record, attr, self.registers, &mut registers);
+        let of_simpleperf = features.simpleperf.is_there();
+        if of_simpleperf
+            && let Ok(Record::Mmap {
+                executable,
+                start,
+                file_offset,
+                path,
+                ..
+            }) = &mut decoded
+        {
+            if simpleperf::is_jit(record) {
+                // Its symbols are at the addresses themselves.
+                (*executable, *file_offset) = (true, *start);
+            }
+            // Code of the Android Runtime that is interpreted is in files that are only read.
+            *executable |= features.simpleperf.has_functions_of(path);
+        }
+        if let Ok(Record::Sample(sample)) = &mut decoded {
+            sample.at_calls = of_simpleperf;
+        }
         match &mut decoded {
             Ok(Record::Mmap { build_id, path, .. }) if build_id.is_none() => {
                 *build_id = features.build_ids.get(*path).cloned();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+use crate::abi::record_type;
 use crate::decode::{HEADER_BYTES, Header};
 
 /// How the records of a file ended.
@@ -39,21 +40,32 @@ impl<R: Read + Seek> Records<R> {
 
     /// The next record.
     pub(super) fn next(&mut self) -> io::Result<Result<&[u8], End>> {
-        if self.end.is_some_and(|end| self.at >= end) {
-            return Ok(Err(End::Whole));
-        }
-        let mut header = [0; HEADER_BYTES];
-        match read_up_to(&mut self.reader, &mut header)? {
-            0 if self.end.is_none() => return Ok(Err(End::Whole)),
-            HEADER_BYTES => {}
-            _ => return Ok(Err(End::CutOff(self.at))),
-        }
-        let size = usize::from(Header::parse(&header).size);
+        let mut bytes = [0; HEADER_BYTES];
+        let size = loop {
+            if self.end.is_some_and(|end| self.at >= end) {
+                return Ok(Err(End::Whole));
+            }
+            match read_up_to(&mut self.reader, &mut bytes)? {
+                0 if self.end.is_none() => return Ok(Err(End::Whole)),
+                HEADER_BYTES => {}
+                _ => return Ok(Err(End::CutOff(self.at))),
+            }
+            let header = Header::parse(&bytes);
+            if header.kind < record_type::FIRST_OF_SIMPLEPERF {
+                break usize::from(header.size);
+            }
+            // None of these is needed: the sections at the end say the same.
+            let size = u64::from(header.misc) << 16 | u64::from(header.size);
+            if size < HEADER_BYTES as u64 {
+                return Ok(Err(End::Damaged(self.at)));
+            }
+            self.skip(size)?;
+        };
         if size < HEADER_BYTES {
             return Ok(Err(End::Damaged(self.at)));
         }
         self.record.clear();
-        self.record.extend_from_slice(&header);
+        self.record.extend_from_slice(&bytes);
         self.record.resize(size, 0);
         if read_up_to(&mut self.reader, &mut self.record[HEADER_BYTES..])? < size - HEADER_BYTES {
             return Ok(Err(End::CutOff(self.at)));

@@ -1,7 +1,7 @@
 //! Samples of any layout to the one form that the translator knows.
 
 use super::attr::Attr;
-use crate::abi::{misc, record_type, sample_type as has};
+use crate::abi::{context, misc, record_type, sample_type as has};
 use crate::decode::{self, HEADER_BYTES, Header, Malformed, RawRegisters, RawSample, Reader, Record, RegisterSet};
 
 /// PERF_SAMPLE_BRANCH_HW_INDEX and PERF_SAMPLE_BRANCH_COUNTERS of `branch_sample_type`.
@@ -11,11 +11,12 @@ const BRANCH_HW_INDEX: u64 = 1 << 17;
 #[derive(Debug, Default)]
 pub(super) struct Registers([u8; 32]);
 
-/// Takes a record apart that was written for `attr`. `registers` holds those of the sample that is returned.
+/// Takes a record apart that was written for `attr`. `registers` holds those of the sample that is returned; where `set` is
+/// `None`, nobody can unwind with them.
 pub(super) fn decode<'a>(
     record: &'a [u8],
     attr: &Attr,
-    set: RegisterSet,
+    set: Option<RegisterSet>,
     registers: &'a mut Registers,
 ) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
@@ -43,7 +44,7 @@ fn sample<'a>(
     header: Header,
     body: &'a [u8],
     attr: &Attr,
-    set: RegisterSet,
+    set: Option<RegisterSet>,
     registers: &'a mut Registers,
 ) -> Option<RawSample<'a>> {
     let mut body = Reader(body);
@@ -115,8 +116,18 @@ fn sample<'a>(
         registers: user_registers,
         stack,
         stack_cut_off,
-        unwound: !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER)),
+        unwound: set.is_none()
+            || !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER))
+            || (stack.is_empty() && is_completed(attr, call_chain)),
+        at_calls: false,
     })
+}
+
+/// The kernel was not asked for the user part of the call chain, and there is one: whoever unwound the stack has put it there,
+/// in the place of registers and stack.
+fn is_completed(attr: &Attr, call_chain: &[u8]) -> bool {
+    let (words, _) = call_chain.as_chunks::<8>();
+    attr.excludes_user_chain() && words.iter().any(|word| u64::from_ne_bytes(*word) == context::USER)
 }
 
 fn read_call_chain<'a>(body: &mut Reader<'a>) -> Option<&'a [u8]> {
@@ -144,6 +155,7 @@ fn off_cpu_time(raw: &[u8], cpu: u32) -> Option<RawSample<'_>> {
         stack: &[],
         stack_cut_off: false,
         unwound: true,
+        at_calls: false,
     })
 }
 
@@ -164,7 +176,7 @@ fn skip_read(body: &mut Reader<'_>, format: u64) -> Option<()> {
 fn read_registers<'a>(
     body: &mut Reader<'_>,
     mask: u64,
-    set: RegisterSet,
+    set: Option<RegisterSet>,
     registers: &'a mut Registers,
 ) -> Option<Option<RawRegisters<'a>>> {
     const ABI_32: u64 = 1;
@@ -173,7 +185,9 @@ fn read_registers<'a>(
         return Some(None);
     }
     let words = body.bytes(mask.count_ones() as usize * 8)?;
-    let wanted = set.mask();
+    let Some(wanted) = set.map(RegisterSet::mask) else {
+        return Some(None);
+    };
     let mut count = 0;
     for bit in (0..64).filter(|bit| wanted & 1 << bit != 0) {
         if mask & 1 << bit == 0 {

@@ -22,6 +22,7 @@ impl<R: Read + Seek> Import<R> {
             modified,
             ..
         } = self;
+        let simpleperf = &input.features.simpleperf;
         let attr = &input.attrs.list[output.choice.event];
         let length = Duration::from_nanos(end.0 - zero);
         let wall = match input.features.clock {
@@ -31,7 +32,10 @@ impl<R: Read + Seek> Import<R> {
                 SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(wall_ns))
             }
             // The last thing that happened is that the file was written.
-            None => modified.and_then(|modified| modified.checked_sub(length)),
+            None => (simpleperf.fact("timestamp").and_then(|seconds| seconds.parse().ok()))
+                .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+                .or(modified)
+                .and_then(|ended| ended.checked_sub(length)),
         };
         let interval_ns = match (attr.is_rate(), attr.period_or_rate) {
             (_, 0) => 0,
@@ -44,8 +48,14 @@ impl<R: Read + Seek> Import<R> {
             Some((program, args)) if input.features.is_spool() && !program.is_empty() => {
                 (program.clone(), (!args.is_empty()).then(|| args.to_vec()))
             }
-            _ => (output.program.unwrap_or_else(|| "perf.data".to_owned()), None),
+            _ => {
+                let app = simpleperf.fact("app_package_name").map(str::to_owned);
+                let program = output.program.or(app).unwrap_or_else(|| "perf.data".to_owned());
+                (program, None)
+            }
         };
+        let mut host = input.features.host;
+        host.os = simpleperf.system(host.os.as_deref()).or(host.os);
         Imported {
             info: RecordingInfo {
                 program,
@@ -63,10 +73,11 @@ impl<R: Read + Seek> Import<R> {
                 },
                 kernel_included: !attr.excludes_kernel(),
                 notes: Vec::new(),
-                host: input.features.host,
+                host,
             },
             asked_rate_hz: if interval_ns > 0 { 1e9 / interval_ns as f64 } else { 0.0 },
             notes,
+            files: input.features.simpleperf.files,
         }
     }
 
@@ -99,6 +110,11 @@ impl<R: Read + Seek> Import<R> {
                 "this is what sprof had recorded when it was stopped; the CPU time that the kernel counted is not known"
                     .into(),
             );
+        }
+        if let Some(arch) = input.features.arch.as_deref().filter(|_| !output.can_unwind()) {
+            notes.push(format!(
+                "recorded on {arch}, for which sprof can't unwind: stacks are as far as the file has call chains"
+            ));
         }
         let attr = &input.attrs.list[output.choice.event];
         if !attr.has(sample_type::CALLCHAIN) && output.samples > 0 {

@@ -10,8 +10,8 @@ use super::ServeArgs;
 /// Flags of `sprof load`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LoadArgs {
-    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, or the .partial file that
-    /// is left of a recording when sprof is killed or the power fails.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's
+    /// `simpleperf record`, or the .partial file that is left of a recording when sprof is killed or the power fails.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -22,13 +22,13 @@ pub(crate) struct LoadArgs {
         value_name = "NAME",
         env = "SPROF_EVENT",
         hide_env = true,
-        help_heading = "Files of perf record, and .partial files"
+        help_heading = "Files of perf and simpleperf, and .partial files"
     )]
     pub(crate) event: Option<String>,
 
     /// Convert to a profile with function names, save it and exit; do not serve it.
     #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "Files of perf record, and .partial files")]
+          help_heading = "Files of perf and simpleperf, and .partial files")]
     pub(crate) save_only: bool,
 
     /// File to save the converted profile to.
@@ -39,7 +39,7 @@ pub(crate) struct LoadArgs {
         env = "SPROF_OUTPUT",
         hide_env = true,
         default_value = "profile.json.gz",
-        help_heading = "Files of perf record, and .partial files"
+        help_heading = "Files of perf and simpleperf, and .partial files"
     )]
     pub(crate) output: PathBuf,
 

@@ -32,13 +32,20 @@ pub(super) fn run(args: LoadArgs, term: &Term) -> Outcome {
     }
 }
 
-fn read(args: &LoadArgs, term: &Term) -> Result<Profile, Failure> {
+fn read(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Result<Profile, Failure> {
     term.progress(false, format_args!("converting {}", args.file.display()));
-    let Imported { profile, notes } = import::read(&args.file, args.event.as_deref())?;
+    let Imported {
+        profile,
+        notes,
+        symbols,
+    } = import::read(&args.file, args.event.as_deref())?;
     term.erase_progress();
     notes
         .iter()
         .for_each(|note| term.warning(format_args!("{}: {note}", args.file.display())));
+    for (path, symbols) in symbols {
+        symbolicator.add_recorded(path, symbols);
+    }
     Ok(profile)
 }
 
@@ -46,7 +53,7 @@ fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
     let output = Output::prepare(&args.output).map_err(Failure::failed)?;
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
-    let mut profile = read(args, term)?;
+    let mut profile = read(args, term, symbolicator)?;
     let enriched = pipeline::symbolicate(&mut profile, symbolicator, term, &interrupt);
     let saved = output
         .save(|out| firefox::write_gz(&profile, out))
@@ -71,7 +78,7 @@ fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
 fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outcome {
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
     show::warn_of_others(term, &args.serve);
-    let mut profile = read(args, term)?;
+    let mut profile = read(args, term, &symbolicator)?;
     let file = unnamed_file(&profile).map_err(|error| {
         Failure::failed(format_args!(
             "writing the converted profile to a temporary file failed: {error}"

@@ -176,6 +176,7 @@ fn miss_label(miss: ModuleMiss) -> &'static str {
         ModuleMiss::NotFound => "file not found",
         ModuleMiss::PermissionDenied => "permission denied",
         ModuleMiss::Replaced => "file replaced since it was mapped",
+        ModuleMiss::NotIdentified => "file not identified: no build id, no inode",
         ModuleMiss::Malformed => "malformed file",
     }
 }

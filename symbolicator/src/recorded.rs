@@ -1,0 +1,68 @@
+//! Names that came with a recording, for files that are only on the machine that recorded.
+
+use recording::symbol::{AddressInfo, FunctionSymbol};
+
+use crate::demangle::demangle;
+
+/// Functions by relative address.
+#[derive(Debug, Default)]
+pub struct RecordedSymbols {
+    /// (start, size, name), by start.
+    functions: Vec<(u64, u64, Box<str>)>,
+}
+
+impl RecordedSymbols {
+    /// Of these functions: first relative address, bytes (0: up to the next one), name as the file has it.
+    pub fn new(functions: impl IntoIterator<Item = (u64, u64, String)>) -> RecordedSymbols {
+        let functions = functions.into_iter();
+        let mut functions: Vec<_> = functions
+            .map(|(start, size, name)| (start, size, name.into()))
+            .collect();
+        functions.sort_unstable();
+        functions.dedup_by_key(|(start, _, _)| *start);
+        RecordedSymbols { functions }
+    }
+
+    /// What is known of each relative address.
+    pub(crate) fn lookup(&self, relative: &[u64]) -> Vec<AddressInfo> {
+        let info = |address: &u64| AddressInfo {
+            function: self.function(*address),
+            frames: Vec::new(),
+        };
+        relative.iter().map(info).collect()
+    }
+
+    fn function(&self, address: u64) -> Option<FunctionSymbol> {
+        let after = self.functions.partition_point(|(start, _, _)| *start <= address);
+        let (start, size, name) = self.functions.get(after.checked_sub(1)?)?;
+        let is_inside = *size == 0 || address - start < *size;
+        is_inside.then(|| FunctionSymbol {
+            name: plain(name),
+            start: *start,
+            size: (*size > 0).then_some(*size),
+        })
+    }
+}
+
+/// Android's dynamic linker puts a prefix before all of its names, mangled ones, too.
+fn plain(name: &str) -> String {
+    match name.strip_prefix("__dl_") {
+        Some(name) => format!("[linker]{}", demangle(name)),
+        None => demangle(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_between_two_functions_has_no_name() {
+        let symbols = RecordedSymbols::new([(0x20, 8, "_Z3foov".to_owned()), (0x10, 4, "bar".to_owned())]);
+        let names: Vec<_> = (symbols.lookup(&[0xf, 0x10, 0x13, 0x14, 0x20, 0x28]).into_iter())
+            .map(|info| info.function.map(|function| function.name))
+            .collect();
+        let (foo, bar) = (Some("foo()".to_owned()), Some("bar".to_owned()));
+        assert_eq!(names, [None, bar.clone(), bar, None, foo, None]);
+    }
+}
