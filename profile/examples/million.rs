@@ -128,6 +128,7 @@ fn info() -> RecordingInfo {
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
+        events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
         host: Host::default(),

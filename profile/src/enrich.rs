@@ -9,7 +9,7 @@ use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
 use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
-use crate::model::thread::MarkerKind;
+use crate::model::thread::{MarkerKind, PointValue};
 
 /// The format keeps the inline depth in a byte; debug info that nests deeper than this is lying.
 const MAX_INLINE_DEPTH: usize = 255;
@@ -202,6 +202,14 @@ impl Rebuilt {
                         *a = self.strings.intern(profile.strings.get(*a));
                         *b = self.strings.intern(profile.strings.get(*b));
                     }
+                    MarkerKind::Point(point) => {
+                        point.stack = point.stack.map(|stack| new_stacks[stack.0 as usize]);
+                        for value in &mut point.values {
+                            if let PointValue::Text(text) = value {
+                                *text = self.strings.intern(profile.strings.get(*text));
+                            }
+                        }
+                    }
                     MarkerKind::Lost { .. }
                     | MarkerKind::Throttled
                     | MarkerKind::Malformed { .. }
@@ -209,6 +217,8 @@ impl Rebuilt {
                 }
             }
         }
+        let names = profile.event_names.iter().map(|name| profile.strings.get(*name));
+        profile.event_names = names.map(|name| self.strings.intern(name)).collect();
         profile.marker_names = MarkerKind::NAMES.map(|name| self.strings.intern(name));
         profile.strings = self.strings;
         profile.tables = self.tables;
@@ -222,7 +232,8 @@ fn samples_without_name(profile: &Profile) -> u64 {
         let name = profile.strings.get(profile.tables.func(frame.func).name);
         name.starts_with("0x") || name.starts_with("[kernel] 0x")
     };
-    (profile.threads.iter())
+    profile
+        .main_threads()
         .flat_map(|thread| thread.samples.iter())
         .filter(|sample| !sample.off_cpu && sample.stack.is_some_and(nameless))
         .count() as u64

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use recording::clock::Timestamp;
 
-use crate::RecordOptions;
 use crate::already::Already;
-use crate::open::{self, OpenError, Opened, Scope};
+use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::origins::Origins;
 use crate::procfs;
 use crate::sys::memory;
@@ -43,7 +42,7 @@ pub(crate) struct Running {
 }
 
 /// Attaches to processes and all below them. The error is for the user.
-pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Opened, Running), String> {
+pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
     let mut seen = HashSet::new();
     let named: Vec<i32> = named.iter().copied().filter(|pid| seen.insert(*pid)).collect();
     same_pid_namespace()?;
@@ -62,7 +61,7 @@ pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Op
     let listed = list(&named);
     for (pid, tid) in &listed {
         known.insert(*tid);
-        match open_thread(&mut opened, *tid, options) {
+        match open_thread(&mut opened, *tid, wanted) {
             Ok(()) => {}
             Err(Trouble::Ended) => {}
             Err(Trouble::Refused) if !named.contains(pid) => {
@@ -70,7 +69,7 @@ pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Op
             }
             Err(Trouble::Refused) => return Err(not_permitted(*pid)),
             Err(Trouble::Failed(message)) => return Err(message),
-            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened, options)),
+            Err(Trouble::TooManyFiles) => return Err(too_many_files(listed.len(), &opened, wanted)),
         }
     }
     let mut opened = opened.ok_or_else(|| format!("process {} ended before it could be recorded", named[0]))?;
@@ -87,7 +86,7 @@ pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Op
     enable(&opened)?;
     let mut threads = listed;
     threads.retain(|(pid, _)| !refused.contains(pid));
-    let mut already = options.off_cpu.then(Already::default);
+    let mut already = wanted.off_cpu.then(Already::default);
     if let Some(already) = &mut already {
         already.look(&threads);
     }
@@ -110,11 +109,11 @@ pub(crate) fn to_processes(named: &[i32], options: &RecordOptions) -> Result<(Op
 }
 
 /// Records all tasks on the machine.
-pub(crate) fn to_whole_machine(options: &RecordOptions) -> Result<(Opened, Running), String> {
+pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
     same_pid_namespace()?;
     process::raise_open_file_limit();
-    let mut opened = open_events(Scope::Machine, EVERY_TASK, options).map_err(|error| error.to_string())?;
-    let threads = options.off_cpu.then(|| threads_of(procfs::processes()));
+    let mut opened = open::open(Scope::Machine, EVERY_TASK, wanted).map_err(|error| error.to_string())?;
+    let threads = wanted.off_cpu.then(|| threads_of(procfs::processes()));
     let start = Timestamp(monotonic_ns());
     enable(&opened)?;
     let already = threads.map(|threads| {
@@ -232,13 +231,9 @@ enum Trouble {
     Failed(String),
 }
 
-fn open_events(scope: Scope, tid: i32, options: &RecordOptions) -> Result<Opened, OpenError> {
-    open::open(scope, tid, options.rate_hz, options.stack_bytes, options.off_cpu)
-}
-
-fn open_thread(opened: &mut Option<Opened>, tid: i32, options: &RecordOptions) -> Result<(), Trouble> {
+fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Result<(), Trouble> {
     let Some(opened) = opened else {
-        match open_events(Scope::Running, tid, options) {
+        match open::open(Scope::Running, tid, wanted) {
             Ok(first) => *opened = Some(first),
             Err(OpenError::NoSuchTask) => return Err(Trouble::Ended),
             Err(OpenError::NotThisTask) => return Err(Trouble::Refused),
@@ -297,7 +292,7 @@ fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-fn in_first_pid_namespace() -> bool {
+pub(crate) fn in_first_pid_namespace() -> bool {
     // PROC_PID_INIT_INO in include/linux/proc_ns.h.
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
@@ -375,9 +370,9 @@ fn not_permitted(pid: i32) -> String {
     format!("{what}: {whose}; root may: `sudo sprof record -p {pid}`")
 }
 
-fn too_many_files(threads: usize, opened: &Option<Opened>, options: &RecordOptions) -> String {
+fn too_many_files(threads: usize, opened: &Option<Opened>, wanted: &Wanted<'_>) -> String {
     let cpus = opened.as_ref().map_or(1, Opened::cpus);
-    let (events, less) = match options.off_cpu {
+    let (events, less) = match wanted.off_cpu {
         true => (
             3,
             "raise `ulimit -Hn`, leave out --off-cpu, or record one of the processes alone",

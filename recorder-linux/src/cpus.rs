@@ -45,7 +45,7 @@ pub(crate) fn core_types(root: &Path) -> Vec<(u32, Vec<u32>)> {
 }
 
 /// `0-3,8,10-11`, the kernel's "cpulist" form.
-fn parse_list(list: &str) -> Option<Vec<u32>> {
+pub(crate) fn parse_list(list: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -81,6 +81,10 @@ pub struct Layout {
     pub call_chain: bool,
     /// `sample_stack_user`.
     pub stack_bytes: u32,
+    /// The period of each sample, where PERF_SAMPLE_PERIOD was not asked for.
+    pub period: Option<u64>,
+    /// PERF_SAMPLE_RAW was asked for.
+    pub raw: bool,
 }
 
 /// One record. Borrows from the ring.
@@ -184,6 +188,8 @@ pub struct RawSample<'a> {
     pub stack: &'a [u8],
     /// All of the bytes asked for were there.
     pub stack_cut_off: bool,
+    /// What the event itself wrote (PERF_SAMPLE_RAW); empty if that was not asked for.
+    pub raw: &'a [u8],
     /// Neither registers nor stack bytes were asked for: the call chain is the whole stack, with its user part.
     pub unwound: bool,
     /// The addresses of callers are those of their calls, not those that these return to.
@@ -247,6 +253,21 @@ pub fn time(record: &[u8]) -> Option<u64> {
         // ip, pid, tid, then the time.
         record_type::SAMPLE => HEADER_BYTES + 16,
         _ => record.len().checked_sub(SAMPLE_ID_BYTES)? + 8,
+    };
+    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+}
+
+/// True for PERF_RECORD_SAMPLE.
+pub fn is_sample(record: &[u8]) -> bool {
+    record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE)
+}
+
+/// PERF_SAMPLE_ID of a record: the event as it was opened, also where the thread has it by inheritance.
+pub fn event_id(record: &[u8]) -> Option<u64> {
+    let header = Header::parse(record.first_chunk()?);
+    let at = match header.kind {
+        record_type::SAMPLE => HEADER_BYTES + 24,
+        _ => record.len().checked_sub(SAMPLE_ID_BYTES)? + 16,
     };
     Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
 }
@@ -348,10 +369,20 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     let _event_id = body.u64()?;
     let cpu = body.u32()?;
     let _reserved = body.u32()?;
-    let period = body.u64()?;
+    let period = match layout.period {
+        Some(period) => period,
+        None => body.u64()?,
+    };
     let call_chain = if layout.call_chain {
         let entries = usize::try_from(body.u64()?).ok()?;
         body.bytes(entries.checked_mul(8)?)?
+    } else {
+        &[]
+    };
+    // u32 size; char data[size], padded so that what follows is aligned.
+    let raw = if layout.raw {
+        let bytes = usize::try_from(body.u32()?).ok()?;
+        body.bytes(bytes)?
     } else {
         &[]
     };
@@ -385,6 +416,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         registers,
         stack,
         stack_cut_off,
+        raw,
         unwound: false,
         at_calls: false,
     })

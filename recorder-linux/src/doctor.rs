@@ -4,8 +4,9 @@ use std::fs;
 
 use recording::doctor::{Examination, Finding, State};
 
+use crate::events::Events;
 use crate::ladder::{self, PtraceRefusal};
-use crate::open::{self, OpenError, Opened, Scope};
+use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
 
@@ -17,7 +18,13 @@ const USUAL_STACK_BYTES: u32 = 16384;
 /// from the only thread.
 pub fn examine() -> Examination {
     let own_pid = i32::try_from(std::process::id()).unwrap_or(0);
-    let opened = open::open(Scope::OnExec, own_pid, USUAL_RATE_HZ, USUAL_STACK_BYTES, false);
+    let wanted = Wanted {
+        rate_hz: USUAL_RATE_HZ,
+        stack_bytes: USUAL_STACK_BYTES,
+        off_cpu: false,
+        events: &Events::default(),
+    };
+    let opened = open::open(Scope::OnExec, own_pid, &wanted);
     let mut limits = vec![paranoid(), counters(&opened)];
     limits.extend(rings(&opened));
     limits.push(hidden_addresses());

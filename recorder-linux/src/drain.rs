@@ -12,9 +12,10 @@ use recording::sink::EventSink;
 
 use crate::StopReason;
 use crate::decode;
+use crate::events::PointLimit;
 use crate::merge::{self, Source};
 use crate::offcpu::StackLimit;
-use crate::open::Opened;
+use crate::open::{Opened, RingOf};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -35,6 +36,8 @@ const LONGEST_ROUND_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
 /// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
 /// delivers some hundreds of stacks, and pays for each.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
+/// The round after one with many point events: where there were many there will be more.
+const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
 
@@ -70,6 +73,7 @@ pub(crate) fn until_end(
     let mut round = short_round;
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
+    let mut points = PointLimit::new(monotonic_ns());
     let mut stack_limit = StackLimit::new(rate_hz, monotonic_ns());
     let stop = loop {
         let now = monotonic_ns();
@@ -86,7 +90,15 @@ pub(crate) fn until_end(
             break stop;
         }
         let woken = monotonic_ns();
-        let taken = drain(opened, translator, &mut queue, woken.saturating_sub(SETTLE_NS), sink);
+        points.allow(woken);
+        let taken = drain(
+            opened,
+            translator,
+            &mut queue,
+            &mut points,
+            woken.saturating_sub(SETTLE_NS),
+            sink,
+        );
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
             opened.waits.switch_stacks(on)?;
@@ -99,6 +111,9 @@ pub(crate) fn until_end(
         if switched == Some(true) {
             round = round.min(ROUND_FOR_MANY_WAITS);
         }
+        if points.are_many() {
+            round = round.min(ROUND_FOR_MANY_POINTS);
+        }
         // Never more than half of a CPU: what does not fit is lost and counted, the program goes on.
         round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
@@ -109,7 +124,7 @@ pub(crate) fn until_end(
     for event in opened.all_events() {
         event.disable()?;
     }
-    drain(opened, translator, &mut queue, u64::MAX, sink);
+    drain(opened, translator, &mut queue, &mut points, u64::MAX, sink);
     report_corruption(opened, end, sink);
     Ok((stop, end))
 }
@@ -125,22 +140,34 @@ fn drain(
     opened: &mut Opened,
     translator: &mut Translator,
     queue: &mut BinaryHeap<Reverse<(u64, usize)>>,
+    points: &mut PointLimit,
     until_ns: u64,
     sink: &mut dyn EventSink,
 ) -> Taken {
     for ring in &mut opened.rings {
         ring.refresh();
     }
-    let of_waits = opened.waits.rings();
-    let stacks_from = opened.rings.len() - of_waits.stacks;
-    let switches_from = stacks_from - of_waits.switches;
     let mut taken = Taken::default();
-    let origins = &mut opened.origins;
-    taken.records = merge::drain(&mut opened.rings, until_ns, queue, &mut |ring, time, record| {
-        let subject = match ring {
-            _ if ring < switches_from => Subject::Running,
-            _ if ring < stacks_from => Subject::Switches,
-            _ => Subject::WaitStacks,
+    let Opened {
+        rings,
+        rings_of,
+        further,
+        origins,
+        ..
+    } = opened;
+    taken.records = merge::drain(rings, until_ns, queue, &mut |ring, time, record| {
+        let subject = match rings_of[ring] {
+            RingOf::Running => Subject::Running,
+            RingOf::Switches => Subject::Switches,
+            RingOf::WaitStacks => Subject::WaitStacks,
+            of @ (RingOf::Counted | RingOf::Points) => {
+                if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
+                    && let Some(reading) = further.reading(of == RingOf::Points, record)
+                {
+                    points.take(time, record, &reading, translator, sink);
+                }
+                return;
+            }
         };
         if subject == Subject::WaitStacks {
             // A CPU that was idle is not waiting for anything, and such stacks take no time to unwind.
@@ -153,6 +180,7 @@ fn drain(
             translator.record(time, record, subject, sink);
         }
     });
+    points.report(translator, sink);
     taken
 }
 
@@ -167,6 +195,8 @@ pub(crate) fn report_remaining_losses(
     let cause = match subject {
         Subject::Running | Subject::WaitStacks | Subject::Waits => LostCause::RingFull,
         Subject::Switches => LostCause::SwitchesRingFull,
+        Subject::Counted(_) => LostCause::CountedRingFull,
+        Subject::Point(_) => LostCause::PointsRingFull,
     };
     translator.report_lost(end, lost.saturating_sub(translator.lost(subject)), cause, sink);
 }

@@ -11,7 +11,8 @@ use std::fs;
 use std::io;
 
 use crate::RecordOptions;
-use crate::open::{self, OpenError, Opened, Scope};
+use crate::events::Events;
+use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::ptrace::HIGHEST_RATE_HZ;
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
@@ -33,13 +34,23 @@ pub(crate) enum Rung {
 }
 
 /// Takes the best rung for a program that waits for its exec.
-pub(crate) fn climb(pid: i32, options: &RecordOptions, signals: &Signals) -> Result<Rung, String> {
-    let (rate_hz, stack_bytes) = (options.rate_hz, options.stack_bytes);
-    let refusal = match open::open(Scope::OnExec, pid, rate_hz, stack_bytes, options.off_cpu) {
+pub(crate) fn climb(pid: i32, options: &RecordOptions, events: &Events, signals: &Signals) -> Result<Rung, String> {
+    let refusal = match open::open(Scope::OnExec, pid, &Wanted::of(options, events)) {
         Ok(opened) => return Ok(Rung::PerfEvent(Box::new(opened))),
         Err(OpenError::NoPerfEvents(refusal)) => refusal,
         Err(error) => return Err(error.to_string()),
     };
+    if !events.is_empty() {
+        let names: Vec<&str> = events.infos.iter().map(|info| info.name.as_str()).collect();
+        return Err(format!(
+            "cannot record {}: {refusal}, and ptrace, the other way to record, knows no events. {}",
+            names.join(", "),
+            refusal.mend().map_or_else(
+                || "Without -e there is a profile of CPU time".to_owned(),
+                |mend| format!("What helps: {mend}; without -e there is a profile of CPU time")
+            )
+        ));
+    }
     ptrace::try_out(signals).map_err(|(call, error)| {
         let other = PtraceRefusal::new(call, error);
         let mends = [refusal.mend().map(str::to_owned), Some(other.mend())].into_iter().flatten();

@@ -8,6 +8,7 @@
 //!
 //! 1. `launch`: find the program, fork it stopped. Or `attach`: find the threads that run; `existing` tells of them
 //!    (both with `procfs`).
+//!    [`events`]: what the events are that the user named.
 //! 2. `ladder`, `open` (with `cpus`): the best way to sample that is allowed; one inherited event per CPU, with a ring each; of each
 //!    further thread, too, into the same rings. `offcpu`: two more that tell of waits; `already`: of those that last when recording
 //!    begins.
@@ -28,6 +29,7 @@
 
 mod abi;
 pub mod decode;
+pub mod events;
 pub mod import;
 mod marks;
 pub mod merge;
@@ -82,6 +84,8 @@ mod watched;
 
 #[cfg(target_os = "linux")]
 pub use doctor::examine;
+#[cfg(target_os = "linux")]
+pub use events::list_events;
 #[cfg(target_os = "linux")]
 pub use files::{Files, Memory};
 #[cfg(target_os = "linux")]

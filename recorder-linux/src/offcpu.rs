@@ -36,22 +36,9 @@ pub(crate) struct WaitEvents {
     attrs: Option<[Attr; 2]>,
 }
 
-/// Whose switches a ring tells of, or which stacks it holds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitRings {
-    pub(crate) switches: usize,
-    pub(crate) stacks: usize,
-}
-
 impl WaitEvents {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &EventFd> {
         self.switches.iter().chain(&self.stacks)
-    }
-
-    /// How many rings there are, of each kind.
-    pub(crate) fn rings(&self) -> WaitRings {
-        let [switches, stacks] = self.rings;
-        WaitRings { switches, stacks }
     }
 
     /// Opens the same events for one more task, into the rings that are there. All of them, or none.
@@ -94,7 +81,7 @@ pub(crate) fn open(
     scope: Scope,
     pid: i32,
     cpus: &[u32],
-    choice: Choice,
+    choice: &Choice,
     stack_bytes: u32,
     announcements: &mut Vec<String>,
 ) -> Result<WaitEvents, String> {
@@ -134,7 +121,7 @@ fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<Even
 const FLAGS: u64 =
     flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_GUEST | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
 
-fn switches(choice: Choice, scope: Scope) -> Attr {
+fn switches(choice: &Choice, scope: Scope) -> Attr {
     Attr {
         config: SW_DUMMY,
         flags: FLAGS | scope.flags() | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
@@ -143,7 +130,7 @@ fn switches(choice: Choice, scope: Scope) -> Attr {
     }
 }
 
-fn stacks(choice: Choice, scope: Scope, stack_bytes: u32) -> Attr {
+fn stacks(choice: &Choice, scope: Scope, stack_bytes: u32) -> Attr {
     Attr {
         config: SW_CONTEXT_SWITCHES,
         flags: FLAGS | scope.flags() | flag::EXCLUDE_CALLCHAIN_USER,
@@ -153,7 +140,7 @@ fn stacks(choice: Choice, scope: Scope, stack_bytes: u32) -> Attr {
     }
 }
 
-fn common(choice: Choice) -> Attr {
+fn common(choice: &Choice) -> Attr {
     let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
     if choice.has_lost_counts {
         counts |= read_format::LOST;

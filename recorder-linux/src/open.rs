@@ -3,10 +3,12 @@
 use std::io;
 use std::path::Path;
 
-use recording::info::PeriodUnit;
+use recording::info::{PeriodUnit, SampleBy};
 
+use crate::RecordOptions;
 use crate::cpus;
 use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::events::{self, Counter, Events, FurtherEvents};
 use crate::ladder::{Refusal, paranoid};
 use crate::offcpu::{self, WaitEvents};
 use crate::origins::Origins;
@@ -18,11 +20,17 @@ use crate::sys::ring::{Ring, page_bytes};
 const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.
 const PMU_TYPE_SHIFT: u32 = 32;
+/// PERF_SAMPLE_PERIOD.
+const SAMPLE_PERIOD: u64 = 1 << 8;
 /// Bytes of a sample besides its stack and its kernel call chain, rounded up.
 const SAMPLE_HEADER_BYTES: usize = 256;
 const SMALLEST_RING_BYTES: usize = 64 << 10;
 const USUAL_RING_BYTES: usize = 2 << 20;
 const LARGEST_RING_BYTES: usize = 8 << 20;
+/// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
+const POINTS_RING_FACTOR: usize = 2;
+/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are completed.
+pub(crate) const FLOOD_STACK_BYTES: u32 = 8 << 10;
 /// On machines with many CPUs rings stay at their usual size.
 const ALL_RINGS_BYTES: usize = 64 << 20;
 /// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
@@ -74,6 +82,36 @@ impl From<String> for OpenError {
     }
 }
 
+/// What the user wants to have recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) rate_hz: f64,
+    pub(crate) stack_bytes: u32,
+    pub(crate) off_cpu: bool,
+    pub(crate) events: &'a Events,
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) fn of(options: &RecordOptions, events: &'a Events) -> Wanted<'a> {
+        Wanted {
+            rate_hz: options.rate_hz,
+            stack_bytes: options.stack_bytes,
+            off_cpu: options.off_cpu,
+            events,
+        }
+    }
+}
+
+/// What is in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingOf {
+    Running,
+    Switches,
+    WaitStacks,
+    Counted,
+    Points,
+}
+
 /// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -81,9 +119,12 @@ pub(crate) struct Opened {
     pub(crate) events: Vec<EventFd>,
     cpus: Vec<u32>,
     attr_of: AttrOf,
-    /// Those of `events`, then those of `waits`.
+    /// Those of `events`, of `waits`, of `further`.
     pub(crate) rings: Vec<Ring>,
+    /// What is in each.
+    pub(crate) rings_of: Vec<RingOf>,
     pub(crate) waits: WaitEvents,
+    pub(crate) further: FurtherEvents,
     pub(crate) ring_bytes: usize,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
@@ -96,8 +137,10 @@ pub(crate) struct Opened {
 }
 
 /// The event that samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
+    /// The one that the user named, in the place of CPU time.
+    pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
     pub(crate) kernel: bool,
     has_build_ids: bool,
@@ -105,32 +148,47 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    pub(crate) fn name(self) -> &'static str {
-        match (self.hardware, self.kernel) {
-            (true, true) => "cycles",
-            (true, false) => "cycles:u",
-            (false, true) => "cpu-clock",
-            (false, false) => "cpu-clock:u",
+    pub(crate) fn name(&self) -> &str {
+        match (&self.named, self.hardware, self.kernel) {
+            (Some(counter), _, _) => &counter.name,
+            (None, true, true) => "cycles",
+            (None, true, false) => "cycles:u",
+            (None, false, true) => "cpu-clock",
+            (None, false, false) => "cpu-clock:u",
         }
     }
 
-    pub(crate) fn unit(self) -> PeriodUnit {
-        if self.hardware {
+    /// True if samples may come at any rate.
+    fn may_flood(&self) -> bool {
+        self.named.as_ref().is_some_and(Counter::may_flood)
+    }
+
+    /// True if samples stand for CPU time.
+    pub(crate) fn is_time(&self) -> bool {
+        self.unit() != PeriodUnit::Counts
+    }
+
+    pub(crate) fn unit(&self) -> PeriodUnit {
+        if let Some(counter) = &self.named {
+            counter.unit()
+        } else if self.hardware {
             PeriodUnit::Cycles
         } else {
             PeriodUnit::CpuNanoseconds
         }
     }
 
-    pub(crate) fn layout(self, stack_bytes: u32) -> Layout {
+    pub(crate) fn layout(&self, stack_bytes: u32) -> Layout {
         Layout {
             registers: RegisterSet::NATIVE,
             call_chain: self.kernel,
             stack_bytes,
+            period: self.named.as_ref().and_then(Counter::period_unsaid),
+            raw: false,
         }
     }
 
-    fn attr(self, scope: Scope, rate_hz: f64, stack_bytes: u32, pmu_type: u32) -> Attr {
+    fn attr(&self, scope: Scope, rate_hz: f64, stack_bytes: u32, core_type: u64) -> Attr {
         let mut flags = flag::DISABLED
             | scope.flags()
             | flag::EXCLUDE_HV
@@ -157,19 +215,41 @@ impl Choice {
         if self.has_lost_counts {
             counts |= read_format::LOST;
         }
-        let (kind, config, period_or_freq) = if self.hardware {
+        let (kind, configs, period_or_freq) = if let Some(counter) = &self.named {
+            let [mut config, one, two] = counter.configs;
+            if counter.wants_core_type() {
+                config |= core_type;
+            }
+            if !counter.sides.user {
+                flags |= flag::EXCLUDE_USER;
+            }
+            if counter.period_unsaid().is_some() {
+                sample_type &= !SAMPLE_PERIOD;
+            }
+            let period_or_freq = match counter.sample_by {
+                SampleBy::Period(period) => period,
+                SampleBy::Frequency(rate_hz) => {
+                    flags |= flag::FREQ;
+                    rate_hz
+                }
+            };
+            (counter.kind, [config, one, two], period_or_freq)
+        } else if self.hardware {
             flags |= flag::FREQ;
             (
                 TYPE_HARDWARE,
-                HW_CPU_CYCLES | u64::from(pmu_type) << PMU_TYPE_SHIFT,
+                [HW_CPU_CYCLES | core_type, 0, 0],
                 rate_hz.round().max(1.0) as u64,
             )
         } else {
-            (TYPE_SOFTWARE, SW_CPU_CLOCK, (NANOS_PER_SECOND / rate_hz).round() as u64)
+            let period_ns = (NANOS_PER_SECOND / rate_hz).round() as u64;
+            (TYPE_SOFTWARE, [SW_CPU_CLOCK, 0, 0], period_ns)
         };
         Attr {
             kind,
-            config,
+            config: configs[0],
+            config1: configs[1],
+            config2: configs[2],
             sample_period_or_freq: period_or_freq,
             sample_type,
             read_format: counts,
@@ -197,8 +277,8 @@ struct AttrOf {
 
 impl AttrOf {
     fn cpu(&self, cpu: u32) -> Attr {
-        let pmu_type = pmu_type(&self.core_types, cpu);
-        self.choice.attr(self.scope, self.rate_hz, self.stack_bytes, pmu_type)
+        let core_type = core_type(&self.core_types, cpu);
+        self.choice.attr(self.scope, self.rate_hz, self.stack_bytes, core_type)
     }
 }
 
@@ -206,16 +286,39 @@ impl AttrOf {
 /// recorded, too.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
-pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_cpu: bool) -> Result<Opened, OpenError> {
-    let cpus = cpus::online(Path::new("/"))?;
+pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+    let Wanted {
+        rate_hz,
+        stack_bytes,
+        off_cpu,
+        events: named,
+    } = *wanted;
+    let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
+        true => stack_bytes.min(FLOOD_STACK_BYTES),
+        false => stack_bytes,
+    };
+    let mut cpus = cpus::online(Path::new("/"))?;
+    if let Some(only) = named.weight.as_ref().and_then(|counter| counter.cpus.as_ref()) {
+        cpus.retain(|cpu| only.contains(cpu));
+    }
+    let first = *cpus
+        .first()
+        .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
     let core_types = cpus::core_types(Path::new("/"));
-    let (choice, mut announcements) = choose(scope, pid, rate_hz, stack_bytes, cpus[0], &core_types)?;
+    let common = |choice: &Choice| events::Common {
+        scope,
+        choice: choice.clone(),
+        stack_bytes,
+        core_types: core_types.clone(),
+    };
+    let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
+    announcements.extend(named.announcements.iter().cloned());
     let attr_of = AttrOf {
-        choice,
+        choice: choice.clone(),
         scope,
         rate_hz,
         stack_bytes,
-        core_types,
+        core_types: core_types.clone(),
     };
     let mut events = Vec::with_capacity(cpus.len());
     let mut opened_cpus = Vec::with_capacity(cpus.len());
@@ -227,24 +330,49 @@ pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_c
             }
             // The CPU went offline after the list was read.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
-            Err(error) => return Err(open_failed(scope, choice, cpu, &error)),
+            Err(error) => return Err(open_failed(scope, &choice, cpu, &error)),
         }
     }
     let waits = match off_cpu {
-        true => offcpu::open(scope, pid, &opened_cpus, choice, stack_bytes, &mut announcements)?,
+        true => offcpu::open(scope, pid, &opened_cpus, &choice, stack_bytes, &mut announcements)?,
         false => WaitEvents::default(),
     };
-    let (rings, ring_bytes) = map_rings(
-        || events.iter().chain(waits.iter()),
-        wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
-        &mut announcements,
-    )?;
+    let further = FurtherEvents::open(named, common(&choice), pid, &opened_cpus)?;
+    let wanted_bytes = match choice.may_flood() {
+        true => largest_ring_bytes(events.len()),
+        false => wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
+    };
+    let mut wanted_rings: Vec<(&EventFd, usize)> = (events.iter().chain(waits.iter()))
+        .map(|event| (event, wanted_bytes))
+        .collect();
+    wanted_rings.extend(
+        further
+            .owners()
+            .zip(further.rings_of_points())
+            .map(|(event, of_points)| {
+                let most = largest_ring_bytes(events.len());
+                (event, if of_points { most * POINTS_RING_FACTOR } else { most })
+            }),
+    );
+    let (rings, ring_bytes) = map_rings(&wanted_rings, wanted_bytes, &mut announcements)?;
+    further
+        .share_rings()
+        .map_err(|error| format!("cannot send events to one ring: {error}"))?;
+    let mut rings_of = vec![RingOf::Running; events.len()];
+    rings_of.extend(waits.switches.iter().map(|_| RingOf::Switches));
+    rings_of.extend(waits.stacks.iter().map(|_| RingOf::WaitStacks));
+    rings_of.extend(further.rings_of_points().map(|of_points| match of_points {
+        true => RingOf::Points,
+        false => RingOf::Counted,
+    }));
     Ok(Opened {
         events,
         cpus: opened_cpus,
         attr_of,
         rings,
+        rings_of,
         waits,
+        further,
         ring_bytes,
         layout: choice.layout(stack_bytes),
         choice,
@@ -255,22 +383,32 @@ pub(crate) fn open(scope: Scope, pid: i32, rate_hz: f64, stack_bytes: u32, off_c
 }
 
 impl Opened {
-    /// All events, of samples and of waits.
+    /// All events: of samples, of waits, and those that the user named beside.
     pub(crate) fn all_events(&self) -> impl Iterator<Item = &EventFd> {
-        self.events.iter().chain(self.waits.iter())
+        self.added_since([0; 4])
     }
 
     /// How many events there are, for [`Opened::added_since`].
-    pub(crate) fn mark(&self) -> [usize; 3] {
-        [self.events.len(), self.waits.switches.len(), self.waits.stacks.len()]
+    pub(crate) fn mark(&self) -> [usize; 4] {
+        let of_waits = &self.waits;
+        [
+            self.events.len(),
+            of_waits.switches.len(),
+            of_waits.stacks.len(),
+            self.further.len(),
+        ]
     }
 
     /// All events that were opened since the mark.
-    pub(crate) fn added_since(&self, [events, switches, stacks]: [usize; 3]) -> impl Iterator<Item = &EventFd> {
+    pub(crate) fn added_since(
+        &self,
+        [events, switches, stacks, further]: [usize; 4],
+    ) -> impl Iterator<Item = &EventFd> {
         let of_waits = self.waits.switches.iter().skip(switches);
         (self.events.iter().skip(events))
             .chain(of_waits)
             .chain(self.waits.stacks.iter().skip(stacks))
+            .chain(self.further.since(further))
     }
 
     /// How many CPUs are recorded.
@@ -292,9 +430,13 @@ impl Opened {
                 }
             }
         }
-        self.waits
-            .add(tid, &self.cpus)
-            .inspect_err(|_| self.events.truncate(before))
+        let before_waits = (self.waits.switches.len(), self.waits.stacks.len());
+        let added = (self.waits.add(tid, &self.cpus)).and_then(|()| self.further.add(tid));
+        added.inspect_err(|_| {
+            self.events.truncate(before);
+            self.waits.switches.truncate(before_waits.0);
+            self.waits.stacks.truncate(before_waits.1);
+        })
     }
 }
 
@@ -303,41 +445,49 @@ pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenEr
     let (scope, cpu) = (opened.attr_of.scope, opened.cpus[0]);
     let choice = Choice {
         kernel: false,
-        ..opened.choice
+        ..opened.choice.clone()
     };
-    let attr = choice.attr(scope, 1.0, 0, pmu_type(&opened.attr_of.core_types, cpu));
+    let attr = choice.attr(scope, 1.0, 0, core_type(&opened.attr_of.core_types, cpu));
     EventFd::open(&attr, pid, cpu)
         .map(|_| ())
-        .map_err(|error| open_failed(scope, choice, cpu, &error))
+        .map_err(|error| open_failed(scope, &choice, cpu, &error))
 }
 
-fn pmu_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u32 {
+/// What `config` needs on a CPU of a machine with several types of cores.
+pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
     core_types
         .iter()
         .find(|(_, cpus)| cpus.contains(&cpu))
-        .map_or(0, |(kind, _)| *kind)
+        .map_or(0, |(kind, _)| u64::from(*kind) << PMU_TYPE_SHIFT)
 }
 
 /// Finds the best event that opens, on one CPU.
 fn choose(
     scope: Scope,
     pid: i32,
-    rate_hz: f64,
-    stack_bytes: u32,
+    wanted: &Wanted<'_>,
     cpu: u32,
     core_types: &[(u32, Vec<u32>)],
+    common: &dyn Fn(&Choice) -> events::Common,
 ) -> Result<(Choice, Vec<String>), OpenError> {
+    let named = &wanted.events.weight;
     let mut choice = Choice {
-        hardware: true,
-        kernel: true,
+        named: named.clone(),
+        hardware: named.is_none(),
+        kernel: named.as_ref().is_none_or(|counter| counter.sides.kernel),
         has_build_ids: true,
         has_lost_counts: true,
     };
     let mut announcements = Vec::new();
     loop {
-        let attr = choice.attr(scope, rate_hz, stack_bytes, pmu_type(core_types, cpu));
+        let attr = choice.attr(scope, wanted.rate_hz, wanted.stack_bytes, core_type(core_types, cpu));
         let error = match EventFd::open(&attr, pid, cpu) {
-            Ok(_) => return Ok((choice, announcements)),
+            Ok(_) => {
+                if let Some(counter) = named {
+                    events::check(counter, choice.kernel)?;
+                }
+                return Ok((choice, announcements));
+            }
             Err(error) => error,
         };
         match error.raw_os_error() {
@@ -347,7 +497,11 @@ fn choose(
                 announcements.push("no hardware counter for cycles here: sampling by the cpu-clock timer".to_owned());
             }
             // Where all tasks are refused, it is not for the kernel's part.
-            Some(libc::EACCES | libc::EPERM) if choice.kernel && scope != Scope::Machine => {
+            Some(libc::EACCES | libc::EPERM)
+                if choice.kernel
+                    && scope != Scope::Machine
+                    && named.as_ref().is_none_or(|counter| counter.sides.user) =>
+            {
                 choice.kernel = false;
                 announcements.push(format!(
                     "user code only: kernel time and kernel functions are not recorded{}",
@@ -371,16 +525,21 @@ fn choose(
             }
             _ => {
                 return Err(match Refusal::of(&error) {
+                    _ if let Some(counter) = named
+                        && (!counter.sides.user || Refusal::of(&error).is_none()) =>
+                    {
+                        events::counter_trouble(counter, &common(&choice), cpu, &error)
+                    }
                     // A launched program has another way.
                     Some(refusal) if scope == Scope::OnExec => OpenError::NoPerfEvents(refusal),
-                    _ => open_failed(scope, choice, cpu, &error),
+                    _ => open_failed(scope, &choice, cpu, &error),
                 });
             }
         }
     }
 }
 
-fn open_failed(scope: Scope, choice: Choice, cpu: u32, error: &io::Error) -> OpenError {
+fn open_failed(scope: Scope, choice: &Choice, cpu: u32, error: &io::Error) -> OpenError {
     let what = format!("cannot open the perf event {} on CPU {cpu}: {error}", choice.name());
     OpenError::Refused(match error.raw_os_error() {
         Some(libc::ESRCH) => return OpenError::NoSuchTask,
@@ -407,9 +566,14 @@ fn open_failed(scope: Scope, choice: Choice, cpu: u32, error: &io::Error) -> Ope
 }
 
 /// True if it is not perf events that are refused, but the target.
-fn may_record_ourselves(choice: Choice) -> bool {
+pub(crate) fn may_record_ourselves(choice: &Choice) -> bool {
     let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
     EventFd::open(&attr, THIS_THREAD, 0).is_ok()
+}
+
+/// For events that come at any rate.
+fn largest_ring_bytes(cpus: usize) -> usize {
+    wanted_ring_bytes(f64::INFINITY, 0, cpus)
 }
 
 fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
@@ -426,14 +590,18 @@ fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
 
 /// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
 /// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
-fn map_rings<'a, I: Iterator<Item = &'a EventFd>>(
-    events: impl Fn() -> I,
+fn map_rings(
+    wanted: &[(&EventFd, usize)],
     wanted_bytes: usize,
     announcements: &mut Vec<String>,
 ) -> Result<(Vec<Ring>, usize), String> {
     let mut bytes = wanted_bytes;
+    let smallest = SMALLEST_RING_BYTES.max(page_bytes());
     loop {
-        let rings: io::Result<Vec<Ring>> = events().map(|event| Ring::map(event, bytes)).collect();
+        let halved = wanted_bytes / bytes;
+        let rings: io::Result<Vec<Ring>> = (wanted.iter())
+            .map(|(event, wanted)| Ring::map(event, (wanted / halved).max(smallest)))
+            .collect();
         match rings {
             Ok(rings) => {
                 if bytes < USUAL_RING_BYTES.min(wanted_bytes) {
@@ -445,10 +613,7 @@ fn map_rings<'a, I: Iterator<Item = &'a EventFd>>(
                 }
                 return Ok((rings, bytes));
             }
-            Err(error)
-                if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
-                    && bytes > SMALLEST_RING_BYTES.max(page_bytes()) =>
-            {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) && bytes > smallest => {
                 bytes /= 2;
             }
             Err(error) => {

@@ -6,21 +6,22 @@ use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
-use recording::info::{PeriodUnit, RecordingInfo};
+use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo, SampleBy};
 use recording::sink::EventSink;
 
 use crate::already;
 use crate::attach::{self, Running};
 use crate::cpus;
 use crate::drain;
+use crate::events::{self, Events};
 use crate::existing;
 use crate::host;
 use crate::ladder::{self, Rung};
 use crate::launch;
-use crate::open::Choice;
+use crate::open::{Opened, Wanted};
 use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
-use crate::sys::perf_event::{Counts, EventFd};
+use crate::sys::perf_event::EventFd;
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
@@ -55,6 +56,11 @@ pub struct RecordOptions {
     pub stack_bytes: u32,
     /// Record when threads are not on a CPU, too, and what they wait for.
     pub off_cpu: bool,
+    /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.
+    /// As [`parse`](crate::events::parse) takes them, one or several each.
+    pub events: Vec<String>,
+    /// When the events that count are sampled, unless they say so themselves. `None`: as is best for each.
+    pub event_sampling: Option<SampleBy>,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.
@@ -115,6 +121,7 @@ pub enum ProgramExit {
 #[derive(Debug)]
 pub struct Recording {
     options: RecordOptions,
+    events: Events,
     who: Who,
     // Dropped before `signals`: the signal masks are put back in the reverse order.
     rung: Rung,
@@ -152,33 +159,48 @@ pub struct Finished {
 impl Recording {
     /// Opens the events: for the program, which is started stopped, or for what runs already.
     pub fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
+        let mut specs = Vec::new();
+        for list in &options.events {
+            specs.extend(events::parse(list).map_err(|error| RecordError::Failed(error.to_string()))?);
+        }
+        let events = Events::resolve(
+            Path::new("/"),
+            &specs,
+            options.rate_hz,
+            options.event_sampling,
+            options.off_cpu,
+        )
+        .map_err(RecordError::Failed)?;
+        let wanted = Wanted::of(options, &events);
         let attached = match &options.whom {
-            Whom::Command => return Recording::launch(options),
+            Whom::Command => return Recording::launch(options, events),
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
-                attach::to_processes(&pids, options)
+                attach::to_processes(&pids, &wanted)
             }
-            Whom::WholeMachine => attach::to_whole_machine(options),
+            Whom::WholeMachine => attach::to_whole_machine(&wanted),
         };
         let (opened, running) = attached.map_err(RecordError::Failed)?;
         Ok(Recording {
             options: options.clone(),
+            events,
             who: Who::Running(running),
             signals: take_over_signals()?,
             rung: Rung::PerfEvent(Box::new(opened)),
         })
     }
 
-    fn launch(options: &RecordOptions) -> Result<Recording, RecordError> {
+    fn launch(options: &RecordOptions, events: Events) -> Result<Recording, RecordError> {
         let image = launch::resolve(options)?;
         let failed = |what: &str, error: std::io::Error| RecordError::Failed(format!("cannot {what}: {error}"));
         let signals = take_over_signals()?;
         let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
-        match ladder::climb(stopped.pid(), options, &signals) {
+        match ladder::climb(stopped.pid(), options, &events, &signals) {
             Ok(rung) => Ok(Recording {
                 options: options.clone(),
+                events,
                 who: Who::Stopped(stopped),
                 signals,
                 rung,
@@ -208,7 +230,7 @@ impl Recording {
         match &self.rung {
             Rung::PerfEvent(opened) => {
                 let info = self.info(clock, clock.timestamp, names, self.options.rate_hz);
-                of_events(info, opened.choice, opened.cpus())
+                of_events(info, opened, &self.events)
             }
             Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
         }
@@ -223,7 +245,11 @@ impl Recording {
         };
         let mut translator = Translator::new(opened.layout);
         if self.options.whom == Whom::WholeMachine {
-            translator.admit_task_zero(TaskZero::OtherNamespaces);
+            match opened.further.has_points() && attach::in_first_pid_namespace() {
+                // Interrupts that come to an idle CPU, and its own switches.
+                true => translator.name_idle_task(Timestamp(monotonic_ns()), sink),
+                false => translator.admit_task_zero(TaskZero::OtherNamespaces),
+            }
         }
         let (start, mut watched, names) = match std::mem::replace(&mut self.who, Who::Nobody) {
             Who::Stopped(stopped) => {
@@ -275,19 +301,31 @@ impl Recording {
         let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
         drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
         drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
+        let (counted_lost, points_lost) = opened.further.lost();
+        drain::report_remaining_losses(counted_lost, Subject::Counted(0), &mut translator, end, sink);
+        drain::report_remaining_losses(points_lost, Subject::Point(0), &mut translator, end, sink);
         // Events of whole CPUs count idle time, too.
         let of_tasks = self.options.whom != Whom::WholeMachine;
         let cpu_time_ns = (of_tasks && counts.running_ns > 0).then_some(counts.running_ns);
         let achieved_rate_hz = cpu_time_ns
-            .filter(|_| opened.choice.kernel)
+            .filter(|_| opened.choice.kernel && opened.choice.is_time())
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
-        let (choice, cpus, notes) = (opened.choice, opened.cpus(), std::mem::take(&mut opened.notes));
+        let mut counts_of = opened.further.counts();
+        let mut events = std::mem::take(&mut self.events);
+        for (index, event) in (0..).zip(&mut events.infos) {
+            event.counts = match event.role {
+                EventRole::Weight => Some(opened.further.common().of_tasks(counts, opened.cpus())),
+                EventRole::Track | EventRole::Marker => counts_of.remove(&index),
+            };
+        }
+        let notes = std::mem::take(&mut opened.notes);
         let info = self.info(clock, end, names, self.options.rate_hz);
+        let info = match &self.rung {
+            Rung::PerfEvent(opened) => of_events(info, opened, &events),
+            Rung::Ptrace { .. } => info,
+        };
         Ok(Finished {
-            info: RecordingInfo {
-                notes,
-                ..of_events(info, choice, cpus)
-            },
+            info: RecordingInfo { notes, ..info },
             stop,
             asked_rate_hz: self.options.rate_hz,
             achieved_rate_hz,
@@ -358,6 +396,7 @@ impl Recording {
             unit: PeriodUnit::CpuNanoseconds,
             kernel_included: false,
             notes: Vec::new(),
+            events: Vec::new(),
             host: host::describe(cpus::online(Path::new("/")).map_or(0, |cpus| cpus.len())),
         }
     }
@@ -371,12 +410,21 @@ impl Drop for Recording {
     }
 }
 
-fn of_events(info: RecordingInfo, choice: Choice, cpus: usize) -> RecordingInfo {
+fn of_events(info: RecordingInfo, opened: &Opened, events: &Events) -> RecordingInfo {
+    let choice = &opened.choice;
+    let mut events = events.infos.clone();
+    for event in events
+        .iter_mut()
+        .filter(|event| event.role != EventRole::Marker && !choice.kernel)
+    {
+        event.without_kernel.get_or_insert("no permission");
+    }
     RecordingInfo {
         event: choice.name().to_owned(),
         unit: choice.unit(),
         kernel_included: choice.kernel,
-        host: host::describe(cpus),
+        events,
+        host: host::describe(opened.cpus()),
         ..info
     }
 }
@@ -386,12 +434,10 @@ fn deadline(options: &RecordOptions, start: Timestamp) -> Option<Timestamp> {
     Some(Timestamp(start.0.saturating_add(duration_ns)))
 }
 
-fn totals(events: &[EventFd]) -> Counts {
-    let mut totals = Counts::default();
+fn totals(events: &[EventFd]) -> EventCounts {
+    let mut totals = EventCounts::default();
     for counts in events.iter().filter_map(|event| event.counts().ok()) {
-        totals.enabled_ns += counts.enabled_ns;
-        totals.running_ns += counts.running_ns;
-        totals.lost += counts.lost;
+        counts.add_to(&mut totals);
     }
     totals
 }

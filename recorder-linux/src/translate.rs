@@ -7,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
+use crate::events::Format;
 use crate::marks;
 
 /// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10 ms was
@@ -41,6 +42,8 @@ pub struct Translator {
     samples: u64,
     deep_stacks: u64,
     task_zero: TaskZero,
+    counted_lost: u64,
+    points_lost: u64,
 }
 
 /// What the records of a ring are about.
@@ -54,6 +57,10 @@ pub enum Subject {
     WaitStacks,
     /// Waits that are over: the period of each sample is a time off the CPU, ns.
     Waits,
+    /// Samples of a further event that counts, by its index.
+    Counted(u32),
+    /// A point event, by its index.
+    Point(u32),
 }
 
 /// Whom samples of process 0, thread 0 are of.
@@ -84,12 +91,21 @@ impl Translator {
             samples: 0,
             deep_stacks: 0,
             task_zero: TaskZero::Nobody,
+            counted_lost: 0,
+            points_lost: 0,
         }
     }
 
     /// From here on samples of task 0 count, as those of whom it stands for.
     pub(crate) fn admit_task_zero(&mut self, task_zero: TaskZero) {
         self.task_zero = task_zero;
+    }
+
+    /// From here on samples of task 0 are those of idle CPUs. It has the name that perf gives it.
+    pub(crate) fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
+        self.admit_task_zero(TaskZero::Idle);
+        self.name(time, 0, 0, false, b"swapper", sink);
+        self.kernel_threads.insert(0);
     }
 
     /// Announces a process that exists before the first record.
@@ -108,6 +124,8 @@ impl Translator {
             Subject::Running => self.lost,
             Subject::Switches => self.switches_lost,
             Subject::WaitStacks | Subject::Waits => 0,
+            Subject::Counted(_) => self.counted_lost,
+            Subject::Point(_) => self.points_lost,
         }
     }
 
@@ -127,6 +145,26 @@ impl Translator {
         self.decoded(Timestamp(time), record, subject, sink);
     }
 
+    /// Translates one record of a further event, which has a layout of its own, and values if it is a point.
+    pub fn further(
+        &mut self,
+        time: u64,
+        record: &[u8],
+        layout: &Layout,
+        subject: Subject,
+        format: Option<&Format>,
+        sink: &mut dyn EventSink,
+    ) {
+        let time = Timestamp(time);
+        match decode::decode(record, layout) {
+            Ok(Record::Sample(sample)) => {
+                let values = format.map_or(Vec::new(), |format| format.values(sample.raw));
+                self.sample(time, &sample, subject, &values, sink);
+            }
+            record => self.decoded(time, record, subject, sink),
+        }
+    }
+
     /// Translates one record that has been taken apart.
     pub(crate) fn decoded(
         &mut self,
@@ -136,7 +174,7 @@ impl Translator {
         sink: &mut dyn EventSink,
     ) {
         match record {
-            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, sink),
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, &[], sink),
             // What tasks outside of this PID namespace do cannot be told apart.
             Ok(
                 Record::Mmap { pid: 0, .. }
@@ -190,6 +228,12 @@ impl Translator {
             Ok(Record::Lost { count } | Record::LostSamples { count }) if subject == Subject::Switches => {
                 self.report_lost(time, count, LostCause::SwitchesRingFull, sink);
             }
+            Ok(Record::Lost { count } | Record::LostSamples { count }) if matches!(subject, Subject::Counted(_)) => {
+                self.report_lost(time, count, LostCause::CountedRingFull, sink);
+            }
+            Ok(Record::Lost { count } | Record::LostSamples { count }) if matches!(subject, Subject::Point(_)) => {
+                self.report_lost(time, count, LostCause::PointsRingFull, sink);
+            }
             Ok(Record::Lost { count }) => self.report_lost(time, count, LostCause::RingFull, sink),
             Ok(Record::LostSamples { count }) => self.report_lost(time, count, LostCause::SamplesRingFull, sink),
             Ok(Record::Throttle) => sink.on_event(&Event::Throttled { time }),
@@ -207,6 +251,8 @@ impl Translator {
             let lost = match cause {
                 LostCause::SwitchesRingFull => &mut self.switches_lost,
                 LostCause::RingFull | LostCause::SamplesRingFull => &mut self.lost,
+                LostCause::CountedRingFull => &mut self.counted_lost,
+                LostCause::PointsRingFull | LostCause::TooManyPoints => &mut self.points_lost,
             };
             *lost = lost.saturating_add(count);
             sink.on_event(&Event::Lost { time, count, cause });
@@ -231,7 +277,15 @@ impl Translator {
         });
     }
 
-    fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, subject: Subject, sink: &mut dyn EventSink) {
+    /// Translates one sample, of a point event with its values.
+    pub(crate) fn sample(
+        &mut self,
+        time: Timestamp,
+        raw: &RawSample<'_>,
+        subject: Subject,
+        values: &[Value<'_>],
+        sink: &mut dyn EventSink,
+    ) {
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
         // it to, and its ending was already reported.
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
@@ -249,6 +303,8 @@ impl Translator {
         }
         if matches!(subject, Subject::Running | Subject::Switches) {
             self.samples += 1;
+        }
+        if matches!(subject, Subject::Running | Subject::Counted(_)) {
             self.deep_stacks += u64::from(raw.stack_cut_off);
         }
         let is_outside = is_task_zero && self.task_zero == TaskZero::OtherNamespaces;
@@ -313,6 +369,8 @@ impl Translator {
             Subject::WaitStacks => Event::WaitStack(sample),
             Subject::Waits => Event::Waited(sample),
             Subject::Running | Subject::Switches => Event::Sample(sample),
+            Subject::Counted(event) => Event::Counted { event, sample },
+            Subject::Point(event) => Event::Point { event, sample, values },
         });
     }
 

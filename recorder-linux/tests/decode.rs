@@ -11,6 +11,8 @@ use recording::stack::{Frame, Registers, Stack};
 const LAYOUT: Layout = Layout {
     registers: RegisterSet::X86_64,
     call_chain: true,
+    period: None,
+    raw: false,
     stack_bytes: 16,
 };
 

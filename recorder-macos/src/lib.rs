@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use recording::clock::{ClockReference, Timestamp};
 use recording::doctor::{Examination, Finding, State};
 use recording::event::{Mapping, Pid};
-use recording::info::RecordingInfo;
+use recording::info::{RecordingInfo, SampleBy};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 
 /// Whom to record.
@@ -41,6 +41,10 @@ pub struct RecordOptions {
     pub stack_bytes: u32,
     /// Record when threads are not on a CPU, too, and what they wait for.
     pub off_cpu: bool,
+    /// Events of Linux.
+    pub events: Vec<String>,
+    /// Used on Linux only.
+    pub event_sampling: Option<SampleBy>,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.
@@ -186,6 +190,11 @@ impl ModuleFiles for Files {
 /// Opens the perf map of a process: none on macOS yet.
 pub fn open_perf_map(_pid: Pid, _began_ns: u64) -> Option<(std::path::PathBuf, recording::unwind::KeptFile)> {
     None
+}
+
+/// Says that there are no events on macOS.
+pub fn list_events(_pattern: &str) -> Result<String, String> {
+    Err("macOS has no events like those of Linux; a recording there is of CPU time".to_owned())
 }
 
 /// Says that there is no way to record on macOS yet.

@@ -92,6 +92,22 @@ pub enum Event<'a> {
     /// A wait that is over, with its stack: for sources that tell of waits as a whole, or of several with one stack added
     /// up. Its period is its length in ns, which may be more than there was time for since the thread's last sample.
     Waited(Sample<'a>),
+    /// A sample of an event that counts beside the first one. Its period is in that event's unit.
+    Counted {
+        /// Index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
+        event: u32,
+        /// The sample.
+        sample: Sample<'a>,
+    },
+    /// Something that happened at one time, with the stack that led to it. Its period is how often it happened.
+    Point {
+        /// Index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
+        event: u32,
+        /// When, where, and its stack.
+        sample: Sample<'a>,
+        /// Its values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not known.
+        values: &'a [Value<'a>],
+    },
     /// A thread left its CPU. Only where waits are recorded, as the two before and after this.
     SwitchOut {
         /// When.
@@ -152,6 +168,12 @@ pub enum LostCause {
     SamplesRingFull,
     /// The ring of the switch records was full: beginnings, ends or stacks of waits.
     SwitchesRingFull,
+    /// The ring of further events was full: samples of theirs.
+    CountedRingFull,
+    /// The ring of point events was full.
+    PointsRingFull,
+    /// More point events than could be unwound: those above the limit were let go.
+    TooManyPoints,
 }
 
 /// One executable mapping.
@@ -217,4 +239,17 @@ pub struct Sample<'a> {
     pub period: u64,
     /// Its stack.
     pub stack: Stack<'a>,
+}
+
+/// One value of a point event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A number.
+    Unsigned(u64),
+    /// A number.
+    Signed(i64),
+    /// A pointer.
+    Address(u64),
+    /// A text, or several numbers.
+    Text(std::borrow::Cow<'a, str>),
 }

@@ -9,6 +9,79 @@ pub enum PeriodUnit {
     CpuNanoseconds,
     /// CPU cycles of variable length (a hardware counter).
     Cycles,
+    /// How often the event happened.
+    Counts,
+}
+
+/// When an event samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleBy {
+    /// Each time after so many.
+    Period(u64),
+    /// So often a second; the kernel looks for the period that gives it.
+    Frequency(u64),
+}
+
+/// What stands in the profile for an event that the user named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventRole {
+    /// The samples of the threads: they weigh its counts instead of CPU time.
+    Weight,
+    /// Samples on tracks of their own, beside those of the threads.
+    Track,
+    /// A marker each time.
+    Marker,
+}
+
+/// An event that the user named.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventInfo {
+    /// As the user wrote it; of a tracepoint, its own name.
+    pub name: String,
+    /// What it is in the profile.
+    pub role: EventRole,
+    /// The unit of its samples' periods.
+    pub unit: PeriodUnit,
+    /// When it samples.
+    pub sample_by: SampleBy,
+    /// Why it does not count in the kernel, if it does not.
+    pub without_kernel: Option<&'static str>,
+    /// Names of the values that come with each one (tracepoints).
+    pub fields: Vec<String>,
+    /// What the kernel counted, once the recording has ended.
+    pub counts: Option<EventCounts>,
+}
+
+/// What the kernel counted of one event, over all CPUs and tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// How often it happened while it was counted.
+    pub counted: u64,
+    /// Records of it that found no room in the ring. 0 before Linux 6.0.
+    pub lost: u64,
+    /// Nanoseconds for which it should have been counted.
+    pub enabled_ns: u64,
+    /// Nanoseconds for which it was: less if events took turns on too few hardware counters.
+    pub running_ns: u64,
+}
+
+impl EventCounts {
+    /// Those of two recordings together.
+    pub fn plus(self, other: EventCounts) -> EventCounts {
+        EventCounts {
+            counted: self.counted.saturating_add(other.counted),
+            lost: self.lost.saturating_add(other.lost),
+            enabled_ns: self.enabled_ns.saturating_add(other.enabled_ns),
+            running_ns: self.running_ns.saturating_add(other.running_ns),
+        }
+    }
+
+    /// Share of the time for which the event was counted, if it was not all of it.
+    pub fn partial_share(&self) -> Option<f64> {
+        // Reading both takes some nanoseconds.
+        let is_partial = self.enabled_ns.saturating_sub(self.running_ns) > self.enabled_ns / 1000;
+        is_partial.then(|| self.running_ns as f64 / self.enabled_ns as f64)
+    }
 }
 
 /// The machine that recorded. Fields are `None` where the system does not say.
@@ -48,6 +121,9 @@ pub struct RecordingInfo {
     /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong, or what could
     /// not be recorded.
     pub notes: Vec<String>,
+    /// The events that the user named, in that order. [`Event::Counted`](crate::event::Event::Counted) and
+    /// [`Event::Point`](crate::event::Event::Point) have indexes into this.
+    pub events: Vec<EventInfo>,
     /// The machine.
     pub host: Host,
 }

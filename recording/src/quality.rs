@@ -44,9 +44,10 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// Samples lost, all causes. Not the records of waits: [`Quality::switches_lost`].
+    /// Samples lost, all causes. Not the records of waits and of further events: [`Quality::switches_lost`],
+    /// [`Quality::counted_lost`], [`Quality::points_lost`].
     pub fn lost_total(&self) -> u64 {
-        let of_samples = |cause: &LostCause| *cause != LostCause::SwitchesRingFull;
+        let of_samples = |cause: &LostCause| matches!(cause, LostCause::RingFull | LostCause::SamplesRingFull);
         (self.lost.iter().filter(|(cause, _)| of_samples(cause)))
             .map(|(_, count)| count)
             .sum()
@@ -54,7 +55,21 @@ impl Quality {
 
     /// Beginnings, ends and stacks of waits that were lost.
     pub fn switches_lost(&self) -> u64 {
-        self.lost.get(&LostCause::SwitchesRingFull).copied().unwrap_or_default()
+        self.lost_by(LostCause::SwitchesRingFull)
+    }
+
+    /// Samples of further events that were lost.
+    pub fn counted_lost(&self) -> u64 {
+        self.lost_by(LostCause::CountedRingFull)
+    }
+
+    /// Point events that were lost.
+    pub fn points_lost(&self) -> u64 {
+        self.lost_by(LostCause::PointsRingFull) + self.lost_by(LostCause::TooManyPoints)
+    }
+
+    fn lost_by(&self, cause: LostCause) -> u64 {
+        self.lost.get(&cause).copied().unwrap_or_default()
     }
 
     /// Samples that do not reach the root, all causes.

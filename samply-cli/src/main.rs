@@ -15,6 +15,7 @@
 
 mod args;
 mod command;
+mod events;
 mod exit;
 mod import;
 mod interrupt;

@@ -211,7 +211,13 @@ impl Runs {
             self.cpu_time_ns = (self.cpu_time_ns.zip(run.cpu_time_ns)).map(|(sum, ns)| sum.saturating_add(ns));
             self.delivered = (self.delivered.zip(delivered)).map(|(sum, more)| sum + more);
         }
-        self.info = Some(run.info);
+        let mut info = run.info;
+        if let Some(earlier) = self.info.take() {
+            for (event, earlier) in info.events.iter_mut().zip(earlier.events) {
+                event.counts = event.counts.zip(earlier.counts).map(|(counts, more)| counts.plus(more));
+            }
+        }
+        self.info = Some(info);
     }
 
     fn achieved_rate_hz(&self) -> Option<f64> {

@@ -8,11 +8,12 @@ use profile::enrich::Enriched;
 use profile::view::{TopFunction, WaitPlace};
 use profile::{Counts, WaitTotals};
 use recording::event::LostCause;
-use recording::info::RecordingInfo;
+use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
+use crate::events::{self, NamedEvent};
 use crate::pipeline::{ProgramExit, StopReason};
 use crate::term::{Style, Term};
 use crate::waits;
@@ -35,6 +36,8 @@ pub(crate) struct Summary {
     pub(crate) waits: Option<WaitTotals>,
     /// Where threads waited longest.
     pub(crate) wait_places: Vec<WaitPlace>,
+    /// Those that the user named.
+    pub(crate) events: Vec<NamedEvent>,
     /// What the symbols came to; `None` if they come later, or not at all.
     pub(crate) enriched: Option<Enriched>,
     /// Where the profile is; `None` if it went to stdout.
@@ -89,7 +92,13 @@ impl Summary {
                 width = widest.unwrap_or(0),
             ));
         }
-        if counts.samples == 0 {
+        events::print(&self.events, &self.quality, term);
+        if counts.samples == 0 && self.info.unit == PeriodUnit::Counts {
+            term.detail(format_args!(
+                "no samples: {} did not happen often enough; /period=N/ sets after how many there is one",
+                self.info.event
+            ));
+        } else if counts.samples == 0 {
             term.detail("no samples: the program used too little CPU time for this rate; a higher one is set with -r");
         }
         if let Some(waits) = &self.waits {
@@ -151,6 +160,10 @@ impl Summary {
     }
 
     fn rates(&self) -> Option<String> {
+        // Of an event that does not count time its own line tells.
+        if self.info.unit == PeriodUnit::Counts {
+            return None;
+        }
         let asked = self.quality.asked_rate_hz;
         let event = &self.info.event;
         let user_only = if self.info.kernel_included {
@@ -232,6 +245,7 @@ impl Summary {
             "threads": counts.threads,
             "samples": counts.samples,
             "event": self.info.event,
+            "events": events::to_json(&self.events),
             "kernel_included": self.info.kernel_included,
             "notes": self.info.notes,
             "cpu_time_s": quality.cpu_time_ns.map(|ns| ns as f64 / 1e9),
@@ -310,6 +324,9 @@ fn lost_name(cause: LostCause) -> &'static str {
         LostCause::RingFull => "ring_full",
         LostCause::SamplesRingFull => "samples_ring_full",
         LostCause::SwitchesRingFull => "switches_ring_full",
+        LostCause::CountedRingFull => "counted_ring_full",
+        LostCause::PointsRingFull => "points_ring_full",
+        LostCause::TooManyPoints => "too_many_points",
     }
 }
 

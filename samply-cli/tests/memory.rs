@@ -81,6 +81,7 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
+        events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
         host: Host::default(),

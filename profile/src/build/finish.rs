@@ -1,6 +1,8 @@
 //! Ends building: decides which threads go into the file, and in which order.
 
-use recording::info::RecordingInfo;
+use std::collections::BTreeMap;
+
+use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
 
 use super::processes::LiveThread;
@@ -36,7 +38,8 @@ impl Builder {
         self.place_jit(histories);
         let cpus = self.processes.cpus.len();
         self.counts.processes = (self.processes.processes.len() - cpus) as u64;
-        self.counts.threads = (self.processes.threads.len() - cpus) as u64;
+        let tracks = self.processes.tracks.len();
+        self.counts.threads = (self.processes.threads.len() - cpus - tracks) as u64;
 
         let processes = std::mem::take(&mut self.processes.processes);
         let mut threads: Vec<Option<LiveThread>> = std::mem::take(&mut self.processes.threads)
@@ -61,15 +64,23 @@ impl Builder {
         // The main thread in `kept` of each process; a process without one has no track for its children's markers.
         let mut main_of: Vec<Option<usize>> = vec![None; processes.len()];
         for (index, process) in processes.iter().enumerate() {
-            let has_samples = |thread: &usize| threads[*thread].as_ref().is_some_and(|live| live.samples.len() > 0);
-            let wanted = index == 0 || process.threads.iter().any(has_samples);
+            let has_content = |thread: &usize| threads[*thread].as_ref().is_some_and(LiveThread::has_content);
+            let wanted = index == 0 || process.threads.iter().any(has_content);
             if !wanted {
                 continue;
             }
-            let mut of_process: Vec<LiveThread> = (process.threads.iter())
-                .filter_map(|&thread| threads[thread].take())
-                .filter(|thread| thread.samples.len() > 0 || thread.is_main)
-                .collect();
+            let mut tracks: BTreeMap<(usize, u32), LiveThread> = BTreeMap::new();
+            let mut of_process: Vec<LiveThread> = Vec::new();
+            for &at in &process.threads {
+                let Some(mut thread) = threads[at].take() else { continue };
+                thread.index = at;
+                match thread.track_of {
+                    Some(track) => drop(tracks.insert(track, thread)),
+                    None => of_process.push(thread),
+                }
+            }
+            let has_track = |thread: usize| tracks.range((thread, 0)..=(thread, u32::MAX)).next().is_some();
+            of_process.retain(|thread| thread.is_main || thread.has_content() || has_track(thread.index));
             if !of_process.iter().any(|thread| thread.is_main) {
                 of_process.push(LiveThread {
                     process: index,
@@ -82,11 +93,16 @@ impl Builder {
             }
             of_process.sort_by_key(|thread| (!thread.is_main, thread.start));
             main_of[index] = Some(kept.len());
-            kept.extend(
-                of_process
-                    .into_iter()
-                    .map(|live| finish_thread(live, &kept_processes[index])),
-            );
+            for live in of_process {
+                let at = live.index;
+                let thread = finish_thread(live, &kept_processes[index]);
+                let beside = tracks.extract_if((at, 0)..=(at, u32::MAX), |_, _| true);
+                let beside: Vec<Thread> = beside
+                    .map(|((_, event), live)| finish_track(live, &thread, event, &info))
+                    .collect();
+                kept.push(thread);
+                kept.extend(beside);
+            }
         }
 
         if kept.is_empty() {
@@ -109,7 +125,7 @@ impl Builder {
         let recorded_waits = self.waits.as_ref().is_some_and(|waits| waits.all().count > 0);
         if self.counts.samples == 0 && !recorded_waits {
             let what = MarkerKind::NoSamples {
-                why: why_no_samples(&self.counts, &quality),
+                why: why_no_samples(&self.counts, &quality, &info),
             };
             kept[0].markers.push(Marker {
                 start: 0,
@@ -122,6 +138,8 @@ impl Builder {
         }
 
         let marker_names = MarkerKind::NAMES.map(|name| self.strings.intern(name));
+        let event_names = (info.events.iter()).map(|event| self.strings.intern(&event.name));
+        let event_names = event_names.collect();
         self.stacks.freeze();
         Profile {
             info,
@@ -134,6 +152,7 @@ impl Builder {
             processes: kept_processes,
             threads: kept,
             marker_names,
+            event_names,
             symbolicated: false,
         }
     }
@@ -184,7 +203,27 @@ fn finish_thread(live: LiveThread, process: &Process) -> Thread {
         start: live.start,
         end: live.end,
         samples: live.samples,
+        event: None,
         markers: live.markers,
+    }
+}
+
+/// The track of a further event beside a thread: for the front end a thread of its own, which needs a number of its own.
+fn finish_track(live: LiveThread, of: &Thread, event: u32, info: &RecordingInfo) -> Thread {
+    let name = match info.events.get(event as usize) {
+        Some(event) => event.name.as_str(),
+        None => "event",
+    };
+    Thread {
+        process: of.process,
+        id: format!("{} {name}", of.id),
+        is_main: false,
+        name: format!("{} · {name}", of.name),
+        start: of.start,
+        end: of.end,
+        samples: live.samples,
+        event: Some(event),
+        markers: Vec::new(),
     }
 }
 
@@ -198,17 +237,20 @@ fn placeholder(info: &RecordingInfo) -> Thread {
         start: 0,
         end: None,
         samples: Default::default(),
+        event: None,
         markers: Vec::new(),
     }
 }
 
-fn why_no_samples(counts: &crate::model::Counts, quality: &Quality) -> &'static str {
+fn why_no_samples(counts: &crate::model::Counts, quality: &Quality, info: &RecordingInfo) -> &'static str {
     if counts.samples_left_out > 0 {
         "all samples were of other threads than the main ones, which were asked to be left out"
     } else if quality.lost_total() > 0 {
         "all samples were lost: the buffers were full"
     } else if counts.processes == 0 {
         "no event came from the program: it ended before recording began, or it could not be recorded"
+    } else if info.unit == PeriodUnit::Counts {
+        "the event did not happen often enough for one sample"
     } else {
         "the program used less CPU time than one sampling interval"
     }

@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Builder;
 use crate::model::stacks::StackId;
 use crate::model::tables::FrameId;
+use crate::model::thread::MarkerKind;
 
 /// A process, by its number and the time in which it had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,16 @@ impl Builder {
                     placed.stack
                 });
                 self.processes.threads[thread].samples = mapped;
+                let mut markers = std::mem::take(&mut self.processes.threads[thread].markers);
+                for marker in &mut markers {
+                    let time = self.instant(marker.start).0;
+                    if let MarkerKind::Point(point) = &mut marker.what
+                        && let Some(stack) = point.stack
+                    {
+                        point.stack = Some(self.place(&mut frames, stack, time).stack);
+                    }
+                }
+                self.processes.threads[thread].markers = markers;
             }
         }
     }
@@ -100,8 +111,14 @@ impl Builder {
         let mut seen = FxHashSet::default();
         let mut addresses = Vec::new();
         for thread in threads {
-            for sample in self.processes.threads[*thread].samples.iter() {
-                let mut next = sample.stack;
+            let thread = &self.processes.threads[*thread];
+            let of_samples = thread.samples.iter().map(|sample| sample.stack);
+            let of_markers = thread.markers.iter().map(|marker| match &marker.what {
+                MarkerKind::Point(point) => point.stack,
+                _ => None,
+            });
+            for stack in of_samples.chain(of_markers) {
+                let mut next = stack;
                 while let Some(stack) = next.filter(|stack| seen.insert(*stack)) {
                     addresses.extend(nameless.get(&self.stacks.frame(stack)));
                     next = self.stacks.prefix(stack);

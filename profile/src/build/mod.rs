@@ -1,6 +1,7 @@
 //! Builds a profile from events: one hash look-up for the thread, then only for those frames in which this stack
 //! differs from the thread's previous one.
 
+mod events;
 mod finish;
 mod frames;
 mod jit;
@@ -8,6 +9,7 @@ mod offcpu;
 mod per_cpu;
 mod processes;
 
+pub use events::{POINTS_IN_ALL, POINTS_PER_THREAD};
 pub use jit::{CodePlace, CodeSince, Lifetime};
 
 use recording::address::Avma;
@@ -62,6 +64,8 @@ pub struct Builder {
     waits: Option<WaitTotals>,
     /// Of the recording, not of one thread; put on the first one in the end.
     recording_markers: Vec<Marker>,
+    /// Markers of points, in all threads.
+    points_kept: u64,
     scratch: Vec<Frame>,
     resolved: Vec<(Frame, FrameId)>,
 }
@@ -80,6 +84,7 @@ impl Builder {
             wait_reasons: WaitReasons::default(),
             waits: None,
             recording_markers: Vec::new(),
+            points_kept: 0,
             scratch: Vec::new(),
             resolved: Vec::new(),
         }
@@ -340,6 +345,15 @@ impl EventSink for Builder {
                 builder.on_found(found, stack.map(|stack| (stack, reason)));
             }),
             Event::Found { found, stack: None } => self.on_found(found, None),
+            Event::Counted { event, sample } => {
+                self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
+                self.with_frames(sample, |builder, frames| builder.add_counted(*event, sample, frames));
+            }
+            Event::Point { event, sample, values } => {
+                self.with_frames(sample, |builder, frames| {
+                    builder.add_point(*event, sample, values, frames)
+                });
+            }
             Event::SwitchOut {
                 time,
                 pid,
@@ -379,5 +393,8 @@ pub(crate) fn lost_label(cause: LostCause) -> &'static str {
         LostCause::RingFull => "ring full: records of any kind",
         LostCause::SamplesRingFull => "ring full: samples",
         LostCause::SwitchesRingFull => "ring full: switches and stacks of waits",
+        LostCause::CountedRingFull => "ring full: samples of further events",
+        LostCause::PointsRingFull => "ring full: point events",
+        LostCause::TooManyPoints => "more point events than could be unwound",
     }
 }

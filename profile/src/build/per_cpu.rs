@@ -14,6 +14,12 @@ const MOST_CPUS: u32 = 8192;
 impl Processes {
     /// The track of a CPU.
     pub(super) fn cpu(&mut self, cpu: u32) -> &mut LiveThread {
+        let index = self.cpu_index(cpu);
+        &mut self.threads[index]
+    }
+
+    /// The same, by its place in `threads`.
+    pub(super) fn cpu_index(&mut self, cpu: u32) -> usize {
         let cpu = cpu.min(MOST_CPUS - 1);
         // All up to it, so that they stand in order.
         for new in u32::try_from(self.cpus.len()).unwrap_or(MOST_CPUS)..=cpu {
@@ -34,7 +40,7 @@ impl Processes {
             });
             self.cpus.push(thread);
         }
-        &mut self.threads[self.cpus[cpu as usize]]
+        self.cpus[cpu as usize]
     }
 }
 

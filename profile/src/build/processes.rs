@@ -55,6 +55,19 @@ pub(super) struct LiveThread {
     pub(super) chain: Vec<(Frame, StackId)>,
     pub(super) chain_epoch: u32,
     pub(super) implied: bool,
+    /// It is no thread but the track of a further event beside this one.
+    pub(super) track_of: Option<(usize, u32)>,
+    /// Markers of points.
+    pub(super) points: usize,
+    /// Its place among all, while building ends.
+    pub(super) index: usize,
+}
+
+impl LiveThread {
+    /// True if there is something to see on its track.
+    pub(super) fn has_content(&self) -> bool {
+        self.samples.len() > 0 || self.points > 0
+    }
 }
 
 /// All processes and threads seen so far, and those of the pids and tids in use now.
@@ -65,6 +78,8 @@ pub(super) struct Processes {
     pub(super) threads: Vec<LiveThread>,
     /// The threads that stand for CPUs.
     pub(super) cpus: Vec<usize>,
+    /// The tracks of further events, by thread and event.
+    pub(super) tracks: FxHashMap<(usize, u32), usize>,
     pids: FxHashMap<Pid, usize>,
     tids: FxHashMap<(Pid, Tid), usize>,
     /// How often each number has been given out.
@@ -85,6 +100,7 @@ impl Default for Processes {
             processes: Vec::new(),
             threads: Vec::new(),
             cpus: Vec::new(),
+            tracks: FxHashMap::default(),
             pids: FxHashMap::default(),
             tids: FxHashMap::default(),
             pid_uses: FxHashMap::default(),
@@ -223,18 +239,23 @@ impl Processes {
 
     /// The thread that a sample is of, with its process; both come to be if they were never announced.
     pub(super) fn thread_for_sample(&mut self, pid: Pid, tid: Tid, at: i64) -> (&mut LiveProcess, &mut LiveThread) {
-        let index = match self.tids.get(&(pid, tid)) {
-            Some(&index) => index,
-            None => self.thread(pid, tid, at),
-        };
+        let index = self.index_for_sample(pid, tid, at);
         let thread = &mut self.threads[index];
         (&mut self.processes[thread.process], thread)
+    }
+
+    /// Its place in `threads`.
+    pub(super) fn index_for_sample(&mut self, pid: Pid, tid: Tid, at: i64) -> usize {
+        match self.tids.get(&(pid, tid)) {
+            Some(&index) => index,
+            None => self.thread(pid, tid, at),
+        }
     }
 
     fn end_threads(&mut self, process: usize, pid: Pid, at: i64, which: impl Fn(&LiveThread) -> bool) {
         for &index in &self.processes[process].threads {
             let thread = &mut self.threads[index];
-            if thread.end.is_none() && which(thread) {
+            if thread.end.is_none() && thread.track_of.is_none() && which(thread) {
                 thread.end = Some(at);
                 thread.chain = Vec::new();
                 self.tids.remove(&(pid, Tid(thread.tid)));

@@ -10,14 +10,14 @@ pub(crate) mod waits;
 
 use std::sync::Arc;
 
-use recording::info::RecordingInfo;
+use recording::info::{EventRole, PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
 
 use stacks::Stacks;
 use strings::{StringId, Strings};
 use tables::Tables;
-use thread::{Process, Thread};
+use thread::{MarkerKind, Process, Thread};
 use waits::WaitTotals;
 
 /// A finished profile. Made by [`Builder::finish`](crate::build::Builder::finish).
@@ -36,6 +36,8 @@ pub struct Profile {
     pub(crate) threads: Vec<Thread>,
     /// The ids of [`thread::MarkerKind::NAMES`].
     pub(crate) marker_names: [StringId; thread::MarkerKind::NAMES.len()],
+    /// Those of the events that were named, which are the names of their markers.
+    pub(crate) event_names: Vec<StringId>,
     pub(crate) symbolicated: bool,
 }
 
@@ -54,6 +56,10 @@ pub struct Counts {
     pub samples_left_out: u64,
     /// Samples with a function whose name is from a perf map: it was there at some time, which need not be the sample's.
     pub samples_named_without_time: u64,
+    /// Samples of further events, on tracks of their own.
+    pub counted_samples: u64,
+    /// Point events that came, also those of which no marker was kept.
+    pub points: u64,
     /// Markers left out because their thread had [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) already.
     pub markers_left_out: u64,
 }
@@ -71,9 +77,41 @@ impl Profile {
     /// True if samples stand for different amounts of CPU time. A hardware event of a new thread starts with a period of
     /// one: some 15 samples come within microseconds until the kernel has found the one for the asked rate.
     pub(crate) fn periods_differ(&self) -> bool {
-        let mut periods = self.threads.iter().filter_map(|thread| thread.samples.periods());
+        let mut periods = self.main_threads().filter_map(|thread| thread.samples.periods());
         let first = periods.next();
         first.is_some_and(|(least, most)| least != most || periods.any(|others| others != (least, most)))
+    }
+
+    /// The threads with the samples of the recording's first event: not the tracks of further ones.
+    pub(crate) fn main_threads(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.iter().filter(|thread| thread.event.is_none())
+    }
+
+    /// How much of an event the profile holds, by its index in [`RecordingInfo::events`]: the sum of its samples' weights; its
+    /// markers.
+    pub fn in_profile(&self, event: usize) -> u64 {
+        let role = self.info.events.get(event).map(|event| event.role);
+        let threads = self.threads.iter();
+        let of_event = |thread: &&Thread| match role {
+            Some(EventRole::Weight) => thread.event.is_none(),
+            _ => thread.event == u32::try_from(event).ok(),
+        };
+        match role {
+            Some(EventRole::Marker) => threads
+                .flat_map(|thread| &thread.markers)
+                .filter(|marker| matches!(&marker.what, MarkerKind::Point(point) if point.event as usize == event))
+                .count() as u64,
+            Some(EventRole::Weight | EventRole::Track) => threads
+                .filter(of_event)
+                .fold(0, |sum: u64, thread| sum.saturating_add(thread.samples.period_sum())),
+            None => 0,
+        }
+    }
+
+    /// The unit of a thread's samples.
+    pub(crate) fn unit_of(&self, thread: &Thread) -> PeriodUnit {
+        let event = thread.event.and_then(|event| self.info.events.get(event as usize));
+        event.map_or(self.info.unit, |event| event.unit)
     }
 
     /// The modules that frames are in, in the order of the file's library list, with the addresses that need symbols.

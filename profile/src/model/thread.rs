@@ -1,6 +1,7 @@
 //! Processes, threads and what happened to them.
 
 use super::samples::Samples;
+use super::stacks::StackId;
 use super::strings::StringId;
 
 /// Index into [`Profile::processes`](super::Profile).
@@ -31,6 +32,9 @@ pub(crate) struct Thread {
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
     pub(crate) samples: Samples,
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the event whose samples these are, if
+    /// they are not those of the recording's first one.
+    pub(crate) event: Option<u32>,
     pub(crate) markers: Vec<Marker>,
 }
 
@@ -70,10 +74,31 @@ pub(crate) enum MarkerKind {
     NoSamples {
         why: &'static str,
     },
+    /// A point event.
+    Point(Box<PointMarker>),
+}
+
+/// A point event, as it stands on its thread.
+#[derive(Clone, Debug)]
+pub(crate) struct PointMarker {
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
+    pub(crate) event: u32,
+    pub(crate) stack: Option<StackId>,
+    /// In the order of the event's fields.
+    pub(crate) values: Box<[PointValue]>,
+}
+
+/// A value of a point event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PointValue {
+    Unsigned(u64),
+    Signed(i64),
+    Address(u64),
+    Text(StringId),
 }
 
 impl MarkerKind {
-    /// The names of all kinds; a marker's type has the same name.
+    /// The names of all kinds but points, which have that of their event; a marker's type has the same name.
     pub(crate) const NAMES: [&'static str; 7] = [
         "Child process",
         "Exec",
@@ -84,9 +109,9 @@ impl MarkerKind {
         "No samples",
     ];
 
-    /// Index into [`MarkerKind::NAMES`].
-    pub(crate) fn name_index(&self) -> usize {
-        match self {
+    /// Index into [`MarkerKind::NAMES`]; `Err` is one into the events.
+    pub(crate) fn name_index(&self) -> Result<usize, usize> {
+        Ok(match self {
             MarkerKind::Child { .. } => 0,
             MarkerKind::Exec { .. } => 1,
             MarkerKind::Renamed { .. } => 2,
@@ -94,10 +119,7 @@ impl MarkerKind {
             MarkerKind::Throttled => 4,
             MarkerKind::Malformed { .. } => 5,
             MarkerKind::NoSamples { .. } => 6,
-        }
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        Self::NAMES[self.name_index()]
+            MarkerKind::Point(point) => return Err(point.event as usize),
+        })
     }
 }

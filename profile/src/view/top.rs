@@ -50,12 +50,11 @@ pub fn top(profile: &Profile, n: usize) -> TopView {
     hot.truncate(n);
 
     let samples: u64 = profile
-        .threads
-        .iter()
+        .main_threads()
         .map(|thread| thread.samples.on_cpu() as u64)
         .sum();
     let all: u64 = match weights {
-        Some(_) => (profile.threads.iter()).fold(0, |sum: u64, thread| sum.saturating_add(thread.samples.period_sum())),
+        Some(_) => (profile.main_threads()).fold(0, |sum: u64, thread| sum.saturating_add(thread.samples.period_sum())),
         None => samples,
     };
     let share = |weight: u64| weight as f64 / all.max(1) as f64;
@@ -77,7 +76,7 @@ pub fn top(profile: &Profile, n: usize) -> TopView {
 
 fn per_stack(profile: &Profile, weight: impl Fn(&Sample) -> u64) -> Vec<u64> {
     let mut counts = vec![0u64; profile.stacks.len()];
-    let samples = profile.threads.iter().flat_map(|thread| thread.samples.iter());
+    let samples = profile.main_threads().flat_map(|thread| thread.samples.iter());
     for sample in samples.filter(|sample| !sample.off_cpu) {
         if let Some(stack) = sample.stack {
             let sum = &mut counts[stack.0 as usize];

@@ -29,7 +29,7 @@ pub struct WaitPlace {
 /// The `n` places where threads were off their CPU longest, longest first.
 pub fn wait_places(profile: &Profile, n: usize) -> Vec<WaitPlace> {
     let mut per_stack: FxHashMap<StackId, u64> = FxHashMap::default();
-    let samples = profile.threads.iter().flat_map(|thread| thread.samples.iter());
+    let samples = profile.main_threads().flat_map(|thread| thread.samples.iter());
     for sample in samples.filter(|sample| sample.off_cpu) {
         if let Some(stack) = sample.stack {
             *per_stack.entry(stack).or_default() += sample.period;

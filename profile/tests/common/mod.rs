@@ -44,6 +44,7 @@ pub(crate) fn info() -> RecordingInfo {
         interval_ns: MS,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,
+        events: Vec::new(),
         kernel_included: true,
         notes: Vec::new(),
         host: Host {

@@ -14,6 +14,8 @@ pub(super) struct Attr {
     pub(super) kind: u32,
     pub(super) config: u64,
     pub(super) period_or_rate: u64,
+    /// Of an event of sprof's spool: its role.
+    pub(super) config1: u64,
     pub(super) sample_type: u64,
     pub(super) read_format: u64,
     flags: u64,
@@ -40,6 +42,7 @@ impl Attr {
             kind: half(0),
             config: word(8),
             period_or_rate: word(16),
+            config1: word(56),
             sample_type: word(24),
             read_format: word(32),
             flags: word(40),
@@ -70,6 +73,12 @@ impl Attr {
     /// PERF_COUNT_SW_DUMMY: keeps track of processes and mappings, has no samples.
     pub(super) fn is_dummy(&self) -> bool {
         (self.kind, self.config) == (1, 9)
+    }
+
+    /// The unit of the samples' periods is a cycle of the CPU.
+    pub(super) fn counts_cycles(&self) -> bool {
+        // Who named an event in a recording of sprof wants its counts.
+        self.config1 != crate::spool::ROLE_WEIGHT && self.measures_cpu() && !self.counts_cpu_time()
     }
 
     /// The unit of the samples' periods is a nanosecond of CPU time: cpu-clock, task-clock.

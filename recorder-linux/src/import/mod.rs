@@ -21,6 +21,7 @@ mod files;
 mod header;
 mod input;
 mod late;
+mod named;
 mod order;
 mod output;
 mod pipe;
@@ -43,6 +44,7 @@ use crate::decode::{Header, RegisterSet};
 use choice::Choice;
 pub use files::SavedFiles;
 use input::{Ended, Input};
+use named::Named;
 use order::Order;
 use output::Output;
 use records::{End, Records};
@@ -134,10 +136,14 @@ impl<R: Read + Seek> Import<R> {
             Some(_) => None,
             None => Some(RegisterSet::NATIVE),
         };
+        let named = match contents.features.is_spool() && choice.event == 0 {
+            true => Named::of_spool(&attrs.list),
+            false => Named::default(),
+        };
         let has_times = attrs.list[choice.event].has(sample_type::TIME);
         let mut import = Import {
             input: Input::new(file, contents, has_times)?,
-            output: Output::new(registers, choice),
+            output: Output::new(registers, choice, named),
             order: Order::default(),
             ready: None,
             zero: 0,

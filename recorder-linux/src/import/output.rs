@@ -10,10 +10,11 @@ use super::attr::Attr;
 use super::choice::{Choice, Role};
 use super::header::Features;
 use super::late::{self, LateExits};
+use super::named::Named;
 use super::{sample, simpleperf};
 use crate::abi::record_type;
-use crate::decode::{Header, Layout, Malformed, Record, RegisterSet};
-use crate::translate::{Subject, TaskZero, Translator};
+use crate::decode::{Header, Layout, Record, RegisterSet};
+use crate::translate::{Subject, Translator};
 
 /// A record of lost ones says no more than this: what comes later can add them up.
 const MOST_LOST: u64 = 1 << 40;
@@ -24,6 +25,8 @@ pub(super) struct Output {
     /// `None`: those of a kind of processor that is not unwound for.
     registers: Option<RegisterSet>,
     pub(super) choice: Choice,
+    /// The spool of a recording with -e has these.
+    pub(super) named: Named,
     pub(super) samples: u64,
     pub(super) switches_left_out: u64,
     /// Sums of waits, of which perf knows only the lengths.
@@ -40,15 +43,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(registers: Option<RegisterSet>, choice: Choice) -> Output {
+    pub(super) fn new(registers: Option<RegisterSet>, choice: Choice, named: Named) -> Output {
         Output {
             translator: Translator::new(Layout {
                 registers: registers.unwrap_or(RegisterSet::NATIVE),
                 call_chain: true,
                 stack_bytes: 0,
+                period: None,
+                raw: false,
             }),
             registers,
             choice,
+            named,
             samples: 0,
             switches_left_out: 0,
             waits_without_times: 0,
@@ -93,7 +99,8 @@ impl Output {
     ) {
         let role = self.choice.role(index);
         let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
-        if is_sample && role == Role::LeftOut {
+        let named = self.named.subject(index);
+        if is_sample && role == Role::LeftOut && named.is_none() {
             *self.other_samples.entry(index).or_default() += 1;
             return;
         }
@@ -104,6 +111,7 @@ impl Output {
         }
         self.latest = self.latest.max(time.0);
         let subject = match role {
+            _ if let Some(named) = named => named,
             Role::WaitStacks if is_sample => Subject::WaitStacks,
             // A spool has rings of their own for these; with perf, what is lost may be anything.
             Role::WaitStacks if features.is_spool() => Subject::Switches,
@@ -164,20 +172,17 @@ impl Output {
             }
             _ => {}
         }
+        if let (Ok(Record::Sample(sample)), Subject::Counted(_) | Subject::Point(_)) = (&decoded, subject) {
+            let values = self.named.values(subject, sample.raw);
+            return self.translator.sample(time, sample, subject, &values, sink);
+        }
         self.translator.decoded(time, decoded, subject, sink);
     }
 
     /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".
     fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
         if !std::mem::replace(&mut self.idle_is_named, true) {
-            self.translator.admit_task_zero(TaskZero::Idle);
-            let name: Result<_, Malformed> = Ok(Record::Comm {
-                pid: 0,
-                tid: 0,
-                exec: false,
-                name: b"swapper",
-            });
-            self.translator.decoded(time, name, Subject::Running, sink);
+            self.translator.name_idle_task(time, sink);
         }
     }
 }

@@ -76,9 +76,10 @@ fn sample<'a>(
     } else {
         &[]
     };
+    let mut raw = &[][..];
     if attr.has(has::RAW) {
         let bytes = body.u32()? as usize;
-        let raw = body.bytes(bytes)?;
+        raw = body.bytes(bytes)?;
         if attr.is_off_cpu_time() {
             return off_cpu_time(raw, cpu);
         }
@@ -116,6 +117,7 @@ fn sample<'a>(
         registers: user_registers,
         stack,
         stack_cut_off,
+        raw,
         unwound: set.is_none()
             || !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER))
             || (stack.is_empty() && is_completed(attr, call_chain)),
@@ -154,6 +156,7 @@ fn off_cpu_time(raw: &[u8], cpu: u32) -> Option<RawSample<'_>> {
         registers: None,
         stack: &[],
         stack_cut_off: false,
+        raw: &[],
         unwound: true,
         at_calls: false,
     })

@@ -58,6 +58,7 @@ impl<R: Read + Seek> Import<R> {
         host.os = simpleperf.system(host.os.as_deref()).or(host.os);
         Imported {
             info: RecordingInfo {
+                events: output.named.infos,
                 program,
                 args,
                 clock: ClockReference {
@@ -69,7 +70,8 @@ impl<R: Read + Seek> Import<R> {
                 event: attr.label(),
                 unit: match attr.counts_cpu_time() || output.choice.role(output.choice.event) != Role::Shown {
                     true => PeriodUnit::CpuNanoseconds,
-                    false => PeriodUnit::Cycles,
+                    false if attr.counts_cycles() => PeriodUnit::Cycles,
+                    false => PeriodUnit::Counts,
                 },
                 kernel_included: !attr.excludes_kernel(),
                 notes: Vec::new(),

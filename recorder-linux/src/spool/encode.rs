@@ -1,6 +1,7 @@
 //! Events to perf's records, with stacks as call chains.
 
-use recording::event::{Event, LostCause, Mapping, Sample};
+use recording::event::{Event, LostCause, Mapping, Sample, Value};
+use recording::info::{EventInfo, EventRole};
 use recording::module::BuildId;
 use recording::stack::{Frame, Stack, StackMark};
 
@@ -10,10 +11,14 @@ use crate::marks;
 /// What each sample holds.
 pub(super) const SAMPLE_TYPE: u64 =
     has::IDENTIFIER | has::IP | has::TID | has::TIME | has::CPU | has::PERIOD | has::CALLCHAIN;
+/// RAW, after the call chain: point events have it, too.
+pub(super) const SAMPLE_RAW: u64 = 1 << 10;
 /// The id of the event whose samples they are.
 pub(super) const EVENT_ID: u64 = 1;
 /// The id of the event whose samples are stacks of waits.
 pub(super) const WAIT_EVENT_ID: u64 = 2;
+/// The id of the first event that the user named; the others follow.
+pub(super) const FIRST_NAMED_ID: u64 = 16;
 
 /// Call-chain entries of one sample at most: a record has 64 KiB. Of a deeper stack the leaf's side is kept.
 pub const MAX_CHAIN: usize = 8000;
@@ -26,6 +31,11 @@ const MAX_PATH: usize = 4096;
 pub(super) struct Encoder {
     waiting: Option<OwnedMapping>,
     chain: Vec<u64>,
+    /// The names of the values of each event that was named.
+    fields: Vec<Vec<String>>,
+    /// Which event stands for all of its sort, where some were lost.
+    counted_id: u64,
+    points_id: u64,
 }
 
 #[derive(Debug)]
@@ -56,6 +66,14 @@ impl OwnedMapping {
 }
 
 impl Encoder {
+    /// Tells of the events that were named.
+    pub(super) fn set_events(&mut self, events: &[EventInfo]) {
+        let first = |role| (FIRST_NAMED_ID..).zip(events).find(|(_, event)| event.role == role);
+        self.counted_id = first(EventRole::Track).map_or(EVENT_ID, |(id, _)| id);
+        self.points_id = first(EventRole::Marker).map_or(EVENT_ID, |(id, _)| id);
+        self.fields = events.iter().map(|event| event.fields.clone()).collect();
+    }
+
     /// Appends the records of an event.
     pub(super) fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
         if let Event::Image { pid, image, .. } = event
@@ -69,12 +87,18 @@ impl Encoder {
             put_mapping(out, &mapping);
         }
         match event {
-            Event::Sample(sample) => self.sample(sample, EVENT_ID, out),
-            Event::WaitStack(sample) => self.sample(sample, WAIT_EVENT_ID, out),
+            Event::Sample(sample) => self.sample(sample, EVENT_ID, None, out),
+            Event::WaitStack(sample) => self.sample(sample, WAIT_EVENT_ID, None, out),
+            Event::Counted { event, sample } => self.sample(sample, FIRST_NAMED_ID + u64::from(*event), None, out),
+            Event::Point { event, sample, values } => {
+                let names = self.fields.get(*event as usize).map_or(&[][..], Vec::as_slice);
+                let raw = raw(names, values);
+                self.sample(sample, FIRST_NAMED_ID + u64::from(*event), Some(&raw), out);
+            }
             // As if its wait had begun then.
             Event::Found { found, stack } if found.waits_for.is_some() => {
                 if let Some(stack) = stack {
-                    self.sample(stack, WAIT_EVENT_ID, out);
+                    self.sample(stack, WAIT_EVENT_ID, None, out);
                 }
                 put_switch_out(out, [found.pid.0, found.tid.0], found.told_from.0, false);
             }
@@ -108,6 +132,8 @@ impl Encoder {
                 let event = match cause {
                     LostCause::RingFull | LostCause::SamplesRingFull => EVENT_ID,
                     LostCause::SwitchesRingFull => WAIT_EVENT_ID,
+                    LostCause::CountedRingFull => self.counted_id,
+                    LostCause::PointsRingFull | LostCause::TooManyPoints => self.points_id,
                 };
                 put_lost(out, *count, time.0, event);
             }
@@ -129,7 +155,7 @@ impl Encoder {
         }
     }
 
-    fn sample(&mut self, sample: &Sample<'_>, event: u64, out: &mut Vec<u8>) {
+    fn sample(&mut self, sample: &Sample<'_>, event: u64, raw: Option<&[u8]>, out: &mut Vec<u8>) {
         let (frames, missing) = match sample.stack {
             Stack::Frames(frames) => (frames, None),
             Stack::Missing { kernel, reason } => (kernel, Some(Frame::Mark(StackMark::Missing(reason)))),
@@ -147,6 +173,11 @@ impl Encoder {
             put_words(body, &ids);
             put_words(body, &rest);
             put_words(body, &self.chain);
+            if let Some(raw) = raw {
+                // "u32 size; char data[size]", and aligned.
+                body.extend((raw.len() as u32).to_ne_bytes());
+                body.extend(raw);
+            }
         });
     }
 
@@ -190,6 +221,32 @@ fn put_switch_out(out: &mut Vec<u8>, ids: [i32; 2], time: u64, preempted: bool) 
     put_record(out, record_type::SWITCH, misc, |body| {
         put_sample_id(body, ids, time, EVENT_ID)
     });
+}
+
+/// Longest text of the values of one event.
+const MAX_RAW: usize = 8 << 10;
+
+/// The values of a point event as text, `name=value` each, with a NUL after it; of a length that needs no padding.
+fn raw(names: &[String], values: &[Value<'_>]) -> Vec<u8> {
+    let mut raw = Vec::new();
+    for (name, value) in names.iter().zip(values) {
+        let value = match value {
+            Value::Unsigned(value) => value.to_string(),
+            Value::Signed(value) => value.to_string(),
+            Value::Address(value) => format!("{value:#x}"),
+            Value::Text(text) => text.replace('\0', ""),
+        };
+        if raw.len() + name.len() + value.len() > MAX_RAW {
+            break;
+        }
+        raw.extend(name.bytes());
+        raw.push(b'=');
+        raw.extend(value.bytes());
+        raw.push(0);
+    }
+    // With the size before it, which has 4 bytes, the next word stands at a multiple of 8.
+    raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
+    raw
 }
 
 fn put_mapping(out: &mut Vec<u8>, mapping: &OwnedMapping) {

@@ -2,10 +2,10 @@
 
 use std::time::UNIX_EPOCH;
 
-use recording::info::{PeriodUnit, RecordingInfo};
+use recording::info::{EventInfo, EventRole, PeriodUnit, RecordingInfo, SampleBy};
 use recording::module::BuildId;
 
-use super::encode::{self, EVENT_ID, SAMPLE_TYPE, WAIT_EVENT_ID, pad, put_record};
+use super::encode::{self, EVENT_ID, FIRST_NAMED_ID, SAMPLE_RAW, SAMPLE_TYPE, WAIT_EVENT_ID, pad, put_record};
 use crate::abi::{feature, misc, record_type};
 
 /// How the VERSION feature of a spool begins.
@@ -31,24 +31,40 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
     };
     // PERF_TYPE_HARDWARE cycles, PERF_TYPE_SOFTWARE cpu-clock. Of others, the name says what they are.
     let flags = if info.kernel_included { 0 } else { EXCLUDE_KERNEL };
+    let weight = info.events.iter().find(|event| event.role == EventRole::Weight);
     event(
         EVENT_ID,
-        match info.unit {
-            PeriodUnit::CpuNanoseconds => attr([1, 0], info.interval_ns, flags),
-            PeriodUnit::Cycles => attr([0, 0], 1_000_000_000 / info.interval_ns.max(1), flags | FREQ),
+        match (info.unit, weight) {
+            (PeriodUnit::Counts, Some(weight)) => named(weight, flags),
+            (PeriodUnit::CpuNanoseconds, _) => attr([1, 0], info.interval_ns, flags),
+            (PeriodUnit::Cycles | PeriodUnit::Counts, _) => {
+                attr([0, 0], 1_000_000_000 / info.interval_ns.max(1), flags | FREQ)
+            }
         },
     );
     if waits {
         // PERF_TYPE_SOFTWARE context-switches.
         event(WAIT_EVENT_ID, attr([1, 3], 1, flags | CONTEXT_SWITCH));
     }
-    put_record(&mut out, record_type::EVENT_UPDATE, 0, |body| {
-        // PERF_EVENT_UPDATE__NAME.
-        const NAME: u64 = 2;
-        body.extend(NAME.to_ne_bytes());
-        body.extend(EVENT_ID.to_ne_bytes());
-        put_c_string(body, info.event.as_bytes());
-    });
+    let further = || {
+        (FIRST_NAMED_ID..)
+            .zip(&info.events)
+            .filter(|(_, event)| event.role != EventRole::Weight)
+    };
+    for (id, of) in further() {
+        event(id, named(of, flags));
+    }
+    let mut name = |id: u64, name: &str| {
+        put_record(&mut out, record_type::EVENT_UPDATE, 0, |body| {
+            // PERF_EVENT_UPDATE__NAME.
+            const NAME: u64 = 2;
+            body.extend(NAME.to_ne_bytes());
+            body.extend(id.to_ne_bytes());
+            put_c_string(body, name.as_bytes());
+        });
+    };
+    name(EVENT_ID, &info.event);
+    further().for_each(|(id, event)| name(id, &event.name));
     features(&mut out, info);
     if let Some((text, build_id)) = kernel {
         kernel_mapping(&mut out, text, build_id);
@@ -61,6 +77,40 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const FREQ: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const CONTEXT_SWITCH: u64 = 1 << 26;
+
+/// An event that the user named. perf takes it for a raw one, whose name it is told; `config1` says what it is for sprof.
+fn named(event: &EventInfo, flags: u64) -> Vec<u8> {
+    const PERF_TYPE_RAW: u32 = 4;
+    let (period_or_rate, flags) = match event.sample_by {
+        SampleBy::Period(period) => (period, flags),
+        SampleBy::Frequency(rate_hz) => (rate_hz, flags | FREQ),
+    };
+    let kind = match event.unit {
+        // PERF_TYPE_SOFTWARE cpu-clock.
+        PeriodUnit::CpuNanoseconds => [1, 0],
+        PeriodUnit::Cycles | PeriodUnit::Counts => [PERF_TYPE_RAW, 0],
+    };
+    let mut attr = attr(kind, period_or_rate, flags);
+    let role = match event.role {
+        EventRole::Weight => ROLE_WEIGHT,
+        EventRole::Track => ROLE_TRACK,
+        EventRole::Marker => {
+            attr[SAMPLE_TYPE_AT..SAMPLE_TYPE_AT + 8].copy_from_slice(&(SAMPLE_TYPE | SAMPLE_RAW).to_ne_bytes());
+            ROLE_MARKER
+        }
+    };
+    attr[CONFIG1_AT..CONFIG1_AT + 8].copy_from_slice(&role.to_ne_bytes());
+    attr
+}
+
+/// What `config1` of an event says in a spool.
+pub(crate) const ROLE_WEIGHT: u64 = 1;
+pub(crate) const ROLE_TRACK: u64 = 2;
+pub(crate) const ROLE_MARKER: u64 = 3;
+
+/// Places in `struct perf_event_attr`.
+const SAMPLE_TYPE_AT: usize = 24;
+const CONFIG1_AT: usize = 56;
 
 fn attr([kind, config]: [u32; 2], period_or_rate: u64, flags: u64) -> Vec<u8> {
     let mut attr = Vec::with_capacity(ATTR_BYTES);

@@ -5,7 +5,7 @@
 //! stacks as call chains, compressed. Writing is done by a thread of its own: a slow disk delays nobody, a full one ends
 //! the spool and not the recording.
 //!
-//! What the form can't hold: records that made no sense, the kernel's count of CPU time, which stacks were completed from
+//! What the form can't hold: records that made no sense, the kernel's counts of CPU time and of events, which stacks were completed from
 //! memory or by frame pointers, and more than [`MAX_CHAIN`] frames of one stack.
 //!
 //! 1. `encode`: events to perf's records.
@@ -26,7 +26,7 @@ use recording::sink::EventSink;
 
 use encode::Encoder;
 pub use encode::MAX_CHAIN;
-pub(crate) use head::VERSION_PREFIX;
+pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
 use writer::{Kind, Running, Stopped};
 
 /// A stage that passes all events on and writes them to a file, while it has one.
@@ -66,6 +66,7 @@ impl<N: EventSink> SpoolSink<N> {
         kernel: Option<(u64, Option<BuildId>)>,
         on_error: Box<dyn FnOnce(&io::Error) + Send>,
     ) -> io::Result<()> {
+        self.encoder.set_events(&info.events);
         let stopped = match std::mem::replace(&mut self.writer, Writer::None) {
             Writer::None => Stopped::create(file()?, &head::bytes(info, waits, kernel))?,
             Writer::Stopped(stopped) => stopped,
@@ -104,7 +105,8 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
 
 fn kind(event: &Event<'_>) -> Kind {
     match event {
-        Event::Sample(_) => Kind::Sample,
+        Event::Sample(_) | Event::Counted { .. } => Kind::Sample,
+        Event::Point { .. } => Kind::Point,
         Event::WaitStack(_) | Event::Found { .. } | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Kind::Switch,
         _ => Kind::Rare,
     }

@@ -38,6 +38,8 @@ pub(super) enum Kind {
     Sample,
     /// A switch, or the stack of one.
     Switch,
+    /// A point event. The first to go: they may come by the ten thousand a second.
+    Point,
     /// Processes, mappings, losses.
     Rare,
 }
@@ -87,10 +89,11 @@ impl Running {
         let limit = match kind {
             Kind::Rare => MAX_WAITING_BYTES_WITH_RARE,
             Kind::Sample | Kind::Switch => MAX_WAITING_BYTES,
+            Kind::Point => MAX_WAITING_BYTES / 2,
         };
         if waiting.records.len() > limit {
             match kind {
-                Kind::Sample | Kind::Rare => waiting.lost.records += 1,
+                Kind::Sample | Kind::Rare | Kind::Point => waiting.lost.records += 1,
                 Kind::Switch => waiting.lost.switches += 1,
             }
             return;

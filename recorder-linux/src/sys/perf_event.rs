@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use recording::info::EventCounts;
+
 use super::{last_error, retry};
 
 /// `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER5` (Linux 4.8): the last version with a field we set.
@@ -44,6 +46,7 @@ pub(crate) const SW_DUMMY: u64 = 9;
 pub(crate) mod flag {
     pub(crate) const DISABLED: u64 = 1 << 0;
     pub(crate) const INHERIT: u64 = 1 << 1;
+    pub(crate) const EXCLUDE_USER: u64 = 1 << 4;
     pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(crate) const EXCLUDE_HV: u64 = 1 << 6;
     pub(crate) const EXCLUDE_IDLE: u64 = 1 << 7;
@@ -88,12 +91,24 @@ pub(crate) const THIS_THREAD: libc::pid_t = 0;
 /// What `read(2)` of an event says, summed over the task and all that inherited the event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
+    /// How often the event happened while it was counted.
+    pub(crate) value: u64,
     /// Nanoseconds for which the event was wanted (the task was on this CPU).
     pub(crate) enabled_ns: u64,
     /// Nanoseconds for which it counted: less than `enabled_ns` if events took turns on too few counters.
     pub(crate) running_ns: u64,
     /// Records that found no room in the ring. 0 before Linux 6.0.
     pub(crate) lost: u64,
+}
+
+impl Counts {
+    /// Adds them to those of the other CPUs.
+    pub(crate) fn add_to(self, sum: &mut EventCounts) {
+        sum.counted = sum.counted.saturating_add(self.value);
+        sum.lost = sum.lost.saturating_add(self.lost);
+        sum.enabled_ns = sum.enabled_ns.saturating_add(self.enabled_ns);
+        sum.running_ns = sum.running_ns.saturating_add(self.running_ns);
+    }
 }
 
 /// An open event.
@@ -179,6 +194,7 @@ impl EventFd {
             0
         };
         Ok(Counts {
+            value: words[0],
             enabled_ns: words[1],
             running_ns: words[2],
             lost,

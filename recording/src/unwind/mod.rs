@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Event, Found, Pid, Sample, Tid};
+use crate::event::{Event, Found, Pid, Sample, Tid, Value};
 use crate::module::{BuildId, Module};
 use crate::quality::Quality;
 use crate::sink::{EventSink, ModuleFiles, ReadAt, TargetMemory};
@@ -130,7 +130,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         (self.next, self.quality)
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>, kind: Kind) {
+    fn on_sample(&mut self, sample: &Sample<'_>, kind: Kind<'_>) {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
@@ -285,15 +285,17 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
 /// The event that a sample came as, and goes on as.
 #[derive(Clone, Copy)]
-enum Kind {
+enum Kind<'a> {
     Sample,
     WaitStack,
     Waited,
     Found(Found),
+    Counted(u32),
+    Point(u32, &'a [Value<'a>]),
 }
 
-impl Kind {
-    fn event(self, sample: Sample<'_>) -> Event<'_> {
+impl<'a> Kind<'a> {
+    fn event(self, sample: Sample<'a>) -> Event<'a> {
         match self {
             Kind::Sample => Event::Sample(sample),
             Kind::WaitStack => Event::WaitStack(sample),
@@ -302,6 +304,8 @@ impl Kind {
                 found,
                 stack: Some(sample),
             },
+            Kind::Counted(event) => Event::Counted { event, sample },
+            Kind::Point(event, values) => Event::Point { event, sample, values },
         }
     }
 }
@@ -316,6 +320,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                 found,
                 stack: Some(sample),
             } => return self.on_sample(sample, Kind::Found(*found)),
+            Event::Counted { event, sample } => return self.on_sample(sample, Kind::Counted(*event)),
+            Event::Point { event, sample, values } => return self.on_sample(sample, Kind::Point(*event, values)),
             _ => self.next.on_event(event),
         }
         match event {
@@ -361,6 +367,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             | Event::WaitStack(_)
             | Event::Waited(_)
             | Event::Found { .. }
+            | Event::Counted { .. }
+            | Event::Point { .. }
             | Event::SwitchOut { .. }
             | Event::SwitchIn { .. } => {}
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
+use recording::info::SampleBy;
 
 use super::{ServeArgs, value};
 
@@ -25,7 +26,7 @@ pub(crate) struct RecordArgs {
     /// The program to run and its arguments; VAR=x words before it are added to its environment.
     #[arg(
         value_name = "COMMAND",
-        required_unless_present_any = ["pid", "all"],
+        required_unless_present_any = ["pid", "all", "event"],
         conflicts_with_all = ["pid", "all"],
         trailing_var_arg = true,
         allow_hyphen_values = false
@@ -41,6 +42,20 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, env = "SPROF_ALL", hide_env = true, value_parser = FalseyValueParser::new(),
           conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
+
+    /// Record these events: what counts becomes the weight of samples, a tracepoint becomes a marker each time. `list` shows
+    /// what this machine has, `list:PATTERN` a part of it.
+    ///
+    /// As perf names them, several separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8,
+    /// cpu/event=0x3c,umask=0/, sched:sched_switch, 'syscalls:sys_enter_*'. With :u or :k in user or kernel code only, with
+    /// /period=N/ each N times, with /freq=N/ so often a second.
+    #[arg(short, long, value_name = "EVENT", env = "SPROF_EVENT", hide_env = true)]
+    pub(crate) event: Vec<String>,
+
+    /// With -e: sample what counts each N times [default: at the rate of -r; software events each 16 times, rare ones each time].
+    #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event",
+          conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
+    pub(crate) count: Option<u64>,
 
     /// Samples a second of CPU time, for each thread [default: 1000; 100 with ptrace, where perf_event is refused].
     #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
@@ -136,6 +151,14 @@ impl RecordArgs {
     /// Samples a second of CPU time.
     pub(crate) fn rate_hz(&self) -> f64 {
         self.rate.unwrap_or(1000.0)
+    }
+
+    /// When events that count are sampled, as far as the user said so.
+    pub(crate) fn event_sampling(&self) -> Option<SampleBy> {
+        let by_rate = self
+            .rate
+            .map(|rate_hz| SampleBy::Frequency(rate_hz.round().max(1.0) as u64));
+        self.count.map(SampleBy::Period).or(by_rate)
     }
 
     /// The same where only ptrace works. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to 10 %: see

@@ -126,6 +126,7 @@ fn summary(profile: &Profile, path: Option<PathBuf>) -> Summary {
         hottest: Vec::new(),
         waits: profile.waits().cloned(),
         wait_places: Vec::new(),
+        events: crate::events::of(profile),
         enriched: None,
         path,
         link: None,

@@ -3,6 +3,7 @@
 mod convert;
 pub(crate) mod docs;
 pub(crate) mod doctor;
+mod events;
 pub(crate) mod load;
 pub(crate) mod record;
 mod show;

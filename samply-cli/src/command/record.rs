@@ -13,7 +13,7 @@ use profile::view::{top, wait_places};
 use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::show;
+use super::{events, show};
 use crate::args::{self, Program, RecordArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
@@ -26,6 +26,9 @@ use crate::term::{Style, Term};
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Outcome {
+    if let Some(pattern) = events::asked_for_list(&args) {
+        return events::list(pattern);
+    }
     let plan = plan(&args)?;
     let term = Term::stderr(show::verbosity(&args.serve));
     if plan.recorder.rate_hz < args.rate_hz() {
@@ -166,6 +169,10 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
     } else if !args.pid.is_empty() {
         let pids = args.pid.iter().map(|pid| Pid(*pid)).collect();
         (Whom::Processes(pids), Program::default())
+    } else if args.command.is_empty() {
+        return Err(usage(
+            "what to record is missing: a command, or -p PID, or -a for the whole machine".into(),
+        ));
     } else {
         let program = args::split_environment(&args.command).ok_or_else(|| {
             usage("there is no command after the variables; to see them all, run: sprof record env".into())
@@ -200,6 +207,8 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
             ptrace_rate_hz: args.ptrace_rate_hz(),
             stack_bytes: args.stack_size,
             off_cpu: args.off_cpu,
+            events: events::parse(args)?,
+            event_sampling: args.event_sampling(),
             duration: args.duration,
             keep_running: args.keep_running,
             include_args: args.include_args.is_some(),
@@ -299,6 +308,7 @@ fn summary(recorded: &Recorded, saved: &Saved) -> Summary {
         hottest: Vec::new(),
         waits: profile.waits().cloned(),
         wait_places: Vec::new(),
+        events: crate::events::of(profile),
         enriched: None,
         path: saved.path.clone(),
         link: None,

@@ -25,6 +25,7 @@ pub(crate) enum Need {
     Musl,
     Go,
     Bits32,
+    Tracefs,
 }
 
 impl Need {
@@ -44,6 +45,7 @@ impl Need {
             Need::Musl => "musl",
             Need::Go => "go",
             Need::Bits32 => "32-bit",
+            Need::Tracefs => "tracefs",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::PythonPerf => "python-perf",
@@ -118,6 +120,13 @@ pub(crate) fn kernel_samples() -> Option<Machine> {
         "kernel samples need root or perf_event_paranoid 1",
     )
     .then_some(machine)
+}
+
+/// Goes on where tracepoints can be recorded, alone on the machine.
+pub(crate) fn tracepoints() -> Option<Machine> {
+    let machine = kernel_samples()?;
+    let readable = Path::new("/sys/kernel/tracing/events/sched").exists();
+    (root() && has(Need::Tracefs, readable, "tracefs is not mounted at /sys/kernel/tracing")).then_some(machine)
 }
 
 /// Goes on as root.

@@ -17,21 +17,22 @@ pub(super) enum CpuDelta {
     ScaledCycles { ns_per_cycle: f64 },
     /// Cycles, where the kernel's CPU time is not known.
     Cycles { mean: f64 },
+    /// Periods are counts of an event, which tell nothing of CPU time.
+    None,
 }
 
 impl CpuDelta {
     pub(super) fn of(profile: &Profile) -> Self {
         let cycles: f64 = profile
-            .threads
-            .iter()
+            .main_threads()
             .map(|thread| thread.samples.period_sum() as f64)
             .sum();
         let on_cpu: f64 = profile
-            .threads
-            .iter()
+            .main_threads()
             .map(|thread| thread.samples.on_cpu() as f64)
             .sum();
         match (profile.info.unit, profile.quality.cpu_time_ns) {
+            (PeriodUnit::Counts, _) => CpuDelta::None,
             (PeriodUnit::CpuNanoseconds, _) => CpuDelta::Nanoseconds,
             (PeriodUnit::Cycles, Some(ns)) if ns > 0 && cycles > 0.0 => CpuDelta::ScaledCycles {
                 ns_per_cycle: ns as f64 / cycles,
@@ -43,10 +44,11 @@ impl CpuDelta {
     }
 
     /// `meta.sampleUnits.threadCPUDelta`.
-    pub(super) fn unit(self) -> &'static str {
+    pub(super) fn unit(self) -> Option<&'static str> {
         match self {
-            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => "ns",
-            CpuDelta::Cycles { .. } => "variable CPU cycles",
+            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => Some("ns"),
+            CpuDelta::Cycles { .. } => Some("variable CPU cycles"),
+            CpuDelta::None => None,
         }
     }
 
@@ -54,14 +56,14 @@ impl CpuDelta {
     pub(super) fn time_of_period(self, period: u64, interval_ns: u64) -> u64 {
         match self {
             CpuDelta::Cycles { mean } if mean > 0.0 => (period as f64 / mean * interval_ns as f64).round() as u64,
-            CpuDelta::Cycles { .. } => interval_ns,
+            CpuDelta::Cycles { .. } | CpuDelta::None => interval_ns,
             CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => self.of_period(period),
         }
     }
 
     pub(super) fn of_period(self, period: u64) -> u64 {
         match self {
-            CpuDelta::Nanoseconds | CpuDelta::Cycles { .. } => period,
+            CpuDelta::Nanoseconds | CpuDelta::Cycles { .. } | CpuDelta::None => period,
             // `as` saturates.
             CpuDelta::ScaledCycles { ns_per_cycle } => (period as f64 * ns_per_cycle).round() as u64,
         }

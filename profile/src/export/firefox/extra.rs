@@ -1,6 +1,6 @@
 //! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
 
-use recording::info::PeriodUnit;
+use recording::info::{EventRole, PeriodUnit, SampleBy};
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 use recording::wait::{WaitGuess, WaitReason};
@@ -21,6 +21,9 @@ pub(super) fn sections(profile: &Profile) -> Value {
             .as_ref()
             .map(|waits| json!({"label": "Off-CPU", "entries": off_cpu(waits)})),
     );
+    if !profile.info.events.is_empty() {
+        sections.push(json!({"label": "Events", "entries": events(profile)}));
+    }
     sections.push(json!({"label": "Recording quality", "entries": quality(profile)}));
     Value::Array(sections)
 }
@@ -47,22 +50,26 @@ fn recording(profile: &Profile) -> Vec<Value> {
             if info.kernel_included {
                 "included"
             } else {
-                "not included: no permission"
+                (info.events.iter())
+                    .find_map(|event| event.without_kernel.filter(|_| event.role == EventRole::Weight))
+                    .unwrap_or("not included: no permission")
             },
         ),
-        text("Asked rate", rate(quality.asked_rate_hz)),
     ];
     rows.extend(info.notes.iter().map(|note| text("Note", note)));
+    if info.unit != PeriodUnit::Counts {
+        rows.push(text("Asked rate", rate(quality.asked_rate_hz)));
+    }
     rows.extend(quality.achieved_rate_hz.map(|hz| text("Achieved rate", rate(hz))));
     rows.push(count("Processes", counts.processes));
     rows.push(count("Threads", counts.threads));
     let periods: u64 = profile
-        .threads
-        .iter()
+        .main_threads()
         .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
     match info.unit {
         PeriodUnit::CpuNanoseconds => rows.push(duration("CPU time in samples", periods)),
         PeriodUnit::Cycles => rows.push(count("CPU cycles in samples", periods)),
+        PeriodUnit::Counts => rows.push(count(format!("Samples' weights: {}, in all", info.event), periods)),
     }
     if let CpuDelta::ScaledCycles { ns_per_cycle } = CpuDelta::of(profile) {
         let how = format!("cycles times {ns_per_cycle:.4} ns, so that they sum up to the time counted by the kernel");
@@ -73,6 +80,45 @@ fn recording(profile: &Profile) -> Vec<Value> {
             .cpu_time_ns
             .map(|ns| duration("CPU time counted by the kernel", ns)),
     );
+    rows
+}
+
+/// Each event that the user named: how it was sampled, and how much of it is in the profile.
+fn events(profile: &Profile) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for (index, event) in (0..).zip(&profile.info.events) {
+        let name = &event.name;
+        let role = match event.role {
+            EventRole::Weight => "what samples weigh",
+            EventRole::Track => "tracks of their own",
+            EventRole::Marker => "markers",
+        };
+        let how = match event.sample_by {
+            SampleBy::Period(1) => "each time".to_owned(),
+            SampleBy::Period(period) => format!("every {period} times"),
+            SampleBy::Frequency(rate_hz) => format!("{rate_hz} times a second, with weights"),
+        };
+        let kernel = event
+            .without_kernel
+            .map_or_else(String::new, |why| format!("; user code only: {why}"));
+        rows.push(text(name, format!("{role}; sampled {how}{kernel}")));
+        let in_profile = profile.in_profile(index);
+        rows.push(count(format!("{name}: in the profile"), in_profile));
+        let Some(counts) = event.counts else { continue };
+        rows.push(count(format!("{name}: counted by the kernel"), counts.counted));
+        if counts.lost > 0 {
+            rows.push(count(format!("{name}: records lost, ring full"), counts.lost));
+        }
+        if let Some(share) = counts.partial_share() {
+            rows.push(text(
+                &format!("{name}: counted for"),
+                format!(
+                    "{:.1} % of the time: more events than hardware counters; not scaled",
+                    100.0 * share
+                ),
+            ));
+        }
+    }
     rows
 }
 

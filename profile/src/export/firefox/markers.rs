@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use recording::info::{EventInfo, EventRole};
 use serde_json::{Value, json};
 
 use super::json::{Json, put_ms, put_optional_ms, put_unsigned};
 use crate::model::Profile;
-use crate::model::thread::{Marker, MarkerKind, Thread};
+use crate::model::strings::StringId;
+use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
 
 /// Markers are not code: category `Other`.
 const CATEGORY: &str = "0";
@@ -15,10 +17,12 @@ const CATEGORY: &str = "0";
 const INSTANT: u64 = 0;
 const INTERVAL: u64 = 1;
 
-fn data(profile: &Profile, what: &MarkerKind) -> Value {
-    let kind = what.name();
+fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
+    let what = &marker.what;
     let text = |id| profile.strings.get(id);
+    let kind = text(name_id(profile, what));
     match *what {
+        MarkerKind::Point(ref point) => point_data(profile, thread, marker.start, point, kind),
         MarkerKind::Child { pid, name } => json!({"type": kind, "pid": text(pid), "process": text(name)}),
         MarkerKind::Exec { from, to } | MarkerKind::Renamed { from, to } => {
             json!({"type": kind, "from": text(from), "to": text(to)})
@@ -30,8 +34,82 @@ fn data(profile: &Profile, what: &MarkerKind) -> Value {
     }
 }
 
+fn name_id(profile: &Profile, what: &MarkerKind) -> StringId {
+    match what.name_index() {
+        Ok(index) => profile.marker_names[index],
+        // Every event has a name; one that has none is a mistake of the builder's, and still no reason to panic.
+        Err(event) => (profile.event_names.get(event))
+            .copied()
+            .unwrap_or(profile.marker_names[0]),
+    }
+}
+
+/// Numbers as text: the front end would group the digits of a process id, and round those of 64 bits.
+fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker, kind: &str) -> Value {
+    let mut data = serde_json::Map::new();
+    data.insert("type".to_owned(), json!(kind));
+    let fields = profile
+        .info
+        .events
+        .get(point.event as usize)
+        .map_or(&[][..], |event| &event.fields);
+    for (field, value) in fields.iter().zip(&point.values) {
+        let value = match *value {
+            PointValue::Unsigned(value) => value.to_string(),
+            PointValue::Signed(value) => value.to_string(),
+            PointValue::Address(value) => format!("{value:#x}"),
+            PointValue::Text(text) => profile.strings.get(text).to_owned(),
+        };
+        data.insert(key(field), Value::String(value));
+    }
+    if let Some(stack) = point.stack {
+        let cause = json!({"tid": thread.id, "time": time as f64 / 1e6, "stack": stack.0});
+        data.insert("cause".to_owned(), cause);
+    }
+    Value::Object(data)
+}
+
+/// A marker's data has members of its own.
+fn key(field: &str) -> String {
+    match field {
+        "type" | "cause" | "category" | "interval" => format!("{field}_"),
+        _ => field.to_owned(),
+    }
+}
+
 /// `meta.markerSchema`.
-pub(super) fn schema() -> Value {
+pub(super) fn schema(profile: &Profile) -> Value {
+    let mut schema = fixed_schema();
+    if let Value::Array(schema) = &mut schema {
+        let points = profile
+            .info
+            .events
+            .iter()
+            .filter(|event| event.role == EventRole::Marker);
+        schema.extend(points.map(point_schema));
+    }
+    schema
+}
+
+/// Of a point event: its values, the first of them also in the table.
+fn point_schema(event: &EventInfo) -> Value {
+    const IN_TABLE: usize = 6;
+    let label: Vec<String> = (event.fields.iter())
+        .take(IN_TABLE)
+        .map(|field| format!("{field}={{marker.data.{}}}", key(field)))
+        .collect();
+    let fields: Vec<Value> = (event.fields.iter())
+        .map(|field| json!({"key": key(field), "label": field, "format": "string"}))
+        .collect();
+    json!({
+        "name": event.name, "display": ["marker-chart", "marker-table", "timeline-overview"],
+        "tableLabel": label.join(" "), "tooltipLabel": event.name, "chartLabel": event.name,
+        "description": "An event that was named with -e, with the stack that led to it.",
+        "fields": fields,
+    })
+}
+
+fn fixed_schema() -> Value {
     const NAMES: [&str; MarkerKind::NAMES.len()] = MarkerKind::NAMES;
     let shown = json!(["marker-chart", "marker-table", "timeline-overview"]);
     json!([
@@ -90,11 +168,10 @@ pub(super) fn write<W: Write>(profile: &Profile, thread: &Thread, json: &mut Jso
     let markers = &thread.markers;
     json.column("data", markers.iter(), |buf, marker: &Marker| {
         // A `Value` made of strings and numbers, written to memory: can't fail.
-        let _ = serde_json::to_writer(buf, &data(profile, &marker.what));
+        let _ = serde_json::to_writer(buf, &data(profile, thread, marker));
     })?;
-    let name_ids = &profile.marker_names;
     json.column("name", markers.iter(), |buf, marker| {
-        put_unsigned(buf, name_ids[marker.what.name_index()].0.into());
+        put_unsigned(buf, name_id(profile, &marker.what).0.into());
     })?;
     json.column("startTime", markers.iter(), |buf, marker| put_ms(buf, marker.start))?;
     json.column("endTime", markers.iter(), |buf, marker| {

@@ -29,7 +29,7 @@ pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Resu
         write_times(profile, json)?;
         write_program(profile, json)?;
         write_shape(profile, json)?;
-        json.entry("markerSchema", &markers::schema())?;
+        json.entry("markerSchema", &markers::schema(profile))?;
         json.entry("extra", &extra::sections(profile))
     })
 }
@@ -85,10 +85,12 @@ fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
         .collect();
     let visible = busiest_threads(profile);
     json.entry("categories", &categories)?;
-    json.entry(
-        "sampleUnits",
-        &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit}),
-    )?;
+    if let Some(unit) = unit {
+        json.entry(
+            "sampleUnits",
+            &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit}),
+        )?;
+    }
     json.entry("symbolicated", &profile.symbolicated)?;
     json.entry("usesOnlyOneStackType", &true)?;
     json.entry("sourceCodeIsNotOnSearchfox", &true)?;
@@ -99,13 +101,17 @@ fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
 /// The threads to show and select at first, busiest first. Where waits were recorded, those that only waited come last.
 /// Never empty.
 fn busiest_threads(profile: &Profile) -> Vec<usize> {
-    let cpu: Vec<u64> = profile
-        .threads
-        .iter()
-        .map(|thread| thread.samples.period_sum())
+    // Those of further events count in other units; they are shown with their thread.
+    let cpu: Vec<u64> = (profile.threads.iter())
+        .map(|thread| match thread.event {
+            None => thread.samples.period_sum(),
+            Some(_) => 0,
+        })
         .collect();
     let total: u128 = cpu.iter().map(|&cpu| u128::from(cpu)).sum();
-    let mut by_cpu: Vec<usize> = (0..cpu.len()).collect();
+    let mut by_cpu: Vec<usize> = (0..cpu.len())
+        .filter(|&thread| profile.threads[thread].event.is_none())
+        .collect();
     let waited = |thread: usize| profile.threads[thread].samples.off_cpu_ns();
     by_cpu.sort_by_key(|&thread| (Reverse(cpu[thread]), Reverse(waited(thread)), thread));
     let busy = (by_cpu.iter())
@@ -114,6 +120,13 @@ fn busiest_threads(profile: &Profile) -> Vec<usize> {
         })
         .count();
     by_cpu.truncate(busy.clamp(1, VISIBLE_THREADS));
+    let shown = by_cpu.len();
+    for at in 0..shown {
+        let thread = by_cpu[at];
+        let beside = profile.threads.iter().enumerate().skip(thread + 1);
+        let beside = beside.take_while(|(_, thread)| thread.event.is_some());
+        by_cpu.extend(beside.map(|(track, _)| track));
+    }
     by_cpu
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use recording::info::PeriodUnit;
+
 use super::cpu::CpuDelta;
 use super::json::{Json, put_ms, put_optional, put_optional_ms, put_unsigned};
 use super::markers;
@@ -32,7 +34,14 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, jso
     json.entry("pid", &process.id)?;
     json.entry("tid", &thread.id)?;
     json.key("samples")?;
-    json.object(|json| write_samples(profile, &thread.samples, cpu, json))?;
+    json.object(|json| match profile.unit_of(thread) {
+        PeriodUnit::Counts => write_counts(&thread.samples, json),
+        // A further event that counts time, beside samples that do or do not.
+        PeriodUnit::CpuNanoseconds if thread.event.is_some() => {
+            write_samples(profile, &thread.samples, CpuDelta::Nanoseconds, json)
+        }
+        PeriodUnit::CpuNanoseconds | PeriodUnit::Cycles => write_samples(profile, &thread.samples, cpu, json),
+    })?;
     json.key("markers")?;
     json.object(|json| markers::write(profile, thread, json))
 }
@@ -42,7 +51,16 @@ fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<
     json.value(|buf| put_optional_ms(buf, ns))
 }
 
-fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
+/// Samples whose weights are counts. The front end has no unit for these: it calls them samples. There is no
+/// `threadCPUDelta`: how often an event happens tells nothing of CPU time.
+fn write_counts<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
+    write_stacks(samples, json)?;
+    json.column("weight", samples.iter(), |buf, sample| put_unsigned(buf, sample.period))?;
+    json.entry("weightType", &"samples")?;
+    json.entry("length", &samples.len())
+}
+
+fn write_stacks<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
     json.column("stack", samples.iter(), |buf, sample| {
         put_optional(buf, sample.stack.map(|stack| stack.0.into()));
     })?;
@@ -52,7 +70,11 @@ fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, 
         last = sample.time;
         delta
     });
-    json.column("timeDeltas", deltas, put_ms)?;
+    json.column("timeDeltas", deltas, put_ms)
+}
+
+fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
+    write_stacks(samples, json)?;
     if profile.waits.is_some() || profile.periods_differ() {
         // Each stands for its time: samples and waits side by side, or samples that came before the kernel had found out
         // which period gives the asked rate.

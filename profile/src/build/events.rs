@@ -1,0 +1,92 @@
+//! The events that the user named: tracks for those that count, markers for points.
+//!
+//! A track stands beside its thread, as a thread of the same process, so that the front end shows its call tree.
+
+use recording::event::{Sample, Value};
+use recording::stack::Frame;
+
+use super::Builder;
+use super::processes::{LiveThread, Processes};
+use crate::model::samples;
+use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue};
+
+/// A thread keeps at most this many markers of points, and
+pub const POINTS_PER_THREAD: usize = 50_000;
+/// all threads together this many. The front end's marker table becomes slow at some 100,000.
+pub const POINTS_IN_ALL: u64 = 500_000;
+
+impl Processes {
+    /// The track of a further event beside a thread.
+    fn track(&mut self, thread: usize, event: u32) -> &mut LiveThread {
+        let known = self.tracks.get(&(thread, event)).copied();
+        let track = known.unwrap_or_else(|| {
+            let of = &self.threads[thread];
+            let track = LiveThread {
+                process: of.process,
+                track_of: Some((thread, event)),
+                start: of.start,
+                ..LiveThread::default()
+            };
+            let index = self.threads.len();
+            self.processes[track.process].threads.push(index);
+            self.threads.push(track);
+            self.tracks.insert((thread, event), index);
+            index
+        });
+        &mut self.threads[track]
+    }
+}
+
+impl Builder {
+    /// The thread, or the CPU, whose track a sample is on.
+    fn track_index(&mut self, sample: &Sample<'_>, time: i64) -> usize {
+        match self.options.per_cpu_threads {
+            true => self.processes.cpu_index(sample.cpu),
+            false => self.processes.index_for_sample(sample.pid, sample.tid, time),
+        }
+    }
+
+    /// A sample of a further event that counts.
+    pub(super) fn add_counted(&mut self, event: u32, sample: &Sample<'_>, frames: &[Frame]) {
+        let time = self.at(sample.time);
+        let stack = self.stack(sample, time, frames);
+        let thread = self.track_index(sample, time);
+        let in_order = self.processes.track(thread, event).samples.push(samples::Sample {
+            time,
+            stack,
+            period: sample.period,
+            off_cpu: false,
+        });
+        self.counts.counted_samples += 1;
+        self.counts.samples_out_of_order += u64::from(!in_order);
+    }
+
+    /// A point event.
+    pub(super) fn add_point(&mut self, event: u32, sample: &Sample<'_>, values: &[Value<'_>], frames: &[Frame]) {
+        self.counts.points += 1;
+        let time = self.at(sample.time);
+        let thread = self.track_index(sample, time);
+        if self.processes.threads[thread].points >= POINTS_PER_THREAD || self.points_kept >= POINTS_IN_ALL {
+            self.counts.markers_left_out += 1;
+            return;
+        }
+        let stack = self.stack(sample, time, frames);
+        let values = values
+            .iter()
+            .map(|value| match value {
+                Value::Unsigned(value) => PointValue::Unsigned(*value),
+                Value::Signed(value) => PointValue::Signed(*value),
+                Value::Address(value) => PointValue::Address(*value),
+                Value::Text(text) => PointValue::Text(self.strings.intern(text)),
+            })
+            .collect();
+        let thread = &mut self.processes.threads[thread];
+        thread.points += 1;
+        self.points_kept += 1;
+        thread.markers.push(Marker {
+            start: time,
+            end: None,
+            what: MarkerKind::Point(Box::new(PointMarker { event, stack, values })),
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! An event that counts, as perf_event_open knows it.
+
+use recording::info::{PeriodUnit, SampleBy};
+
+use super::names::{self, Generic};
+use super::parse::Sides;
+
+/// One of them, on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Counter {
+    /// As the user wrote it.
+    pub(crate) name: String,
+    /// `perf_event_attr.type`, `config`, `config1`, `config2`.
+    pub(crate) kind: u32,
+    pub(crate) configs: [u64; 3],
+    pub(crate) sides: Sides,
+    pub(crate) sample_by: SampleBy,
+    /// Nobody has it who may not sample the kernel.
+    pub(crate) is_in_kernel: bool,
+    /// The CPUs that have it, if not all of them do.
+    pub(crate) cpus: Option<Vec<u32>>,
+}
+
+impl Counter {
+    pub(crate) fn unit(&self) -> PeriodUnit {
+        match self.generic().counts_cpu_time() {
+            true => PeriodUnit::CpuNanoseconds,
+            false => PeriodUnit::Counts,
+        }
+    }
+
+    /// True if it is sampled by its own count, at whatever rate that comes.
+    pub(crate) fn may_flood(&self) -> bool {
+        self.kind == names::SOFTWARE
+            && !self.generic().counts_cpu_time()
+            && matches!(self.sample_by, SampleBy::Period(_))
+    }
+
+    /// True if it is up to the CPU's counters whether the event is there.
+    pub(crate) fn is_hardware(&self) -> bool {
+        self.kind != names::SOFTWARE
+    }
+
+    /// True if the event can be of a CPU's counters by type, which need the type of the core on machines with several.
+    pub(crate) fn wants_core_type(&self) -> bool {
+        matches!(self.kind, names::HARDWARE | names::HW_CACHE)
+    }
+
+    /// What a sample stands for, where it does not say so itself.
+    ///
+    /// Asked for PERF_SAMPLE_PERIOD, a software event with a fixed period writes a sample each time that it happens
+    /// (`perf_swevent_event` in kernel/events/core.c); the clocks are timers and do not.
+    pub(crate) fn period_unsaid(&self) -> Option<u64> {
+        match self.sample_by {
+            SampleBy::Period(period @ 2..) if self.kind == names::SOFTWARE && !self.generic().counts_cpu_time() => {
+                Some(period)
+            }
+            _ => None,
+        }
+    }
+
+    fn generic(&self) -> Generic {
+        Generic {
+            kind: self.kind,
+            config: self.configs[0],
+        }
+    }
+}

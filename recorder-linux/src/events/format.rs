@@ -1,0 +1,332 @@
+//! What a tracepoint writes, as its `format` file in tracefs describes it; and such bytes to values.
+//!
+//! See Documentation/trace/events.rst, "Event formats". A pure function: the same for a ring and for a file.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use recording::event::Value;
+
+/// Values of one event, at most.
+const MAX_FIELDS: usize = 32;
+/// Bytes of a text that are kept.
+const MAX_TEXT_BYTES: usize = 256;
+/// Numbers of an array that are kept.
+const MAX_NUMBERS: usize = 16;
+
+/// The values of one event, and where they stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    name: String,
+    offset: usize,
+    size: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number(Number),
+    /// `char name[16]`.
+    Text,
+    /// Numbers of so many bytes each.
+    Numbers(usize, Number),
+    /// `__data_loc char[]`: where a text of any length stands, `len << 16 | offset`.
+    FarText,
+    /// `__rel_loc char[]`: the same, from the end of this field.
+    NearText,
+    FarBytes,
+    NearBytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Unsigned,
+    Signed,
+    Address,
+    /// The lower half of 8 bytes, signed.
+    Int,
+}
+
+impl Format {
+    /// Reads a `format` file. Lines that are not understood are left out.
+    pub fn parse(text: &str) -> Format {
+        let fields = text.lines().filter_map(field);
+        // What every event has is in the sample already.
+        let own = fields.filter(|field| !field.name.starts_with("common_"));
+        Format {
+            fields: own.take(MAX_FIELDS).collect(),
+        }
+    }
+
+    /// The names of the values.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.fields.iter().map(|field| field.name.as_str())
+    }
+
+    /// Takes apart what an event wrote. There is a value for each name; where the bytes end too early it is an empty text.
+    pub fn values<'a>(&self, raw: &'a [u8]) -> Vec<Value<'a>> {
+        self.fields
+            .iter()
+            .map(|field| field.value(raw).unwrap_or(Value::Text(Cow::Borrowed(""))))
+            .collect()
+    }
+}
+
+/// `field:unsigned long args[6]; offset:16; size:48; signed:0;`, with tabs between.
+fn field(line: &str) -> Option<Field> {
+    let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
+    let declared = parts.next()?;
+    let (mut offset, mut size, mut signed) = (None, None, false);
+    for part in parts {
+        match part.split_once(':') {
+            Some(("offset", value)) => offset = value.parse().ok(),
+            Some(("size", value)) => size = value.parse().ok(),
+            Some(("signed", value)) => signed = value == "1",
+            _ => {}
+        }
+    }
+    let (kind, name) = declared.rsplit_once([' ', '*'])?;
+    let is_pointer = declared[..declared.len() - name.len()].contains('*');
+    let (name, is_array) = match name.split_once('[') {
+        Some((name, _)) => (name, true),
+        None => (name, kind.contains('[')),
+    };
+    let is_text = kind
+        .split([' ', '['])
+        .any(|word| matches!(word, "char" | "u8" | "__u8"))
+        && kind.contains("char");
+    let (offset, size): (usize, usize) = (offset?, size?);
+    let number = match (is_pointer, signed) {
+        (true, _) => Number::Address,
+        // An argument of a system call: it has the type that the program gave it, in a whole register.
+        (false, false) if kind == "int" && size == 8 => Number::Int,
+        (false, true) => Number::Signed,
+        (false, false) => Number::Unsigned,
+    };
+    let kind = if kind.starts_with("__data_loc") {
+        if is_text { Kind::FarText } else { Kind::FarBytes }
+    } else if kind.starts_with("__rel_loc") {
+        if is_text { Kind::NearText } else { Kind::NearBytes }
+    } else if is_array && is_text {
+        Kind::Text
+    } else if is_array {
+        Kind::Numbers(element_bytes(kind, is_pointer, size), number)
+    } else {
+        Kind::Number(number)
+    };
+    Some(Field {
+        name: name.to_owned(),
+        offset,
+        size,
+        kind,
+    })
+}
+
+/// Of an array, by its type's name: the file only tells the whole size.
+fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
+    let has = |word: &str| kind.split_whitespace().any(|part| part.trim_start_matches('_') == word);
+    let bytes = if is_pointer || has("long") || has("u64") || has("s64") || has("unsigned long") {
+        8
+    } else if has("u8") || has("s8") || has("bool") || has("char") {
+        1
+    } else if has("short") || has("u16") || has("s16") {
+        2
+    } else {
+        4
+    };
+    if size.is_multiple_of(bytes) { bytes } else { 1 }
+}
+
+impl Field {
+    fn value<'a>(&self, raw: &'a [u8]) -> Option<Value<'a>> {
+        let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
+        let end = self.offset + self.size;
+        Some(match self.kind {
+            Kind::Number(number) => number.value(bytes)?,
+            Kind::Text => Value::Text(text(bytes)),
+            Kind::Numbers(each, number) => Value::Text(numbers(bytes, each, number).into()),
+            Kind::FarText => Value::Text(text(elsewhere(raw, bytes, 0)?)),
+            Kind::NearText => Value::Text(text(elsewhere(raw, bytes, end)?)),
+            Kind::FarBytes => Value::Text(numbers(elsewhere(raw, bytes, 0)?, 1, Number::Address).into()),
+            Kind::NearBytes => Value::Text(numbers(elsewhere(raw, bytes, end)?, 1, Number::Address).into()),
+        })
+    }
+}
+
+fn elsewhere<'a>(raw: &'a [u8], location: &[u8], from: usize) -> Option<&'a [u8]> {
+    let location = u32::from_ne_bytes(*location.first_chunk()?);
+    let start = from.checked_add((location & 0xffff) as usize)?;
+    raw.get(start..start.checked_add((location >> 16) as usize)?)
+}
+
+/// Up to the first NUL.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    match String::from_utf8_lossy(&bytes[..end.min(MAX_TEXT_BYTES)]) {
+        text if end > MAX_TEXT_BYTES => Cow::Owned(text.into_owned() + "..."),
+        text => text,
+    }
+}
+
+fn numbers(bytes: &[u8], each: usize, number: Number) -> String {
+    let mut out = String::new();
+    for (at, element) in bytes.chunks_exact(each.max(1)).enumerate() {
+        if at == MAX_NUMBERS {
+            out.push_str(" ...");
+            break;
+        }
+        if at > 0 {
+            out.push(' ');
+        }
+        // Writing to a string does not fail.
+        let _ = match number.value(element) {
+            Some(Value::Signed(value)) => write!(out, "{value}"),
+            Some(Value::Unsigned(value)) => write!(out, "{value}"),
+            Some(Value::Address(value)) => write!(out, "{value:#x}"),
+            _ => Ok(()),
+        };
+    }
+    out
+}
+
+impl Number {
+    fn value(self, bytes: &[u8]) -> Option<Value<'static>> {
+        let (unsigned, signed) = match *bytes {
+            [a] => (u64::from(a), i64::from(a as i8)),
+            [a, b] => (u16::from_ne_bytes([a, b]).into(), i16::from_ne_bytes([a, b]).into()),
+            [a, b, c, d] => (
+                u32::from_ne_bytes([a, b, c, d]).into(),
+                i32::from_ne_bytes([a, b, c, d]).into(),
+            ),
+            [a, b, c, d, e, f, g, h] => {
+                let word = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+                (word, word as i64)
+            }
+            // A structure, passed by value.
+            _ => return Some(Value::Text(numbers(bytes, 1, Number::Address).into())),
+        };
+        Some(match self {
+            Number::Unsigned => Value::Unsigned(unsigned),
+            Number::Signed => Value::Signed(signed),
+            Number::Address => Value::Address(unsigned),
+            Number::Int => Value::Signed(i64::from(unsigned as i32)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// sched_switch of Linux 6.18, shortened.
+    const SWITCH: &str = "name: sched_switch\nID: 316\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+        \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+        \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\n\
+        print fmt: \"prev_comm=%s\", REC->prev_comm\n";
+
+    #[test]
+    fn a_context_switch_is_read_as_the_kernel_wrote_it() {
+        let format = Format::parse(SWITCH);
+        assert_eq!(
+            format.names().collect::<Vec<_>>(),
+            ["prev_comm", "prev_pid", "prev_state"]
+        );
+        let mut raw = vec![0; 40];
+        raw[8..13].copy_from_slice(b"bash\0");
+        raw[24..28].copy_from_slice(&(-7i32).to_ne_bytes());
+        raw[32..40].copy_from_slice(&256i64.to_ne_bytes());
+        assert_eq!(
+            format.values(&raw),
+            [Value::Text("bash".into()), Value::Signed(-7), Value::Signed(256)]
+        );
+        assert_eq!(format.values(&raw[..30])[2], Value::Text("".into()), "cut off");
+    }
+
+    #[test]
+    fn pointers_arrays_and_texts_of_any_length() {
+        let format = Format::parse(
+            "\tfield:const char * filename;\toffset:0;\tsize:8;\tsigned:0;\n\
+             \tfield:unsigned long args[2];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:__data_loc char[] name;\toffset:24;\tsize:4;\tsigned:0;\n\
+             \tfield:__rel_loc char[] near;\toffset:28;\tsize:4;\tsigned:0;\n\
+             \tfield:u8 mac[3];\toffset:32;\tsize:3;\tsigned:0;\n",
+        );
+        let mut raw = Vec::new();
+        raw.extend(0x7fffu64.to_ne_bytes());
+        raw.extend(1u64.to_ne_bytes());
+        raw.extend(2u64.to_ne_bytes());
+        raw.extend((3u32 << 16 | 36).to_ne_bytes());
+        raw.extend((3u32 << 16 | (36 - 32)).to_ne_bytes());
+        raw.extend([1, 2, 255, 0]);
+        raw.extend(b"hi\0");
+        let texts: Vec<Value<'_>> = ["1 2", "hi", "hi", "1 2 255"]
+            .map(|text| Value::Text(text.into()))
+            .into();
+        assert_eq!(format.values(&raw)[0], Value::Address(0x7fff));
+        assert_eq!(format.values(&raw)[1..], texts);
+        // A location beyond the end.
+        raw[26] = 0xff;
+        assert_eq!(format.values(&raw)[2], Value::Text("".into()));
+    }
+
+    #[test]
+    fn arguments_of_system_calls_have_their_own_type() {
+        let format = Format::parse("\tfield:int dfd;\toffset:0;\tsize:8;\tsigned:0;\n");
+        assert_eq!(
+            format.values(&(-100i32 as u32 as u64).to_ne_bytes()),
+            [Value::Signed(-100)]
+        );
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_say_so() {
+        let format = Format::parse("\tfield:__data_loc char[] name;\toffset:0;\tsize:4;\tsigned:0;\n");
+        let mut raw = (1000u32 << 16 | 4).to_ne_bytes().to_vec();
+        raw.extend([b'x'; 1000]);
+        let Value::Text(text) = &format.values(&raw)[0] else {
+            panic!()
+        };
+        assert_eq!(text.len(), MAX_TEXT_BYTES + 3);
+        assert!(text.ends_with("x..."));
+    }
+
+    /// Bytes and descriptions of any kind: never a panic, and always a value for each name.
+    #[test]
+    fn any_bytes_have_a_value_for_each_name() {
+        let mut state = 1u64;
+        let mut next = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1442695);
+            (state >> 33) as usize
+        };
+        let kinds = [
+            "int x",
+            "char x[16]",
+            "__data_loc char[] x",
+            "__rel_loc u8[] x",
+            "u64 x[4]",
+            "*",
+            "",
+            "struct y x",
+        ];
+        for _ in 0..20_000 {
+            let line = format!(
+                "\tfield:{};\toffset:{};\tsize:{};\tsigned:{};",
+                kinds[next() % kinds.len()],
+                next() % 40,
+                next() % 20,
+                next() % 2
+            );
+            let format = Format::parse(&line);
+            let raw: Vec<u8> = (0..next() % 64).map(|_| next() as u8).collect();
+            assert_eq!(format.values(&raw).len(), format.names().count(), "{line}");
+        }
+    }
+}

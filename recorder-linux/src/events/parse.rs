@@ -1,0 +1,432 @@
+//! `-e`: the words that perf's users know, taken apart without looking at the machine.
+
+use std::fmt;
+
+use recording::info::SampleBy;
+
+use super::names::{self, Generic};
+
+/// Longest text of one list that is looked at.
+const MAX_TEXT: usize = 1 << 16;
+
+/// One event as it was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSpec {
+    /// As the user wrote it, which is also how it is called in the profile.
+    pub text: String,
+    /// Which.
+    pub selector: Selector,
+    /// `:u`, `:k`; both if there is no modifier.
+    pub sides: Sides,
+    /// `/period=N/`, `/freq=N/`.
+    pub sample_by: Option<SampleBy>,
+}
+
+/// In which code an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sides {
+    /// That of programs.
+    pub user: bool,
+    /// The kernel's.
+    pub kernel: bool,
+}
+
+impl Sides {
+    /// Without modifier.
+    pub const BOTH: Sides = Sides {
+        user: true,
+        kernel: true,
+    };
+}
+
+/// Which event is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// One that the kernel has a name for on every machine: hardware, cache or software.
+    Generic(Generic),
+    /// `rNNN`: the CPU's own number.
+    Raw(u64),
+    /// `cpu/event=0x3c,umask=0/`: of this PMU, with these terms.
+    Pmu {
+        /// A name in /sys/bus/event_source/devices.
+        pmu: String,
+        /// Names with their values; 1 where none was given.
+        terms: Vec<(String, u64)>,
+    },
+    /// `SUBSYSTEM:NAME`. Each may hold `*` and `?`.
+    Tracepoints {
+        /// A folder in tracefs' `events`.
+        subsystem: String,
+        /// A folder in that.
+        name: String,
+    },
+}
+
+/// What is wrong with the text of `-e`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError(String);
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+fn wrong<T>(message: impl Into<String>) -> Result<T, ParseError> {
+    Err(ParseError(message.into()))
+}
+
+/// Takes a list of events apart.
+pub fn parse(list: &str) -> Result<Vec<EventSpec>, ParseError> {
+    if list.len() > MAX_TEXT {
+        return wrong("the list of events is too long");
+    }
+    split(list).into_iter().map(one).collect()
+}
+
+/// At commas, but not at those between slashes: `cpu/event=1,umask=2/,cycles`.
+fn split(list: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    let (mut start, mut in_terms) = (0, false);
+    for (at, byte) in list.bytes().enumerate() {
+        match byte {
+            b'/' => in_terms = !in_terms,
+            b',' if !in_terms => {
+                items.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(&list[start..]);
+    items
+}
+
+fn one(text: &str) -> Result<EventSpec, ParseError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return wrong("an event has no name; `sprof record -e list` shows those of this machine");
+    }
+    let (before, terms, after) = match text.split_once('/') {
+        None => (text, None, ""),
+        Some((before, rest)) => match rest.split_once('/') {
+            Some((terms, after)) => (before, Some(terms), after),
+            None => {
+                return wrong(format!(
+                    "`{text}`: the second slash is missing, as in page-faults/period=1000/"
+                ));
+            }
+        },
+    };
+    // perf has the modifier either before the slashes or right after them.
+    let (name, early) = take_modifier(before);
+    let late = after.strip_prefix(':').unwrap_or(after);
+    let sides = match (early, late) {
+        (early, "") => early.unwrap_or(Sides::BOTH),
+        (None, late) => match modifier(late) {
+            Some(sides) => sides,
+            None => {
+                return wrong(format!(
+                    "`{text}`: the modifier `{late}` is not known; there are u (user code) and k (kernel)"
+                ));
+            }
+        },
+        (Some(_), _) => return wrong(format!("`{text}` has two modifiers")),
+    };
+    let (terms, sample_by) = take_sampling(text, terms)?;
+    let selector = match (selector(name), terms) {
+        (Some(selector), None) => selector,
+        (None, Some(terms)) if is_word(name) => Selector::Pmu {
+            pmu: name.to_owned(),
+            terms,
+        },
+        (Some(_), Some(terms)) => {
+            let term = terms.first().map_or("", |(name, _)| name);
+            return wrong(format!(
+                "`{text}`: the term `{term}` does not go with `{name}`; period=N and freq=N do"
+            ));
+        }
+        (None, None) if sample_by.is_some() && is_word(name) && !name.contains(':') && text.contains('/') => {
+            // `cpu/period=1000/`: a PMU without an event, or a name that is none.
+            return unknown(name);
+        }
+        (None, _) => return unknown(name),
+    };
+    Ok(EventSpec {
+        text: text.to_owned(),
+        selector,
+        sides,
+        sample_by,
+    })
+}
+
+/// Splits `:u` and the like off. A tracepoint has a colon of its own.
+fn take_modifier(text: &str) -> (&str, Option<Sides>) {
+    match text.rsplit_once(':') {
+        Some((name, last)) if name.contains(':') || is_counting(name) => match modifier(last) {
+            Some(sides) => (name, Some(sides)),
+            None => (text, None),
+        },
+        _ => (text, None),
+    }
+}
+
+fn modifier(text: &str) -> Option<Sides> {
+    let mut sides = Sides {
+        user: false,
+        kernel: false,
+    };
+    for letter in text.chars() {
+        match letter {
+            'u' => sides.user = true,
+            'k' => sides.kernel = true,
+            _ => return None,
+        }
+    }
+    (sides.user || sides.kernel).then_some(sides)
+}
+
+fn is_counting(name: &str) -> bool {
+    names::find(name).is_some() || raw(name).is_some()
+}
+
+/// `rNNN`, as perf takes it: hexadecimal digits only.
+fn raw(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix('r')?;
+    let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+}
+
+fn selector(name: &str) -> Option<Selector> {
+    if let Some(generic) = names::find(name) {
+        return Some(Selector::Generic(generic));
+    }
+    if let Some(config) = raw(name) {
+        return Some(Selector::Raw(config));
+    }
+    let (subsystem, event) = name.split_once(':')?;
+    let is_pattern = |part: &str| is_word(&part.replace(['*', '?'], "x"));
+    (is_pattern(subsystem) && is_pattern(event)).then(|| Selector::Tracepoints {
+        subsystem: subsystem.to_owned(),
+        name: event.to_owned(),
+    })
+}
+
+/// What can be a file name in sysfs or tracefs, and is no way out of a folder.
+fn is_word(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_part)
+}
+
+type Terms = Vec<(String, u64)>;
+
+/// The terms that say when to sample, and the others; `None` if there are no others.
+fn take_sampling(text: &str, terms: Option<&str>) -> Result<(Option<Terms>, Option<SampleBy>), ParseError> {
+    let (mut others, mut sample_by) = (Vec::new(), None);
+    for term in terms.into_iter().flat_map(|terms| terms.split(',')).map(str::trim) {
+        if term.is_empty() {
+            continue;
+        }
+        let (name, value) = match term.split_once('=') {
+            Some((name, value)) => (name.trim(), number(value.trim())),
+            None => (term, Some(1)),
+        };
+        let Some(value) = value else {
+            return wrong(format!(
+                "`{text}`: the value in `{term}` is no number; 1000 and 0x3e8 are"
+            ));
+        };
+        let by = match name {
+            "period" => SampleBy::Period(value),
+            "freq" => SampleBy::Frequency(value),
+            _ if is_word(name) => {
+                others.push((name.to_owned(), value));
+                continue;
+            }
+            _ => return wrong(format!("`{text}`: `{term}` is no term; period=1000 is")),
+        };
+        // The kernel takes no period with the highest bit (perf_event_open(2), EINVAL).
+        if value == 0 || value > i64::MAX as u64 {
+            return wrong(format!("`{text}`: {name} must be 1 or more"));
+        }
+        if sample_by.replace(by).is_some() {
+            return wrong(format!("`{text}`: there may be one period or one freq"));
+        }
+    }
+    Ok(((!others.is_empty()).then_some(others), sample_by))
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
+        None if !text.starts_with('+') => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn unknown<T>(name: &str) -> Result<T, ParseError> {
+    let shown: String = name.chars().take(60).collect();
+    let near = names::near(&shown, names::all().iter().map(|(name, _)| name.as_str()));
+    let near = match near.is_empty() {
+        true => String::new(),
+        false => format!(" (did you mean {}?)", near.join(", ")),
+    };
+    wrong(format!(
+        "there is no event `{shown}`{near}; `sprof record -e list` shows those of this machine"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> EventSpec {
+        let mut list = parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(list.len(), 1, "{text}");
+        list.remove(0)
+    }
+
+    fn refusal(text: &str) -> String {
+        parse(text).expect_err(text).to_string()
+    }
+
+    fn generic(text: &str) -> (u32, u64) {
+        match parsed(text).selector {
+            Selector::Generic(generic) => (generic.kind, generic.config),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_have_the_numbers_of_the_kernel_s_header() {
+        assert_eq!(generic("cycles"), (0, 0));
+        assert_eq!(generic("branches"), generic("branch-instructions"));
+        assert_eq!(generic("branch-misses"), (0, 5));
+        assert_eq!(generic("ref-cycles"), (0, 9));
+        assert_eq!(generic("faults"), (1, 2));
+        assert_eq!(generic("major-faults"), (1, 6));
+        assert_eq!(generic("emulation-faults"), (1, 8));
+        // PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_MISS: (id) | (op << 8) | (result << 16).
+        assert_eq!(generic("L1-dcache-load-misses"), (3, 0x1_0000));
+        assert_eq!(generic("LLC-loads"), (3, 2));
+        assert_eq!(generic("dTLB-store-misses"), (3, 0x1_0103));
+        assert_eq!(generic("node-prefetches"), (3, 0x206));
+    }
+
+    #[test]
+    fn modifiers_stand_before_or_behind_the_slashes() {
+        let user = Sides {
+            user: true,
+            kernel: false,
+        };
+        let kernel = Sides {
+            user: false,
+            kernel: true,
+        };
+        assert_eq!(parsed("cycles").sides, Sides::BOTH);
+        assert_eq!(parsed("cycles:u").sides, user);
+        assert_eq!(parsed("r1a8:k").sides, kernel);
+        assert_eq!(parsed("page-faults:uk").sides, Sides::BOTH);
+        assert_eq!(parsed("page-faults/period=10/u").sides, user);
+        assert_eq!(parsed("page-faults/period=10/:k").sides, kernel);
+        assert_eq!(parsed("sched:sched_switch:k").sides, kernel);
+        assert!(refusal("cycles/period=1/:x").contains("modifier `x` is not known"));
+        assert!(refusal("cycles:u/period=1/:k").contains("two modifiers"));
+    }
+
+    #[test]
+    fn periods_and_frequencies_are_terms() {
+        assert_eq!(parsed("page-faults").sample_by, None);
+        assert_eq!(parsed("page-faults/period=0x10/").sample_by, Some(SampleBy::Period(16)));
+        assert_eq!(parsed("cycles/freq=99/").sample_by, Some(SampleBy::Frequency(99)));
+        assert!(refusal("cycles/period=0/").contains("1 or more"));
+        assert!(refusal("cycles/period=18446744073709551615/").contains("1 or more"));
+        assert!(refusal("cycles/period=many/").contains("is no number"));
+        assert!(refusal("cycles/period=1,freq=2/").contains("one period or one freq"));
+        assert!(refusal("cycles/period=1").contains("second slash"));
+        assert!(refusal("cycles/umask=1/").contains("does not go with `cycles`"));
+    }
+
+    #[test]
+    fn lists_are_split_at_commas_outside_of_slashes() {
+        let list = parse("cpu/event=0x3c,umask=0x1,inv/u, r1a8,syscalls:sys_enter_*").unwrap();
+        assert_eq!(
+            list[0].selector,
+            Selector::Pmu {
+                pmu: "cpu".into(),
+                terms: vec![("event".into(), 0x3c), ("umask".into(), 1), ("inv".into(), 1)],
+            }
+        );
+        assert_eq!(list[1].selector, Selector::Raw(0x1a8));
+        assert_eq!(
+            list[2].selector,
+            Selector::Tracepoints {
+                subsystem: "syscalls".into(),
+                name: "sys_enter_*".into()
+            }
+        );
+        assert!(refusal("cycles,,cycles").contains("no name"));
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_one_is_named() {
+        assert!(refusal("page-fault").contains("did you mean page-faults"));
+        assert!(refusal("instrutions").contains("instructions"));
+        assert!(refusal("zzz").starts_with("there is no event `zzz`; `sprof record -e list`"));
+    }
+
+    #[test]
+    fn names_do_not_lead_out_of_the_folders_of_the_kernel() {
+        for text in ["../etc:passwd", "sched:..", "a/../b/", ".:x", "../x/event=1/"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    /// Random words of the alphabet that the grammar is made of: an error or events, never a panic, and what was taken
+    /// is taken again.
+    #[test]
+    fn any_text_is_taken_or_refused() {
+        let parts = [
+            "cycles",
+            "page-faults",
+            "r",
+            "1",
+            "ff",
+            ":",
+            "/",
+            ",",
+            "=",
+            "u",
+            "k",
+            "period",
+            "freq",
+            "*",
+            "?",
+            "..",
+            "cpu",
+            "é",
+            "\u{0}",
+            " ",
+            "0x",
+            "+",
+            "-",
+            "sched",
+            "18446744073709551616",
+            "",
+        ];
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..200_000 {
+            let mut text = String::new();
+            for _ in 0..state >> 60 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                text.push_str(parts[(state >> 33) as usize % parts.len()]);
+            }
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            for event in parse(&text).into_iter().flatten() {
+                assert_eq!(parse(&event.text).as_deref(), Ok(&[event.clone()][..]), "{text:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The events beside the first one that a spool holds: those that the user named.
+
+use recording::event::Value;
+use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
+
+use super::attr::Attr;
+use crate::spool::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
+use crate::translate::Subject;
+
+/// Which events of a file go where.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// By the place in the file's list: the place in `infos`.
+    subjects: Vec<Option<Subject>>,
+    /// What is known of each.
+    pub(super) infos: Vec<EventInfo>,
+}
+
+impl Named {
+    /// Those of a spool, of which the samples of its first event are shown.
+    pub(super) fn of_spool(attrs: &[Attr]) -> Named {
+        let mut named = Named {
+            subjects: vec![None; attrs.len()],
+            infos: Vec::new(),
+        };
+        for (at, attr) in attrs.iter().enumerate() {
+            let (role, index) = match (attr.config1, named.infos.len() as u32) {
+                (ROLE_WEIGHT, _) => (EventRole::Weight, None),
+                (ROLE_TRACK, next) => (EventRole::Track, Some(Subject::Counted(next))),
+                (ROLE_MARKER, next) => (EventRole::Marker, Some(Subject::Point(next))),
+                _ => continue,
+            };
+            named.subjects[at] = index;
+            named.infos.push(EventInfo {
+                name: attr.label(),
+                role,
+                unit: match attr.counts_cpu_time() {
+                    true => PeriodUnit::CpuNanoseconds,
+                    false => PeriodUnit::Counts,
+                },
+                sample_by: match attr.is_rate() {
+                    true => SampleBy::Frequency(attr.period_or_rate),
+                    false => SampleBy::Period(attr.period_or_rate),
+                },
+                without_kernel: attr.excludes_kernel().then_some("no permission"),
+                fields: Vec::new(),
+                counts: None,
+            });
+        }
+        named
+    }
+
+    /// What the samples of an event are, if it is one of these.
+    pub(super) fn subject(&self, attr: usize) -> Option<Subject> {
+        self.subjects.get(attr).copied().flatten()
+    }
+
+    /// The values of a point event; the first one of each tells their names.
+    pub(super) fn values<'a>(&mut self, subject: Subject, raw: &'a [u8]) -> Vec<Value<'a>> {
+        let Subject::Point(index) = subject else {
+            return Vec::new();
+        };
+        let Some(info) = self.infos.get_mut(index as usize) else {
+            return Vec::new();
+        };
+        let texts = raw.split(|byte| *byte == 0).filter(|text| !text.is_empty());
+        let (names, values): (Vec<_>, Vec<_>) = texts
+            .take(MAX_VALUES)
+            .map(|text| {
+                let equals = text.iter().position(|byte| *byte == b'=').unwrap_or(text.len());
+                let value = text.get(equals + 1..).unwrap_or_default();
+                (&text[..equals], Value::Text(String::from_utf8_lossy(value)))
+            })
+            .unzip();
+        if info.fields.is_empty() {
+            let names = names.into_iter();
+            info.fields = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        }
+        values
+    }
+}
+
+/// Values of one event, at most.
+const MAX_VALUES: usize = 64;

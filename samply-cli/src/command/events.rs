@@ -1,0 +1,44 @@
+//! `-e`: the events that were named, and the list of those that there are.
+
+use std::io::{self, Write};
+
+use recorder_linux::events;
+
+use crate::args::{self, RecordArgs};
+use crate::exit::{Failure, Outcome, Status};
+use crate::pipeline::recorder;
+
+/// What stands in the place of an event to see all.
+const LIST: &str = "list";
+
+/// The events as they were named, each a list that makes sense.
+pub(super) fn parse(args: &RecordArgs) -> Result<Vec<String>, Failure> {
+    for list in &args.event {
+        events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
+    }
+    Ok(args.event.clone())
+}
+
+/// `-e list`, `-e list:PATTERN`: the pattern, empty for all.
+pub(super) fn asked_for_list(args: &RecordArgs) -> Option<&str> {
+    args.event.iter().find_map(|event| {
+        let rest = event.strip_prefix(LIST)?;
+        match rest {
+            "" => Some(""),
+            _ => rest.strip_prefix(':'),
+        }
+    })
+}
+
+/// Prints what this machine has.
+pub(super) fn list(pattern: &str) -> Outcome {
+    let text = recorder::list_events(pattern).map_err(Failure::failed)?;
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Status::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::failed(format_args!(
+            "writing the list to stdout failed: {error}"
+        ))),
+    }
+}

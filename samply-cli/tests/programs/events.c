@@ -1,0 +1,99 @@
+// Does known numbers of things that events count, in functions of their own.
+//   events faults N        touches N fresh pages in few_pages, 3N in many_pages
+//   events ask N           asks for its parent N times (getppid), in ask_parent; prints both ids
+//   events sleep N         sleeps N times, in nap
+//   events both N          faults N, then sleep N/100
+//   events flood N MS      asks N times, then works for MS ms of CPU time in busy_work
+//   events loops N         N iterations in short_loop, 3N in long_loop, of the same code
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOINLINE __attribute__((noinline, noclone))
+enum { PAGE = 4096 };
+
+static NOINLINE void few_pages(volatile char *memory, long n) {
+    for (long i = 0; i < n; i++)
+        memory[i * PAGE] = 1;
+    __asm__ volatile("");
+}
+
+static NOINLINE void many_pages(volatile char *memory, long n) {
+    for (long i = 0; i < n; i++)
+        memory[i * PAGE] = 2;
+    __asm__ volatile("");
+}
+
+static NOINLINE void ask_parent(long n) {
+    for (long i = 0; i < n; i++)
+        syscall(SYS_getppid);
+    __asm__ volatile("");
+}
+
+static NOINLINE void nap(long n) {
+    struct timespec ms = {0, 1000000};
+    for (long i = 0; i < n; i++)
+        nanosleep(&ms, 0);
+    __asm__ volatile("");
+}
+
+static NOINLINE void busy_work(long ms) {
+    struct timespec now;
+    volatile uint64_t x = 0;
+    do {
+        for (int i = 0; i < 10000; i++)
+            x += i;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    } while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
+}
+
+// The same instructions in both: volatile keeps the loops as they are.
+static NOINLINE void short_loop(long n) {
+    for (volatile long i = 0; i < n; i++) {
+    }
+}
+
+static NOINLINE void long_loop(long n) {
+    for (volatile long i = 0; i < n; i++) {
+    }
+}
+
+static void faults(long n) {
+    char *memory = mmap(0, 4 * n * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        exit(1);
+    // A fault for each page, and not for each 2 MiB.
+    madvise(memory, 4 * n * PAGE, MADV_NOHUGEPAGE);
+    few_pages(memory, n);
+    many_pages(memory + n * PAGE, 3 * n);
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "";
+    long n = argc > 2 ? atol(argv[2]) : 0;
+    if (strcmp(mode, "faults") == 0) {
+        faults(n);
+    } else if (strcmp(mode, "ask") == 0) {
+        ask_parent(n);
+        printf("pid=%d parent=%d\n", getpid(), getppid());
+    } else if (strcmp(mode, "sleep") == 0) {
+        nap(n);
+    } else if (strcmp(mode, "both") == 0) {
+        faults(n);
+        nap(n / 100);
+    } else if (strcmp(mode, "flood") == 0) {
+        ask_parent(n);
+        busy_work(argc > 3 ? atol(argv[3]) : 100);
+    } else if (strcmp(mode, "loops") == 0) {
+        short_loop(n);
+        long_loop(3 * n);
+    } else {
+        return 2;
+    }
+    return 0;
+}
