@@ -48,6 +48,9 @@ impl Arch for Aarch64 {
         &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4],
     ];
 
+    // brk #5: BRK64_OPCODE_UPROBES. Debuggers have another number.
+    const BREAKPOINT: &'static [u8] = &[0xa0, 0x00, 0x20, 0xd4];
+
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)> {
         match *registers {
             Registers::Aarch64 { pc, sp, fp, lr } => {

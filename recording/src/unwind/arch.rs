@@ -52,6 +52,9 @@ pub(super) trait Arch {
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
+    /// What the kernel writes over an instruction with a uprobe (UPROBE_SWBP_INSN), as debuggers do on most machines.
+    const BREAKPOINT: &'static [u8];
+
     /// The first address and the registers of a sample; `None` if it is of another machine. `highest_code` is the end of
     /// the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;

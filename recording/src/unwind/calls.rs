@@ -13,7 +13,8 @@
 //! The callee found on the stack must be that function, or one that it jumps to (tail calls, cold parts). Virtual calls,
 //! functions that end with one, and code without rules say nothing.
 //!
-//! Code is read from the target's memory, where the linker's slots are filled in, once for each pair.
+//! Code is read from the target's memory, where the linker's slots are filled in, once for each pair. Where a breakpoint stands
+//! there, somebody's uprobe or debugger has put it over an instruction, which only the file still has.
 
 use std::ops::Range;
 
@@ -131,10 +132,31 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         Some(function.start.wrapping_add(region.base)..function.end.wrapping_add(region.base))
     }
 
+    /// Reads code as the compiler made it; how many bytes of it could be had.
+    fn code_at<A: Arch>(&mut self, address: u64, code: &mut [u8]) -> usize {
+        let len = self.memory.read(self.pid, address, code).min(code.len());
+        let Some(read) = code.get_mut(..len) else { return 0 };
+        let has_breakpoint = read.windows(A::BREAKPOINT.len()).any(|bytes| bytes == A::BREAKPOINT);
+        if !has_breakpoint {
+            return len;
+        }
+        let on_disk = self.region(address).and_then(|region| {
+            let relative = address.wrapping_sub(region.base);
+            self.modules.bytes_on_disk(region.module, relative, len)
+        });
+        match on_disk {
+            Some(on_disk) => {
+                read.copy_from_slice(&on_disk);
+                len
+            }
+            None => 0,
+        }
+    }
+
     fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<Target> {
         let mut bytes = [0; CALL_BYTES];
         let start = return_address.checked_sub(CALL_BYTES as u64)?;
-        (self.memory.read(self.pid, start, &mut bytes) == CALL_BYTES).then_some(())?;
+        (self.code_at::<A>(start, &mut bytes) == CALL_BYTES).then_some(())?;
         let target = A::call_before(&bytes, return_address)?;
         // Any other variable may have held another address at the time of the call.
         let fixed = match target {
@@ -164,7 +186,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
             };
             self.region(address)?;
             let mut stub = [0; STUB_BYTES];
-            let len = self.memory.read(self.pid, address, &mut stub).min(STUB_BYTES);
+            let len = self.code_at::<A>(address, &mut stub);
             match A::stub_slot(stub.get(..len)?, address) {
                 Some(slot) => target = Target::Slot(slot),
                 None => return Some(address),
@@ -219,7 +241,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
             .checked_sub(function.start)
             .filter(|size| *size <= MAX_FUNCTION)?;
         let mut code = vec![0; size as usize];
-        (self.memory.read(self.pid, function.start, &mut code) == code.len()).then_some(())?;
+        (self.code_at::<A>(function.start, &mut code) == code.len()).then_some(())?;
         let (mut targets, mut anywhere) = (Vec::new(), Vec::new());
         A::jumps(&code, function.start, &mut |at, target| match target {
             Target::Address(address) if function.contains(&address) => {}

@@ -213,6 +213,16 @@ impl<F: ModuleFiles> Modules<F> {
         Ok((file, elf))
     }
 
+    /// What the file has at a relative address; `None` if that is not all there, or the file is not open any more.
+    pub(super) fn bytes_on_disk(&self, module: ModuleIndex, relative: u64, len: usize) -> Option<Vec<u8>> {
+        let entry = self.entries.get(module as usize)?;
+        let (elf, file) = (entry.elf.as_ref()?, entry.file.as_ref()?);
+        let piece = elf.rest_from(elf.base_svma.wrapping_add(relative))?;
+        let mut bytes = vec![0; usize::try_from(piece.size).ok()?.min(len)];
+        file.read_exact_at(&mut bytes, piece.offset).ok()?;
+        (bytes.len() == len).then_some(bytes)
+    }
+
     /// True if the data at a relative address cannot change once the program runs.
     pub(super) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
         let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());

@@ -42,6 +42,9 @@ impl Arch for X86_64 {
         &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
     ];
 
+    // int3
+    const BREAKPOINT: &'static [u8] = &[0xcc];
+
     fn start(registers: &Registers, _highest_code: u64) -> Option<(u64, Self::Regs)> {
         match *registers {
             Registers::X86_64 { ip, sp, bp } => Some((ip, UnwindRegsX86_64::new(ip, sp, bp))),
