@@ -7,6 +7,7 @@ use recording::doctor::{Examination, Finding, State};
 use crate::events::Events;
 use crate::ladder::{self, PtraceRefusal};
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
+use crate::probes;
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
 
@@ -28,6 +29,7 @@ pub fn examine() -> Examination {
     let mut limits = vec![paranoid(), counters(&opened)];
     limits.extend(rings(&opened));
     limits.push(hidden_addresses());
+    limits.push(probes::examine());
     Examination {
         ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced()],
         limits,

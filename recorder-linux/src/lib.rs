@@ -22,7 +22,7 @@
 //! Where perf_event_open is refused, `ptrace` stands in the place of 3 to 7. [`import`] is yet another way in: a perf.data
 //! file instead of rings, through the same 6 and 7. [`spool`] writes such a file while recording.
 //!
-//! [`probes`] are tracepoints of our own in programs, there as long as a recording lasts.
+//! [`probes`] are tracepoints of our own in programs, defined before 1 and there as long as the recording lasts.
 //!
 //! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
 //! calls are in `sys`. `decode`, `merge`, `translate` and `wait` make none; they compile and are tested on every system.

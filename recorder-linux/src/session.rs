@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::Pid;
 use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo, SampleBy};
+use recording::probe::Probe;
 use recording::sink::EventSink;
 
 use crate::already;
@@ -19,6 +20,7 @@ use crate::host;
 use crate::ladder::{self, Rung};
 use crate::launch;
 use crate::open::{Opened, Wanted};
+use crate::probes::{self, Probes};
 use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
 use crate::sys::perf_event::EventFd;
@@ -61,6 +63,8 @@ pub struct RecordOptions {
     pub events: Vec<String>,
     /// When the events that count are sampled, unless they say so themselves. `None`: as is best for each.
     pub event_sampling: Option<SampleBy>,
+    /// The places of the probes among the events.
+    pub probes: Vec<Probe>,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.
@@ -125,6 +129,9 @@ pub struct Recording {
     who: Who,
     // Dropped before `signals`: the signal masks are put back in the reverse order.
     rung: Rung,
+    // Dropped after `rung`, which holds their events open: the kernel keeps what is in use.
+    #[expect(dead_code, reason = "held, not used")]
+    probes: Option<Probes>,
     signals: Signals,
 }
 
@@ -163,17 +170,19 @@ impl Recording {
         for list in &options.events {
             specs.extend(events::parse(list).map_err(|error| RecordError::Failed(error.to_string()))?);
         }
+        let (probes, defined) = probes::define_all(&options.probes).map_err(RecordError::Failed)?;
         let events = Events::resolve(
             Path::new("/"),
             &specs,
             options.rate_hz,
             options.event_sampling,
             options.off_cpu,
+            &defined,
         )
         .map_err(RecordError::Failed)?;
         let wanted = Wanted::of(options, &events);
         let attached = match &options.whom {
-            Whom::Command => return Recording::launch(options, events),
+            Whom::Command => return Recording::launch(options, events, probes),
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
                 attach::to_processes(&pids, &wanted)
@@ -181,16 +190,18 @@ impl Recording {
             Whom::WholeMachine => attach::to_whole_machine(&wanted),
         };
         let (opened, running) = attached.map_err(RecordError::Failed)?;
+        let probes = probes.map(Probes::ready);
         Ok(Recording {
             options: options.clone(),
             events,
             who: Who::Running(running),
             signals: take_over_signals()?,
             rung: Rung::PerfEvent(Box::new(opened)),
+            probes,
         })
     }
 
-    fn launch(options: &RecordOptions, events: Events) -> Result<Recording, RecordError> {
+    fn launch(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Recording, RecordError> {
         let image = launch::resolve(options)?;
         let failed = |what: &str, error: std::io::Error| RecordError::Failed(format!("cannot {what}: {error}"));
         let signals = take_over_signals()?;
@@ -199,6 +210,7 @@ impl Recording {
         process::raise_open_file_limit();
         match ladder::climb(stopped.pid(), options, &events, &signals) {
             Ok(rung) => Ok(Recording {
+                probes: probes.map(Probes::ready),
                 options: options.clone(),
                 events,
                 who: Who::Stopped(stopped),

@@ -7,10 +7,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use recorder_linux::probes::{Probe, ProbeError, Probes};
+use recorder_linux::probes::{ProbeError, Probes};
+use recording::probe::ProbePlace;
 
 /// `None`, said, where probes can't be defined.
-fn define(probes: &[Probe]) -> Option<Result<Probes, ProbeError>> {
+fn define(probes: &[ProbePlace]) -> Option<Result<Probes, ProbeError>> {
     match Probes::define(probes) {
         Err(
             error @ (ProbeError::NotAllowed { .. }
@@ -30,12 +31,12 @@ fn list() -> String {
     fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default()
 }
 
-fn probe(path: &Path, file_offset: u64) -> Probe {
-    Probe {
+fn probe(path: &Path, file_offset: u64) -> ProbePlace {
+    ProbePlace {
         path: path.to_owned(),
         file_offset,
         semaphore: None,
-        arguments: Vec::new(),
+        arguments: String::new(),
     }
 }
 
@@ -62,7 +63,8 @@ fn definitions_stand_in_the_kernel_as_long_as_they_are_held() {
         .tracepoints()
         .map(|(group, event)| format!("{group}/{event}"))
         .collect();
-    assert_eq!(names.len(), 2);
+    assert_eq!(names.len(), 1, "both places are one event");
+    assert_eq!(list().matches(&format!("p:{} ", names[0])).count(), 2, "{}", list());
     assert!(
         names[0].starts_with(&format!("sprof_{}_", std::process::id())),
         "{names:?}"

@@ -11,6 +11,7 @@ use recording::clock::{ClockReference, Timestamp};
 use recording::doctor::{Examination, Finding, State};
 use recording::event::{Mapping, Pid};
 use recording::info::{RecordingInfo, SampleBy};
+use recording::probe::Probe;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 
 /// Whom to record.
@@ -45,6 +46,8 @@ pub struct RecordOptions {
     pub events: Vec<String>,
     /// Used on Linux only.
     pub event_sampling: Option<SampleBy>,
+    /// Used on Linux only.
+    pub probes: Vec<Probe>,
     /// Ends the recording after this time.
     pub duration: Option<Duration>,
     /// When the recording ends before the program does: leave the program running.

@@ -14,7 +14,7 @@
 //! 6. [`unwind`]: a sink that turns snapshots into frames.
 //! 7. [`quality`], [`info`]: what was lost or guessed on the way, and the recording as a whole.
 //! 8. [`symbol`]: names for addresses, as plain data.
-//! 9. [`doctor`]: what a machine permits, as plain data.
+//! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 
 pub mod address;
 pub mod clock;
@@ -22,6 +22,7 @@ pub mod doctor;
 pub mod event;
 pub mod info;
 pub mod module;
+pub mod probe;
 pub mod quality;
 pub mod sink;
 pub mod stack;

@@ -5,6 +5,7 @@
 //! 1. [`args`]: the command line as typed.
 //! 2. [`command`]: what each command does with it.
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
+//!    [`probes`]: which places in which files are meant by names of functions.
 //!    [`import`]: the same from a perf.data file.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
@@ -22,6 +23,7 @@ mod interrupt;
 mod jit;
 mod output;
 mod pipeline;
+mod probes;
 mod serve;
 mod spool;
 mod summary;

@@ -519,6 +519,7 @@ fn the_doctor_of_root_finds_all_ways_open() {
         "pmu",
         "memlock",
         "kptr-restrict",
+        "uprobes",
         "kernel-symbols",
         "libc-symbols",
     ];

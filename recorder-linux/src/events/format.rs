@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 
 use recording::event::Value;
 
+/// FIELD_STRING_IP of kernel/trace/trace_probe.h.
+const PROBE_ADDRESS: &str = "__probe_ip";
+
 /// Values of one event, at most.
 const MAX_FIELDS: usize = 32;
 /// Bytes of a text that are kept.
@@ -56,8 +59,8 @@ impl Format {
     /// Reads a `format` file. Lines that are not understood are left out.
     pub fn parse(text: &str) -> Format {
         let fields = text.lines().filter_map(field);
-        // What every event has is in the sample already.
-        let own = fields.filter(|field| !field.name.starts_with("common_"));
+        // What every event has is in the sample already, and so is where a probe was hit.
+        let own = fields.filter(|field| !field.name.starts_with("common_") && field.name != PROBE_ADDRESS);
         Format {
             fields: own.take(MAX_FIELDS).collect(),
         }

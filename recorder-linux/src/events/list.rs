@@ -33,6 +33,7 @@ pub fn list_events(pattern: &str) -> Result<String, String> {
         section(&mut out, title, sort, &wanted);
     }
     pmus(&mut out, root, &wanted);
+    probes(&mut out, &wanted);
     tracepoints(&mut out, root, &pattern, &wanted);
     match out.is_empty() {
         true => Err(format!(
@@ -79,6 +80,27 @@ fn section(out: &mut String, title: &str, sort: Sort, wanted: &dyn Fn(&str) -> b
     }
     if missing > 0 {
         say!(out, "  and {missing} that this CPU has no counter for");
+    }
+}
+
+/// Probes have no list: any function is one.
+fn probes(out: &mut String, wanted: &dyn Fn(&str) -> bool) {
+    if !wanted("uprobe") && !wanted("usdt") {
+        return;
+    }
+    match crate::probes::leftovers() {
+        Ok(_) => {
+            say!(
+                out,
+                "probes in programs: FILE is a path, or the name of a program or library"
+            );
+            say!(
+                out,
+                "  uprobe:FILE:FUNCTION  uprobe:FILE:FUNCTION+OFFSET  uprobe:FILE:0xOFFSET"
+            );
+            say!(out, "  usdt:FILE:PROVIDER:NAME  usdt:FILE:NAME");
+        }
+        Err(error) => say!(out, "probes in programs: none: {error}"),
     }
 }
 

@@ -60,6 +60,30 @@ pub enum Selector {
         /// A folder in that.
         name: String,
     },
+    /// `uprobe:FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`.
+    Probe {
+        /// Which of them.
+        kind: ProbeKind,
+        /// What stands behind the first colon.
+        place: String,
+    },
+}
+
+/// A kind of probe in a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// At a function or an offset.
+    Uprobe,
+    /// At a mark of the program's author.
+    Usdt,
+}
+
+impl ProbeKind {
+    /// What it is and the rest, if the text names one.
+    fn of(text: &str) -> Option<(ProbeKind, &str)> {
+        let uprobe = text.strip_prefix("uprobe:").map(|rest| (ProbeKind::Uprobe, rest));
+        uprobe.or_else(|| Some((ProbeKind::Usdt, text.strip_prefix("usdt:")?)))
+    }
 }
 
 /// What is wrong with the text of `-e`.
@@ -89,11 +113,15 @@ pub fn parse(list: &str) -> Result<Vec<EventSpec>, ParseError> {
 /// At commas, but not at those between slashes: `cpu/event=1,umask=2/,cycles`.
 fn split(list: &str) -> Vec<&str> {
     let mut items = Vec::new();
-    let (mut start, mut in_terms) = (0, false);
+    let (mut start, mut in_terms, mut in_arguments) = (0, false, 0usize);
     for (at, byte) in list.bytes().enumerate() {
+        // Slashes are those of a path, and `function(int, int)` has commas of its own.
+        let is_probe = || ProbeKind::of(list[start..].trim_start()).is_some();
         match byte {
-            b'/' => in_terms = !in_terms,
-            b',' if !in_terms => {
+            b'/' if !is_probe() => in_terms = !in_terms,
+            b'(' | b'<' if is_probe() => in_arguments += 1,
+            b')' | b'>' if is_probe() => in_arguments = in_arguments.saturating_sub(1),
+            b',' if !in_terms && in_arguments == 0 => {
                 items.push(&list[start..at]);
                 start = at + 1;
             }
@@ -108,6 +136,23 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
     let text = text.trim();
     if text.is_empty() {
         return wrong("an event has no name; `sprof record -e list` shows those of this machine");
+    }
+    if let Some((kind, place)) = ProbeKind::of(text) {
+        return Ok(EventSpec {
+            text: text.to_owned(),
+            selector: Selector::Probe {
+                kind,
+                place: place.to_owned(),
+            },
+            sides: Sides::BOTH,
+            sample_by: None,
+        });
+    }
+    if text.starts_with("uretprobe:") {
+        return wrong(format!(
+            "`{text}`: probes on returns are not supported, because they cut the stacks of everything below; \
+             uprobe: records the calls"
+        ));
     }
     let (before, terms, after) = match text.split_once('/') {
         None => (text, None, ""),
@@ -313,6 +358,34 @@ mod tests {
         assert_eq!(generic("LLC-loads"), (3, 2));
         assert_eq!(generic("dTLB-store-misses"), (3, 0x1_0103));
         assert_eq!(generic("node-prefetches"), (3, 0x206));
+    }
+
+    #[test]
+    fn probes_keep_their_slashes_colons_and_commas() {
+        let place = |text: &str| match parsed(text).selector {
+            Selector::Probe { kind, place } => (kind, place),
+            other => panic!("{text}: {other:?}"),
+        };
+        let (kind, text) = place("uprobe:/usr/bin/app:app::work");
+        assert_eq!((kind, text.as_str()), (ProbeKind::Uprobe, "/usr/bin/app:app::work"));
+        assert_eq!(
+            place("uprobe:./app:space::f(int, T<a, b>)").1,
+            "./app:space::f(int, T<a, b>)"
+        );
+        assert_eq!(place("usdt:libc:setjmp").0, ProbeKind::Usdt);
+        assert!(refusal("uretprobe:/a:b").contains("uprobe: records the calls"));
+        let texts = |list: &str| -> Vec<String> { parse(list).unwrap().into_iter().map(|spec| spec.text).collect() };
+        let list = "uprobe:/a/b/c:f(int, int),cycles/period=7/,usdt:a:b:c, uprobe:/x:y,page-faults";
+        assert_eq!(
+            texts(list),
+            [
+                "uprobe:/a/b/c:f(int, int)",
+                "cycles/period=7/",
+                "usdt:a:b:c",
+                "uprobe:/x:y",
+                "page-faults"
+            ]
+        );
     }
 
     #[test]

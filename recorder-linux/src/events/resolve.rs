@@ -9,6 +9,7 @@ use super::names;
 use super::parse::{EventSpec, Selector, Sides};
 use super::pmu;
 use super::tracefs::{Tracefs, Tracepoint};
+use crate::probes::DefinedProbe;
 
 /// A point event.
 #[derive(Clone, Debug)]
@@ -42,16 +43,24 @@ impl Events {
         rate_hz: f64,
         sampling: Option<SampleBy>,
         keep_time: bool,
+        defined: &[DefinedProbe],
     ) -> Result<Events, String> {
         let mut events = Events::default();
-        for spec in specs {
+        for (index, spec) in specs.iter().enumerate() {
             match &spec.selector {
+                Selector::Probe { .. } if specs[..index].iter().any(|earlier| earlier.text == spec.text) => {}
                 Selector::Tracepoints { subsystem, name } => {
                     let tracefs =
                         Tracefs::find(root).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
                     for tracepoint in tracefs.matching(subsystem, name)? {
                         events.add_point(tracepoint, spec);
                     }
+                }
+                Selector::Probe { .. } => {
+                    let probe = defined.iter().find(|probe| probe.text == spec.text);
+                    let probe =
+                        probe.ok_or_else(|| format!("cannot record {}: nothing is known of its place", spec.text))?;
+                    events.add_probe(root, probe, spec)?;
                 }
                 _ => {
                     let asked = spec.sample_by.or(sampling);
@@ -90,6 +99,43 @@ impl Events {
             sample_by,
         };
         self.points.push((self.infos.len() as u32 - 1, point));
+    }
+
+    /// Adds a probe: tracepoints of our own, which are one event.
+    fn add_probe(&mut self, root: &Path, probe: &DefinedProbe, spec: &EventSpec) -> Result<(), String> {
+        let failed = |error: &dyn std::fmt::Display| format!("cannot record {}: {error}", spec.text);
+        let tracefs = Tracefs::find(root).map_err(|error| failed(&error))?;
+        // The same function of two files.
+        let is_taken = self.infos.iter().any(|info| info.name == probe.name);
+        let name = if is_taken { &probe.text } else { &probe.name };
+        for (group, event) in &probe.tracepoints {
+            let tracepoint = tracefs.tracepoint(group, event).map_err(|error| failed(&error))?;
+            let fields: Vec<&str> = tracepoint.format.names().collect();
+            // Copies of a mark may have arguments that can be read in one of them only.
+            let same = |info: &EventInfo| info.name == *name && info.fields == fields;
+            match self.infos.iter().position(same) {
+                Some(index) => self.points.push((
+                    index as u32,
+                    Point {
+                        tracepoint,
+                        sides: spec.sides,
+                        sample_by: SampleBy::Period(1),
+                    },
+                )),
+                None => {
+                    let numbered = format!("{name} (");
+                    let of_same = |info: &&EventInfo| info.name == *name || info.name.starts_with(&numbered);
+                    let others = self.infos.iter().filter(of_same).count();
+                    let name = match others {
+                        0 => name.clone(),
+                        others => format!("{name} ({})", others + 1),
+                    };
+                    self.add_point(Tracepoint { name, ..tracepoint }, spec);
+                }
+            }
+        }
+        self.announcements.extend(probe.notes.iter().cloned());
+        Ok(())
     }
 
     fn add_counter(&mut self, counter: Counter, keep_time: bool) {
@@ -148,7 +194,7 @@ fn counter(root: &Path, spec: &EventSpec, sample_by: SampleBy) -> Result<Counter
                 pmu::resolve(root, pmu, terms).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
             (event.kind, event.configs, false, event.cpus)
         }
-        Selector::Tracepoints { .. } => return Err(format!("{} does not count", spec.text)),
+        Selector::Tracepoints { .. } | Selector::Probe { .. } => return Err(format!("{} does not count", spec.text)),
     };
     Ok(Counter {
         name: spec.text.clone(),

@@ -35,6 +35,15 @@ pub fn translate(text: &str) -> Arguments {
     arguments
 }
 
+/// Names and types of what is read: definitions that agree in these can be one event.
+pub(super) fn form(text: &str) -> Vec<String> {
+    let part = |fetch: String| match (fetch.split_once('='), fetch.rsplit_once(':')) {
+        (Some((name, _)), Some((_, kind))) => format!("{name}:{kind}"),
+        _ => fetch,
+    };
+    translate(text).fetched.into_iter().map(part).collect()
+}
+
 /// Splits at spaces, but for those within brackets: `8@[sp, 16] 4@w0`.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
@@ -206,6 +215,14 @@ mod tests {
         assert_eq!(arguments.left_out.len(), 10);
         assert_eq!(arguments.left_out[0], "8f@%xmm0");
         assert_eq!(translate(""), Arguments::default());
+    }
+
+    #[test]
+    fn the_form_is_what_the_places_of_a_mark_have_in_common() {
+        assert_eq!(form("-4@%eax 8@-16(%rbp)"), ["arg1:s32", "arg2:u64"]);
+        assert_eq!(form("-4@$3 8@%rdi"), form("-4@%eax 8@-16(%rbp)"));
+        assert_ne!(form("4@$3 8@%rdi"), form("-4@$3 8@%rdi"));
+        assert_ne!(form("8f@%xmm0 8@%rdi"), form("8@%rax 8@%rdi"));
     }
 
     proptest! {

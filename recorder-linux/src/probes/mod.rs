@@ -1,16 +1,19 @@
 //! Probes of our own in the files of programs: uprobes, defined in tracefs for as long as a recording lasts.
 //!
-//! Give: a file, an offset in it, and what to read there. Get: a tracepoint, named by group and event, that is opened like any
+//! Give: a file, an offset in it, and the arguments of the mark there. Get: a tracepoint, named by group and event, that is opened like any
 //! other and disappears with [`Probes`]. Out of scope: which offset a function has (the symbolicator knows), opening, decoding.
 //!
 //! A definition is global: it stands in the kernel until someone takes it away, whoever made it and however that process
 //! ended. So its group names the process that made it, and those of processes that are gone are [`leftovers()`].
 //! The perf PMU `uprobe` would clean up by itself, but its events don't follow into threads that the program starts later.
 //!
-//! `tracefs` (where, and what may go wrong) -> `owner` (whose definitions) -> `leftovers`; [`arguments`] are those of USDT probes.
+//! `tracefs` (where, and what may go wrong) -> `owner` (whose definitions) -> `leftovers` -> `named` (all of a recording). `trial`
+//! tells what the kernel would not; [`arguments`] are those of USDT probes.
 
 pub mod arguments;
+mod finding;
 mod leftovers;
+mod named;
 mod owner;
 mod tracefs;
 mod trial;
@@ -23,10 +26,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use finding::examine;
 pub use leftovers::{Leftovers, leftovers, remove_leftovers};
+pub(crate) use named::{DefinedProbe, define_all};
+
+use recording::probe::ProbePlace;
 
 use owner::Owner;
 use tracefs::Tracefs;
+use trial::Trial;
 
 /// How long a definition may still be in use after its events were closed: the kernel lets go of them after a grace period.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -35,19 +43,6 @@ const MAX_LINE_BYTES: usize = 4095;
 
 /// Held between choosing a name and taking it.
 static DEFINING: Mutex<()> = Mutex::new(());
-
-/// A place in a file where the program is interrupted for a moment, each time that it comes by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
-    /// The file, as this process's mount namespace has it. All processes that map the same file are meant.
-    pub path: PathBuf,
-    /// Where in the file an instruction begins.
-    pub file_offset: u64,
-    /// Where in the file a USDT semaphore is: a counter that is above 0 in each process while the probe is in use.
-    pub semaphore: Option<u64>,
-    /// What to read there, in the notation of tracefs: `arg1=%di:s32`. See [`arguments::translate`].
-    pub arguments: Vec<String>,
-}
 
 /// Why there is no probe.
 #[derive(Debug, thiserror::Error)]
@@ -109,55 +104,121 @@ pub struct Probes {
     tracefs: Tracefs,
     group: String,
     events: Vec<String>,
+    trials: Vec<Trial>,
+}
+
+fn open(place: &ProbePlace) -> Result<(File, u64), ProbeError> {
+    let file = File::open(&place.path).map_err(|error| ProbeError::File {
+        path: place.path.clone(),
+        error,
+    })?;
+    Ok((file, place.file_offset))
+}
+
+fn refused(place: &ProbePlace, reason: String) -> ProbeError {
+    ProbeError::Refused {
+        path: place.path.clone(),
+        file_offset: place.file_offset,
+        reason,
+    }
 }
 
 impl Probes {
-    /// Defines them all, or none. Each is tried out: what can't be probed is told here and not by silence.
-    pub fn define(probes: &[Probe]) -> Result<Probes, ProbeError> {
-        let tracefs = Tracefs::find()?;
-        let mut defined = Probes {
-            group: Owner::myself()?.group(),
-            tracefs,
-            events: Vec::with_capacity(probes.len()),
-        };
-        for probe in probes {
-            defined.add(probe)?;
-        }
+    /// Defines these, or none. Each is tried out: what can't be probed is told here and not by silence.
+    pub fn define(places: &[ProbePlace]) -> Result<Probes, ProbeError> {
+        let mut defined = Probes::none()?;
+        defined.add(places)?;
         Ok(defined)
     }
 
-    fn add(&mut self, probe: &Probe) -> Result<(), ProbeError> {
-        let file = File::open(&probe.path).map_err(|error| ProbeError::File {
-            path: probe.path.clone(),
-            error,
-        })?;
-        let refused = |reason: String| ProbeError::Refused {
-            path: probe.path.clone(),
-            file_offset: probe.file_offset,
-            reason,
+    /// None yet.
+    fn none() -> Result<Probes, ProbeError> {
+        Ok(Probes {
+            tracefs: Tracefs::find()?,
+            group: Owner::myself()?.group(),
+            events: Vec::new(),
+            trials: Vec::new(),
+        })
+    }
+
+    /// Adds the places of one name: as one event where their arguments are alike. 100 events took 9 s to close, one for each grace
+    /// period of the kernel; one event of 100 places takes as long as one of a single place.
+    fn add(&mut self, places: &[ProbePlace]) -> Result<(), ProbeError> {
+        let mut rest = places;
+        while let Some(first) = rest.first() {
+            let form = arguments::form(&first.arguments);
+            let alike = rest
+                .iter()
+                .take_while(|place| arguments::form(&place.arguments) == form)
+                .count();
+            let (event, others) = rest.split_at(alike);
+            self.add_event(event)?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    fn add_event(&mut self, places: &[ProbePlace]) -> Result<(), ProbeError> {
+        let Some((first, others)) = places.split_first() else {
+            return Ok(());
         };
-        // A second definition by the same name would become a part of the first.
-        let _alone = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
+        // A second definition by the same name becomes a part of the first.
+        let alone = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.tracefs.free_name(&self.group, self.events.len())?;
-        let line = definition(&self.group, &name, probe, &file);
+        self.define_one(&name, first)?;
+        self.events.push(name.clone());
+        drop(alone);
+        let mut of_event = vec![open(first)?];
+        let mut apart = Vec::new();
+        for place in others {
+            match self.define_one(&name, place) {
+                Ok(()) => of_event.push(open(place)?),
+                // Before Linux 5.5 an event has one place.
+                Err(ProbeError::Refused { .. }) => apart.push(place.clone()),
+                Err(error) => return Err(error),
+            }
+        }
+        let id = self.tracefs.event_id(&self.group, &name)?;
+        let files = of_event.iter().map(|(file, offset)| (file, *offset));
+        match trial::run(id, files) {
+            Ok(trial) => self.trials.push(trial),
+            Err((_, reason)) if others.is_empty() => return Err(refused(first, reason)),
+            Err((at, reason)) => {
+                // Which of them? Each by itself.
+                for place in places {
+                    Probes::none()?.add_event(std::slice::from_ref(place))?;
+                }
+                return Err(refused(places.get(at).unwrap_or(first), reason));
+            }
+        }
+        apart
+            .iter()
+            .try_for_each(|place| self.add_event(std::slice::from_ref(place)))
+    }
+
+    fn define_one(&self, name: &str, place: &ProbePlace) -> Result<(), ProbeError> {
+        let (file, _) = open(place)?;
+        let line = definition(&self.group, name, place, &file);
         if line.len() > MAX_LINE_BYTES {
-            return Err(refused(format!(
+            let reason = format!(
                 "its definition would have {} bytes, more than the kernel takes",
                 line.len()
-            )));
+            );
+            return Err(refused(place, reason));
         }
         self.tracefs.command(&line).map_err(|error| match error {
             tracefs::CommandError::Tracefs(error) => error,
-            tracefs::CommandError::Refused(reason) => refused(reason),
-        })?;
-        self.events.push(name);
-        let id = self
-            .tracefs
-            .event_id(&self.group, &self.events[self.events.len() - 1])?;
-        trial::run(id, &file, probe.file_offset).map_err(refused)
+            tracefs::CommandError::Refused(reason) => refused(place, reason),
+        })
     }
 
-    /// Group and event of each, in the order in which they were given: how tracefs names the tracepoints.
+    /// Call it when the events are open: closing the last one of a probe takes a grace period, so the trials last until then.
+    pub(crate) fn ready(mut self) -> Probes {
+        self.trials.clear();
+        self
+    }
+
+    /// Group and event of each: how tracefs names the tracepoints.
     pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
         self.events.iter().map(|event| (self.group.as_str(), event.as_str()))
     }
@@ -168,6 +229,7 @@ impl Probes {
     }
 
     fn remove_all(&mut self) -> Result<(), ProbeError> {
+        self.trials.clear();
         let deadline = Instant::now() + PATIENCE;
         while let Some(event) = self.events.last() {
             match self.tracefs.remove(&self.group, event) {
@@ -198,18 +260,18 @@ impl Drop for Probes {
 }
 
 /// Documentation/trace/uprobetracer.rst: `p:GROUP/EVENT PATH:OFFSET(REF_CTR_OFFSET) ARGUMENTS`.
-fn definition(group: &str, name: &str, probe: &Probe, file: &File) -> String {
-    let path = match in_one_word(&probe.path) {
+fn definition(group: &str, name: &str, place: &ProbePlace, file: &File) -> String {
+    let path = match in_one_word(&place.path) {
         Some(path) => path,
         None => format!("/proc/self/fd/{}", file.as_raw_fd()),
     };
-    let mut line = format!("p:{group}/{name} {path}:{:#x}", probe.file_offset);
-    if let Some(semaphore) = probe.semaphore {
+    let mut line = format!("p:{group}/{name} {path}:{:#x}", place.file_offset);
+    if let Some(semaphore) = place.semaphore {
         line.push_str(&format!("({semaphore:#x})"));
     }
-    for argument in &probe.arguments {
+    for argument in arguments::translate(&place.arguments).fetched {
         line.push(' ');
-        line.push_str(argument);
+        line.push_str(&argument);
     }
     line
 }
@@ -229,15 +291,15 @@ mod tests {
     #[test]
     fn definitions_in_the_kernel_s_notation() {
         let file = File::open("/dev/null").unwrap();
-        let mut probe = Probe {
+        let mut probe = ProbePlace {
             path: "/usr/bin/app".into(),
             file_offset: 0x1160,
             semaphore: None,
-            arguments: Vec::new(),
+            arguments: String::new(),
         };
         assert_eq!(definition("g", "e0", &probe, &file), "p:g/e0 /usr/bin/app:0x1160");
         probe.semaphore = Some(0x3010);
-        probe.arguments = vec!["arg1=%di:s32".to_owned()];
+        probe.arguments = "-4@%edi 8f@%xmm0".to_owned();
         assert_eq!(
             definition("g", "e0", &probe, &file),
             "p:g/e0 /usr/bin/app:0x1160(0x3010) arg1=%di:s32"

@@ -15,14 +15,20 @@ const TYPE_TRACEPOINT: u32 = 2;
 /// ENOTSUPP of include/linux/errno.h, which is not for user programs and yet reaches them.
 const ENOTSUPP: i32 = 524;
 
-/// Tries out the event; the error is a reason for the user.
-pub(super) fn run(event_id: u64, file: &File, file_offset: u64) -> Result<(), String> {
-    let len = file.metadata().map_err(|error| error.to_string())?.len();
-    if file_offset >= len {
-        return Err(format!("the file has only {len:#x} bytes"));
-    }
-    // Where the file may not be mapped executable (a mount with noexec), no program runs from it either.
-    let _page = MappedPage::of(file, file_offset).map_err(|error| format!("the file can't be mapped: {error}"))?;
+/// An event that was put into this process. It lasts until dropped.
+#[derive(Debug)]
+pub(super) struct Trial {
+    _event: EventFd,
+    _pages: Vec<MappedPage>,
+}
+
+/// Tries out an event with its places, files and offsets. The error is the index of the place, as far as that is known, and a
+/// reason for the user.
+pub(super) fn run<'a>(event_id: u64, places: impl Iterator<Item = (&'a File, u64)>) -> Result<Trial, (usize, String)> {
+    let pages = places
+        .enumerate()
+        .map(|(at, (file, file_offset))| map(file, file_offset).map_err(|reason| (at, reason)))
+        .collect::<Result<Vec<MappedPage>, _>>()?;
     let attr = Attr {
         kind: TYPE_TRACEPOINT,
         config: event_id,
@@ -31,14 +37,28 @@ pub(super) fn run(event_id: u64, file: &File, file_offset: u64) -> Result<(), St
         ..Attr::default()
     };
     // The probe is put into this process's memory whatever the CPU.
-    let cpu = cpus::online(Path::new("/"))?.first().copied().unwrap_or(0);
-    match EventFd::open(&attr, THIS_THREAD, cpu) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(match error.raw_os_error() {
+    let cpu = cpus::online(Path::new("/")).map_err(|reason| (0, reason))?;
+    let cpu = cpu.first().copied().unwrap_or(0);
+    let event = EventFd::open(&attr, THIS_THREAD, cpu).map_err(|error| {
+        let reason = match error.raw_os_error() {
             Some(libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP) => {
                 "the kernel can't put a probe on the instruction there".to_owned()
             }
             _ => format!("cannot open it as a perf event: {error}"),
-        }),
+        };
+        (0, reason)
+    })?;
+    Ok(Trial {
+        _event: event,
+        _pages: pages,
+    })
+}
+
+/// Maps the page of a place. Where the file may not be mapped executable (a mount with noexec), no program runs from it either.
+fn map(file: &File, file_offset: u64) -> Result<MappedPage, String> {
+    let len = file.metadata().map_err(|error| error.to_string())?.len();
+    if file_offset >= len {
+        return Err(format!("the file has only {len:#x} bytes"));
     }
+    MappedPage::of(file, file_offset).map_err(|error| format!("the file can't be mapped: {error}"))
 }

@@ -49,6 +49,10 @@ pub(crate) struct RecordArgs {
     /// As perf names them, several separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8,
     /// cpu/event=0x3c,umask=0/, sched:sched_switch, 'syscalls:sys_enter_*'. With :u or :k in user or kernel code only, with
     /// /period=N/ each N times, with /freq=N/ so often a second.
+    ///
+    /// As root, also places in programs, with a marker each time that one is passed: uprobe:FILE:FUNCTION (app::module::function
+    /// with all its instances; +OFFSET, or 0xOFFSET in the file), usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, or the
+    /// name of a program in PATH or of a library (libc).
     #[arg(short, long, value_name = "EVENT", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Vec<String>,
 

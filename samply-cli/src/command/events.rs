@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 
-use recorder_linux::events;
+use recorder_linux::events::{self, Selector};
+use recording::probe::Probe;
+use symbolicator::SymbolOptions;
 
 use crate::args::{self, RecordArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::pipeline::recorder;
+use crate::probes;
 
 /// What stands in the place of an event to see all.
 const LIST: &str = "list";
@@ -17,6 +20,23 @@ pub(super) fn parse(args: &RecordArgs) -> Result<Vec<String>, Failure> {
         events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
     }
     Ok(args.event.clone())
+}
+
+/// The probes among them, found in their files. Text that makes no sense is left to [`parse`].
+pub(super) fn probes(args: &RecordArgs) -> Result<Vec<Probe>, Failure> {
+    let options = SymbolOptions {
+        symbol_dirs: args.serve.symbol_dir.clone(),
+        recorded_at: None,
+    };
+    let mut found: Vec<Probe> = Vec::new();
+    for spec in args.event.iter().filter_map(|list| events::parse(list).ok()).flatten() {
+        if let Selector::Probe { kind, place } = &spec.selector
+            && !found.iter().any(|probe| probe.text == spec.text)
+        {
+            found.push(probes::find(*kind, &spec.text, place, &options).map_err(Failure::failed)?);
+        }
+    }
+    Ok(found)
 }
 
 /// `-e list`, `-e list:PATTERN`: the pattern, empty for all.

@@ -208,6 +208,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
             stack_bytes: args.stack_size,
             off_cpu: args.off_cpu,
             events: events::parse(args)?,
+            probes: events::probes(args)?,
             event_sampling: args.event_sampling(),
             duration: args.duration,
             keep_running: args.keep_running,

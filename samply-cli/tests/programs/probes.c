@@ -2,7 +2,9 @@
 //
 //     probes calls [N]          `probed` N times from `one` and 3 N times from `three`; then the same in a thread and in a child
 //     probes marks [N]          the mark `request` N times with arguments, `guarded` N times if a tracer counts its semaphore up
-//     probes wait [N]           waits for a line on stdin, then as `calls`
+//     probes wait [N]           waits for the end of stdin, then as `calls`
+//     probes sleep              until a signal ends it
+#define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,12 @@ unsigned short guarded_semaphore __attribute__((section(".probes")));
 
 static volatile long sink;
 
+// So that the recorder keeps up: each call is a record of some KB.
+static void pause_now_and_then(long i) {
+    if (i % 32 == 31)
+        usleep(3000);
+}
+
 // Begins with `push %rbp` and, with -fcf-protection, with `endbr64` before it.
 __attribute__((noinline)) long framed(long x) {
     __asm__ volatile("" : "+r"(x) : "r"(__builtin_frame_address(0)) : "memory");
@@ -49,6 +57,7 @@ __attribute__((noinline)) void one(long n) {
     for (long i = 0; i < n; i++) {
         sink += probed(i);
         sink += framed(i);
+        pause_now_and_then(i);
     }
 }
 
@@ -56,6 +65,7 @@ __attribute__((noinline)) void three(long n) {
     for (long i = 0; i < 3 * n; i++) {
         sink += probed(i);
         sink += framed(i);
+        pause_now_and_then(i);
     }
 }
 
@@ -74,12 +84,15 @@ __attribute__((noinline)) void marks(int n) {
         MARK("request", "0", "-4@%0 8@%1 8@%2 -4@%3", "r"(minus), "r"(big), "m"(stored[1]), "i"(7));
         if (guarded_semaphore)
             MARK("guarded", "guarded_semaphore", "", );
+        pause_now_and_then(i);
     }
 }
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "calls";
     long n = argc > 2 ? atol(argv[2]) : 1000;
+    if (strcmp(what, "sleep") == 0)
+        pause();
     if (strcmp(what, "wait") == 0)
         getchar();
     if (strcmp(what, "marks") == 0) {

@@ -16,6 +16,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" | "refuse" | "work"
         | "events" => c(&format!("{name}.c"), &[]),
         "split" | "threads" | "traced" | "waits" | "pingpong" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "probes" => c("probes.c", &["-pthread"]),
+        "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
         "library.so" => c("library.c", &["-shared", "-fPIC"]),
         // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.

@@ -26,6 +26,7 @@ pub(crate) enum Need {
     Go,
     Bits32,
     Tracefs,
+    Uprobes,
 }
 
 impl Need {
@@ -48,6 +49,7 @@ impl Need {
             Need::Tracefs => "tracefs",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
+            Need::Uprobes => "uprobes",
             Need::PythonPerf => "python-perf",
             Need::Arm64Machine => "arm64-machine",
         }

@@ -1,0 +1,71 @@
+//! What `sprof doctor` says of probes.
+
+use recording::doctor::{Finding, State};
+
+use super::ProbeError;
+use super::leftovers::{Leftovers, leftovers};
+
+/// Whether probes can be defined here, and what a killed sprof left.
+pub(crate) fn examine() -> Finding {
+    describe(leftovers())
+}
+
+fn describe(found: Result<Leftovers, ProbeError>) -> Finding {
+    let finding = Finding::works("uprobes", "probes in programs (-e uprobe:..., usdt:...)", "");
+    let limited = |reason: String, mends: &[&str]| {
+        Finding {
+            reason,
+            ..finding.clone().in_state(State::Limited)
+        }
+        .mended_by(mends.iter().copied())
+    };
+    match found {
+        Ok(left) if left.places.is_empty() => finding,
+        Ok(left) => {
+            let pids: Vec<String> = left.pids.iter().map(ToString::to_string).collect();
+            let reason = format!(
+                "{} left by a sprof that was killed (process {}), in {}; the next recording with a probe removes {}",
+                match left.places.len() {
+                    1 => "1 was".to_owned(),
+                    count => format!("{count} were"),
+                },
+                pids.join(", "),
+                left.places.join(", "),
+                if left.places.len() == 1 { "it" } else { "them" },
+            );
+            limited(reason, &[&left.command])
+        }
+        Err(ProbeError::NotMounted) => limited(
+            "tracefs is not mounted".to_owned(),
+            &["sudo mount -t tracefs nodev /sys/kernel/tracing"],
+        ),
+        Err(ProbeError::NotAllowed { .. }) => limited("only root may define them".to_owned(), &["run sprof as root"]),
+        Err(error) => limited(error.to_string(), &[]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_is_named_with_the_command_that_removes_it() {
+        let left = |places: &[&str], pids: &[i32]| {
+            describe(Ok(Leftovers {
+                places: places.iter().map(|place| (*place).to_owned()).collect(),
+                pids: pids.to_vec(),
+                command: "sudo sh -c ...".to_owned(),
+            }))
+        };
+        assert_eq!(left(&[], &[]).state, State::Works);
+        let one = left(&["/a:0x10"], &[7]);
+        assert_eq!(one.mends, ["sudo sh -c ..."]);
+        assert_eq!(
+            one.reason,
+            "1 was left by a sprof that was killed (process 7), in /a:0x10; the next recording with a probe removes it"
+        );
+        assert!(left(&["/a:0x10", "/b:0x20"], &[7, 8]).reason.starts_with("2 were left"));
+        let unmounted = describe(Err(ProbeError::NotMounted));
+        assert_eq!(unmounted.mends, ["sudo mount -t tracefs nodev /sys/kernel/tracing"]);
+    }
+}

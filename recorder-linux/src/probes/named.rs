@@ -1,0 +1,73 @@
+//! The probes of one recording, defined: names to tracepoints.
+
+use recording::probe::Probe;
+
+use super::arguments;
+use super::leftovers::remove_leftovers;
+use super::{ProbeError, Probes};
+
+/// A probe that the kernel has.
+#[derive(Clone, Debug)]
+pub(crate) struct DefinedProbe {
+    /// As the user wrote it.
+    pub(crate) text: String,
+    /// What to call it.
+    pub(crate) name: String,
+    /// Groups and events of its places.
+    pub(crate) tracepoints: Vec<(String, String)>,
+    /// A line each for the user.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Defines them all. They are there until the first value is dropped. What killed recordings have left is removed before; the
+/// error is for the user.
+pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
+    if probes.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    let failed = |probe: &Probe, error: ProbeError| format!("cannot record {}: {error}", probe.text);
+    let removed = remove_leftovers().map_err(|error| failed(&probes[0], error))?;
+    let mut held = Probes::none().map_err(|error| failed(&probes[0], error))?;
+    let mut defined: Vec<DefinedProbe> = Vec::with_capacity(probes.len());
+    for probe in probes {
+        let before = held.tracepoints().count();
+        held.add(&probe.places).map_err(|error| failed(probe, error))?;
+        let new = held.tracepoints().skip(before);
+        let mut notes = probe.notes.clone();
+        notes.extend(what_is_left_out(probe));
+        defined.push(DefinedProbe {
+            text: probe.text.clone(),
+            name: probe.name.clone(),
+            tracepoints: new.map(|(group, event)| (group.to_owned(), event.to_owned())).collect(),
+            notes,
+        });
+    }
+    if let (false, Some(first)) = (removed.places.is_empty(), defined.first_mut()) {
+        let pids: Vec<String> = removed.pids.iter().map(ToString::to_string).collect();
+        let probes = if removed.places.len() == 1 { "probe" } else { "probes" };
+        let count = removed.places.len();
+        let note = format!(
+            "removed {count} {probes} that a killed sprof (process {}) had left",
+            pids.join(", ")
+        );
+        first.notes.insert(0, note);
+    }
+    Ok((Some(held), defined))
+}
+
+/// Arguments of marks that the kernel can't read.
+fn what_is_left_out(probe: &Probe) -> Option<String> {
+    let places = probe.places.iter();
+    let mut left_out: Vec<String> = places
+        .flat_map(|place| arguments::translate(&place.arguments).left_out)
+        .collect();
+    left_out.sort();
+    left_out.dedup();
+    (!left_out.is_empty()).then(|| {
+        let shown = left_out.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        format!(
+            "{}: arguments that the kernel can't read are left out: {shown}",
+            probe.name
+        )
+    })
+}

@@ -1,0 +1,29 @@
+//! Probes as a user named them, after their names were found in the files: plain data for the recorder.
+
+use std::path::PathBuf;
+
+/// Places in programs where each passing is to be recorded, under one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// As the user wrote it: `uprobe:/usr/bin/app:function`.
+    pub text: String,
+    /// What to call it in the profile: `uprobe:function`.
+    pub name: String,
+    /// At least one: a function may have several instances, a mark several copies.
+    pub places: Vec<ProbePlace>,
+    /// A line each for the user, before recording begins: what is probed where that is not plain, and what no probe will see.
+    pub notes: Vec<String>,
+}
+
+/// One place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePlace {
+    /// The file, as sprof's own mount namespace has it. All processes that map the same file are meant.
+    pub path: PathBuf,
+    /// Where in the file an instruction begins.
+    pub file_offset: u64,
+    /// Where in the file the 16-bit counter of a USDT probe is: above 0 in each process while the probe is in use.
+    pub semaphore: Option<u64>,
+    /// The arguments of a USDT probe as its note has them: `-4@%eax 8@-16(%rbp)`.
+    pub arguments: String,
+}

@@ -1,0 +1,356 @@
+//! `-e uprobe:PATH:FUNCTION` and `-e usdt:PATH:PROVIDER:NAME`: from names to places in files.
+
+use std::fmt::Display;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use recorder_linux::events::ProbeKind;
+use recording::probe::{Probe, ProbePlace};
+use symbolicator::SymbolOptions;
+use symbolicator::probe::{self, Functions, Place, StaticProbe};
+
+/// Names that a message lists.
+const MAX_LISTED: usize = 5;
+/// Where dynamic linkers look without further settings (ld.so(8)), with the folders of Debian's multiarch.
+const LIBRARY_FOLDERS: [&str; 9] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/local/lib",
+];
+
+/// Finds the places. `text` is the event as the user wrote it, `place` what stands behind `uprobe:` or `usdt:`.
+pub(crate) fn find(kind: ProbeKind, text: &str, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
+    let find = || {
+        let (path, name) = split(place)?;
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let mut found = match kind {
+            ProbeKind::Uprobe => uprobe(&path, name, options),
+            ProbeKind::Usdt => usdt(&path, name),
+        }?;
+        if !place.contains('/') {
+            found
+                .notes
+                .insert(0, format!("{} is in {}", found.name, path.display()));
+        }
+        Ok(Probe {
+            text: text.to_owned(),
+            name: found.name,
+            places: found.places,
+            notes: found.notes,
+        })
+    };
+    find().map_err(|reason: String| format!("cannot record {text}: {reason}"))
+}
+
+struct Found {
+    name: String,
+    places: Vec<ProbePlace>,
+    notes: Vec<String>,
+}
+
+fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, String> {
+    if let Some(file_offset) = place.strip_prefix("0x").and_then(|_| number(place)) {
+        let note = check_place(path, file_offset, options)?;
+        return Ok(Found {
+            name: format!("uprobe:{place}"),
+            places: vec![at(path, file_offset)],
+            notes: vec![note],
+        });
+    }
+    // `operator+` has no number behind it.
+    let (function, offset) = match place.rsplit_once('+').map(|(name, offset)| (name, number(offset))) {
+        Some((name, Some(offset))) if !name.is_empty() => (name, offset),
+        _ => (place, 0),
+    };
+    let functions = probe::find_functions(path, function, options).map_err(|error| error.to_string())?;
+    if functions.found.is_empty() {
+        return Err(not_found(path, function, &functions));
+    }
+    let mut notes = Vec::new();
+    let mut places = Vec::new();
+    for function in &functions.found {
+        let file_offset = function
+            .file_offset
+            .checked_add(offset)
+            .ok_or("there is no such offset")?;
+        if offset > 0 {
+            notes.push(check_place(path, file_offset, options)?);
+        }
+        places.push(at(path, file_offset));
+    }
+    notes.extend(what_escapes(function, &functions));
+    Ok(Found {
+        name: format!("uprobe:{place}"),
+        places,
+        notes,
+    })
+}
+
+fn at(path: &Path, file_offset: u64) -> ProbePlace {
+    ProbePlace {
+        path: path.to_owned(),
+        file_offset,
+        semaphore: None,
+        arguments: String::new(),
+    }
+}
+
+/// What is at an offset. In the middle of an instruction a probe would make another instruction of it.
+fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<String, String> {
+    match probe::place_at(path, file_offset, options).map_err(|error| error.to_string())? {
+        Place::Instruction(Some(name)) => Ok(format!("{file_offset:#x} is {name}")),
+        Place::Instruction(None) | Place::Unknown => Ok(format!(
+            "{} has no symbols for {file_offset:#x}: it was not checked that an instruction begins there",
+            path.display()
+        )),
+        Place::InsideInstruction { begins_at, name } => Err(format!(
+            "{file_offset:#x} is in the middle of an instruction, and a probe there would break the program; the \
+             instruction begins at {begins_at:#x} ({name})"
+        )),
+        Place::NoCode => Err(format!("{file_offset:#x} is not in the code of {}", path.display())),
+    }
+}
+
+/// What is not plain: that there are several, and the calls that no probe sees.
+fn what_escapes(name: &str, functions: &Functions) -> Vec<String> {
+    let mut notes = Vec::new();
+    if functions.found.len() > 1 {
+        let mut names: Vec<&str> = functions.found.iter().map(|function| function.name.as_str()).collect();
+        names.dedup();
+        notes.push(format!(
+            "{name} stands for {} functions: {}",
+            functions.found.len(),
+            list(names.into_iter())
+        ));
+    }
+    if functions.left_out > 0 {
+        notes.push(format!(
+            "{name}: {} more functions of this name have no probe",
+            functions.left_out
+        ));
+    }
+    if functions.inlined_copies > 0 {
+        notes.push(format!(
+            "{name} was also inlined in {} places, where no probe sees it",
+            functions.inlined_copies
+        ));
+    }
+    if functions.is_split {
+        notes.push(format!(
+            "{name} was split by the compiler: calls that its callers could answer themselves are not seen"
+        ));
+    }
+    notes
+}
+
+fn not_found(path: &Path, name: &str, functions: &Functions) -> String {
+    let path = path.display();
+    if functions.is_chosen_at_start {
+        return format!(
+            "{name} in {path} is not a function: when a program starts, it chooses one of several (IFUNC); name that one"
+        );
+    }
+    if functions.inlined_copies > 0 {
+        return format!(
+            "{name} has no code of its own in {path}: it was inlined in {} places. Probe a caller, or forbid inlining it \
+             (`#[inline(never)]`, `__attribute__((noinline))`)",
+            functions.inlined_copies
+        );
+    }
+    if !functions.has_symbols {
+        return format!(
+            "{path} was stripped of its symbols: give the folder of its debug file with --symbol-dir, or the offset of the \
+             function in the file (uprobe:{path}:0x...)"
+        );
+    }
+    match functions.similar.is_empty() {
+        false => format!(
+            "{path} has no function {name}; did you mean {}?",
+            list(functions.similar.iter().map(String::as_str))
+        ),
+        true => format!("{path} has no function {name}; `nm -C {path}` lists what it has"),
+    }
+}
+
+fn usdt(path: &Path, name: &str) -> Result<Found, String> {
+    let all = probe::static_probes(path).map_err(|error| error.to_string())?;
+    let is_meant = |probe: &&StaticProbe| match name.split_once(':') {
+        Some((provider, name)) => (probe.provider.as_str(), probe.name.as_str()) == (provider, name),
+        None => probe.name == name,
+    };
+    let meant: Vec<&StaticProbe> = all.iter().filter(is_meant).collect();
+    let full_name = |probe: &StaticProbe| format!("{}:{}", probe.provider, probe.name);
+    let mut names: Vec<String> = meant.iter().copied().map(full_name).collect();
+    names.sort();
+    names.dedup();
+    let name = match &names[..] {
+        [name] => name.clone(),
+        [] => {
+            let mut others: Vec<String> = all.iter().map(full_name).collect();
+            others.sort();
+            others.dedup();
+            return Err(match others.is_empty() {
+                true => format!("{} has no USDT probes", path.display()),
+                false => format!(
+                    "{} has no USDT probe {name}; it has {}",
+                    path.display(),
+                    list(others.iter().map(String::as_str))
+                ),
+            });
+        }
+        several => {
+            return Err(format!(
+                "{} has several USDT probes {name}: {}; name the provider, too",
+                path.display(),
+                list(several.iter().map(String::as_str))
+            ));
+        }
+    };
+    let places = meant.iter().map(|probe| ProbePlace {
+        path: path.to_owned(),
+        file_offset: probe.file_offset,
+        semaphore: probe.semaphore,
+        arguments: probe.arguments.clone(),
+    });
+    Ok(Found {
+        name: format!("usdt:{name}"),
+        places: places.collect(),
+        notes: Vec::new(),
+    })
+}
+
+/// Takes file and name apart. Both may hold colons: the longest beginning that is a file is the path.
+fn split(text: &str) -> Result<(PathBuf, &str), String> {
+    let colons = text.char_indices().filter(|(_, c)| *c == ':').map(|(at, _)| at);
+    let mut parts: Vec<(&str, &str)> = colons.map(|at| (&text[..at], &text[at + 1..])).collect();
+    parts.retain(|(path, name)| !path.is_empty() && !name.is_empty());
+    let Some((first, _)) = parts.first().copied() else {
+        return Err(
+            "a probe has a file and a name, as in uprobe:/usr/bin/app:function or usdt:/usr/bin/app:provider:name"
+                .to_owned(),
+        );
+    };
+    let found = parts
+        .iter()
+        .rev()
+        .find_map(|(path, name)| Some((find_file(path)?, *name)));
+    found.ok_or_else(|| match first.contains('/') {
+        true => format!("there is no file {first}"),
+        false => format!("there is no file {first} here, in PATH or among the libraries; give its path"),
+    })
+}
+
+/// A path; or a name: of a file here, of a program in PATH, of a library (`libc`, `libc.so.6`).
+fn find_file(text: &str) -> Option<PathBuf> {
+    let here = PathBuf::from(text);
+    if text.contains('/') || here.is_file() {
+        return here.is_file().then_some(here);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let program = std::env::split_paths(&path)
+        .map(|folder| folder.join(text))
+        .find(|file| file.is_file());
+    program.or_else(|| find_library(text, &LIBRARY_FOLDERS.map(Path::new)))
+}
+
+fn find_library(name: &str, folders: &[&Path]) -> Option<PathBuf> {
+    let is_it = |file: &str| {
+        let version = file
+            .strip_prefix(name)
+            .map(|rest| rest.strip_prefix(".so").unwrap_or(rest));
+        version.is_some_and(|version| version.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit()))
+    };
+    folders.iter().find_map(|folder| {
+        let entries = std::fs::read_dir(folder).ok()?.flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut files: Vec<PathBuf> = names.filter(|file| is_it(file)).map(|file| folder.join(file)).collect();
+        files.sort();
+        files.into_iter().find(|file| is_elf(file))
+    })
+}
+
+/// `libc.so` is a text for the linker.
+fn is_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"\x7fELF"
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) if !digits.starts_with('+') => u64::from_str_radix(digits, 16).ok(),
+        None if !text.starts_with('+') => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// The first few, and how many more.
+fn list(names: impl Iterator<Item = impl Display>) -> String {
+    let names: Vec<String> = names.map(|name| name.to_string()).collect();
+    let shown = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_names_may_hold_colons() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        for name in ["app", "a:b"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let (plain, odd) = (at("app"), at("a:b"));
+        let split = |text: &str| split(text).map(|(path, name)| (path.display().to_string(), name.to_owned()));
+        assert_eq!(split(&format!("{plain}:work")), Ok((plain.clone(), "work".to_owned())));
+        let text = format!("{plain}:app::module::work");
+        assert_eq!(split(&text), Ok((plain.clone(), "app::module::work".to_owned())));
+        assert_eq!(split(&format!("{odd}:work")), Ok((odd.clone(), "work".to_owned())));
+        let missing = at("missing");
+        assert_eq!(
+            split(&format!("{missing}:work")),
+            Err(format!("there is no file {missing}"))
+        );
+        assert!(split("work").unwrap_err().contains("uprobe:/usr/bin/app:function"));
+        assert!(split("no-such-program-anywhere:work").unwrap_err().contains("PATH"));
+    }
+
+    #[test]
+    fn libraries_by_name_with_or_without_version() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, bytes) in [
+            ("libx.so", &b"GROUP ( )"[..]),
+            ("libx.so.6", b"\x7fELF"),
+            ("libxy.so.1", b"\x7fELF"),
+        ] {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let find = |name: &str| find_library(name, &[Path::new("/nonexistent"), dir.path()]);
+        let expected = Some(dir.path().join("libx.so.6"));
+        for name in ["libx", "libx.so", "libx.so.6"] {
+            assert_eq!(find(name), expected, "{name}");
+        }
+        assert_eq!(find("lib"), None);
+        assert_eq!(find("libx.so.7"), None);
+    }
+
+    #[test]
+    fn numbers_behind_a_plus_are_offsets() {
+        assert_eq!(number("0x10"), Some(16));
+        assert_eq!(number("16"), Some(16));
+        for text in ["", "+1", "0x+1", "ten", "0x"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+    }
+}
