@@ -257,6 +257,8 @@ impl Summary {
                 "lost": quality.lost_total(),
                 "lost_by_cause": lost,
                 "switches_lost": quality.switches_lost(),
+                "counted_lost": quality.counted_lost(),
+                "points_lost": quality.points_lost(),
                 "throttled": quality.throttled,
                 "malformed": quality.malformed,
                 "rooted": quality.rooted,

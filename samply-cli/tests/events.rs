@@ -8,9 +8,13 @@
 
 mod support;
 
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
+use support::playground::Playground;
 use support::profile::{Sample, Thread};
-use support::skip::{kernel_samples, perf_events, tracepoints};
+use support::run::sprof;
+use support::skip::{kernel_samples, machine, paranoid, perf_events, root, tracepoints};
 use support::{Profile, Recording, program, record};
 
 fn record_events(options: &[&str], arguments: &[&str]) -> (Recording, Profile) {
@@ -168,4 +172,381 @@ fn every_hit_of_a_tracepoint_is_a_marker_with_its_stack_and_its_values() {
         "{}",
         recording.stderr
     );
+}
+
+#[test]
+fn points_come_by_pattern_and_only_so_often_if_asked() {
+    let Some(_machine) = tracepoints() else { return };
+    let (_, profile) = record_events(
+        &[
+            "-e",
+            "syscalls:sys_*_getppid",
+            "-e",
+            "raw_syscalls:sys_enter/period=10/",
+        ],
+        &["ask", "500"],
+    );
+    let events = thread(&profile, "events");
+    for event in ["syscalls:sys_enter_getppid", "syscalls:sys_exit_getppid"] {
+        assert_eq!(markers(events, event).len(), 501, "{event}");
+    }
+    // Every tenth of all system calls: getppid, and some dozens to load the program, on each CPU that it was on.
+    let tenths = markers(events, "raw_syscalls:sys_enter").len();
+    assert!((50..100).contains(&tenths), "{tenths}");
+}
+
+#[test]
+fn a_flood_of_tracepoints_takes_no_samples_away_and_is_counted_to_the_last() {
+    let Some(_machine) = tracepoints() else { return };
+    let hits = 400_000;
+    let (recording, profile) = record_events(
+        &["-e", "syscalls:sys_enter_getppid", "--json"],
+        &["flood", &hits.to_string(), "1500"],
+    );
+    let summary: Value = serde_json::from_str(&recording.stdout).unwrap();
+    let quality = &summary["quality"];
+    assert_eq!(
+        quality["lost"], 0,
+        "samples of CPU time were lost: {}",
+        recording.stderr
+    );
+    let event = &summary["events"][0];
+    assert_eq!(event["counted"].as_u64(), Some(hits), "{event}");
+    let kept = markers(thread(&profile, "events"), "syscalls:sys_enter_getppid").len() as u64;
+    assert_eq!(event["in_profile"].as_u64(), Some(kept));
+    assert!((1000..=50_000).contains(&kept), "{kept}");
+    // Each one is a marker, or one that was left out, or one that was lost.
+    let lost = quality["points_lost"].as_u64().unwrap();
+    let left_out = profile.figure(&["markers left out"]) as u64;
+    assert!(lost > 0, "{}", recording.stderr);
+    assert_eq!(kept + lost + left_out, hits, "{quality}");
+    assert!(
+        recording.stderr.contains("point events were lost"),
+        "{}",
+        recording.stderr
+    );
+    // The program's work is sampled as ever: a sample each ms of CPU time.
+    let sampled = profile.sample_count() as f64;
+    let cpu_ms = summary["cpu_time_s"].as_f64().unwrap() * 1000.0;
+    assert!(
+        (sampled / cpu_ms - 1.0).abs() < 0.03,
+        "{sampled} samples in {cpu_ms} ms"
+    );
+}
+
+#[test]
+fn events_of_running_processes_of_cpus_and_of_the_whole_machine() {
+    let Some(_machine) = tracepoints() else { return };
+    let program = program("events").unwrap();
+    let mut target = Command::new(&program)
+        .args(["sleep", "100000"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = target.id().to_string();
+    let options = [
+        "-e",
+        "context-switches/period=1/,syscalls:sys_enter_clock_nanosleep",
+        "-d",
+        "1",
+        "-p",
+        &pid,
+    ];
+    let recording = record().options(&options).attach().finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let events = thread(&profile, "events");
+    let naps = markers(events, "syscalls:sys_enter_clock_nanosleep").len() as f64;
+    let switches = weight(&profile, &events.samples, |names| names.contains(&"nap"));
+    assert!(naps > 50.0, "{}", recording.stderr);
+    // It leaves its CPU in each nap, and where other work takes it.
+    assert!(
+        switches >= naps - 2.0 && switches < 2.0 * naps,
+        "{switches} switches in {naps} naps"
+    );
+
+    let recording = (record()
+        .options(&["-a", "-d", "1", "-e", "sched:sched_switch"])
+        .attach())
+    .finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let switches = markers(thread(&profile, "events"), "sched:sched_switch").len();
+    assert!(switches > 50, "{}", recording.stderr);
+    // An idle CPU switches, too, if there was one.
+    let all: usize = (profile.threads.iter())
+        .map(|thread| markers(thread, "sched:sched_switch").len())
+        .sum();
+    let counted = profile.quality()["sched:sched_switch: counted by the kernel"]
+        .as_u64()
+        .unwrap();
+    let unusable = profile
+        .quality()
+        .get("Malformed records")
+        .map_or(0, |count| count.as_u64().unwrap());
+    assert!(
+        all as u64 + unusable >= counted,
+        "{all} of {counted}, {unusable} of tasks that had ended"
+    );
+    thread(&profile, "swapper");
+    target.kill().unwrap();
+    target.wait().unwrap();
+
+    let (_, profile) = record_events(
+        &[
+            "--per-cpu-threads",
+            "-e",
+            "page-faults,minor-faults,syscalls:sys_enter_getppid",
+        ],
+        &["faults", "2000"],
+    );
+    let of = |suffix: &str, function: &str| -> f64 {
+        let cpus = profile.threads.iter().filter(|thread| {
+            thread.name.starts_with("CPU ")
+                && thread.name.ends_with(suffix)
+                && suffix.is_empty() != thread.name.contains('·')
+        });
+        cpus.map(|thread| weight(&profile, &thread.samples, |names| names.contains(&function)))
+            .sum()
+    };
+    for suffix in ["", " · minor-faults"] {
+        assert!(
+            (of(suffix, "few_pages") - 2000.0).abs() <= 64.0,
+            "{suffix}: {}",
+            profile.summary()
+        );
+    }
+}
+
+#[test]
+fn with_off_cpu_samples_weigh_time_and_events_have_tracks() {
+    let Some(_machine) = kernel_samples() else { return };
+    let (recording, profile) = record_events(&["--off-cpu", "-e", "page-faults"], &["both", "2000"]);
+    assert!(
+        recording.stderr.contains("page-faults has tracks of its own"),
+        "{}",
+        recording.stderr
+    );
+    let track = thread(&profile, "events · page-faults");
+    let few = weight(&profile, &track.samples, |names| names.contains(&"few_pages"));
+    assert!((few - 2000.0).abs() <= 32.0, "{few}");
+    let naps = weight(&profile, &thread(&profile, "events").samples, |names| {
+        names.contains(&"nap") && names.contains(&"[off-CPU]")
+    });
+    assert!(naps >= 20.0, "{naps} ms of 20 naps of 1 ms");
+}
+
+#[test]
+fn modifiers_choose_between_user_and_kernel_code() {
+    let Some(_machine) = kernel_samples() else { return };
+    let is_kernel = |names: &[&str]| {
+        names
+            .last()
+            .is_some_and(|name| !["few_pages", "many_pages"].contains(name))
+    };
+    // The kernel faults, too, where it reads what the program gave it: only a few times.
+    let (_, profile) = record_events(&["-e", "page-faults/period=1/u"], &["faults", "100"]);
+    let samples = &thread(&profile, "events").samples;
+    assert_eq!(weight(&profile, samples, |names| names.contains(&"few_pages")), 100.0);
+    let (recording, profile) = record_events(&["-e", "page-faults/period=1/k"], &["faults", "100"]);
+    let samples = &thread(&profile, "events").samples;
+    assert_eq!(weight(&profile, samples, |names| names.contains(&"few_pages")), 0.0);
+    assert!(samples.iter().all(|sample| {
+        let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+        is_kernel(&names)
+    }));
+    assert!(!samples.is_empty(), "{}", recording.stderr);
+}
+
+#[test]
+fn what_was_recorded_of_events_survives_kill_9() {
+    let Some(_machine) = tracepoints() else { return };
+    let running = record()
+        .options(&[
+            "-e",
+            "context-switches/period=1/,page-faults/period=1/,syscalls:sys_exit_getppid",
+        ])
+        .start(
+            "sh",
+            &[
+                "-c",
+                "$0 ask 200; $0 faults 100; echo ready; exec $0 sleep 100000",
+                program("events").unwrap().to_str().unwrap(),
+            ],
+        );
+    running.wait_for("ready");
+    // The file is half a second behind.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    running.signal_sprof("KILL");
+    let mut spool = running.output().as_os_str().to_owned();
+    spool.push(".partial");
+    let output = running.output().with_file_name("saved.json.gz");
+    let loaded = sprof()
+        .args(["load", "--save-only", "-o"])
+        .arg(&output)
+        .arg(&spool)
+        .output()
+        .unwrap();
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let profile = Profile::read(&output);
+    running.signal_group("KILL");
+    let all = |event: &str| -> Vec<&Value> {
+        profile
+            .threads
+            .iter()
+            .flat_map(|thread| markers(thread, event))
+            .collect()
+    };
+    let asked = all("syscalls:sys_exit_getppid");
+    assert!(asked.len() >= 201, "{}", profile.summary());
+    assert!(
+        asked
+            .iter()
+            .all(|data| data["ret"].as_str().is_some_and(|id| id.parse::<u32>().is_ok()))
+    );
+    assert!(asked.iter().all(|data| data["cause"]["stack"].is_u64()));
+    let track = profile
+        .threads
+        .iter()
+        .filter(|thread| thread.name.ends_with(" · page-faults/period=1/"));
+    let few: f64 = track
+        .map(|thread| weight(&profile, &thread.samples, |names| names.contains(&"few_pages")))
+        .sum();
+    assert_eq!(few, 100.0);
+    assert_eq!(profile.quality()["Event"], "context-switches/period=1/");
+    drop(running.finish());
+}
+
+#[test]
+fn the_list_tells_what_there_is_and_fits_in_a_pipe() {
+    let Some(_machine) = tracepoints() else { return };
+    let list = |event: &str| {
+        let output = sprof().args(["record", "-e", event]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = list("list");
+    for expected in [
+        "hardware",
+        "cache",
+        "software:",
+        "  page-faults\n",
+        "tracepoints: ",
+        "  sched:*  (",
+    ] {
+        assert!(all.contains(expected), "no `{expected}` in: {all}");
+    }
+    assert!(list("list:sched:*").contains("\n  sched:sched_switch\n"));
+    assert_eq!(list("list:sched_switch"), "tracepoints:\n  sched:sched_switch\n");
+    assert_eq!(list("list:major"), "software:\n  major-faults\n");
+    // A reader that leaves.
+    let mut child = sprof()
+        .args(["record", "-e", "list:*"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_before_the_program_runs() {
+    let Some(_machine) = tracepoints() else { return };
+    let refused = |event: &str, status: i32, words: &[&str]| {
+        let recording = record().options(&["-e", event]).run("echo", &["ran"]);
+        assert_eq!(recording.code, Some(status), "{event}: {}", recording.stderr);
+        assert_eq!(recording.stdout, "", "{event}: the program ran");
+        for word in words {
+            assert!(
+                recording.stderr.contains(word),
+                "{event}: no `{word}` in: {}",
+                recording.stderr
+            );
+        }
+    };
+    refused(
+        "page-fault",
+        2,
+        &["no event `page-fault`", "did you mean page-faults", "-e list"],
+    );
+    refused("page-faults:x", 2, &["the modifier `x` is not known"]);
+    refused("page-faults/period=0/", 2, &["1 or more"]);
+    refused(
+        "sched:sched_swich",
+        125,
+        &["no tracepoint `sched:sched_swich`", "did you mean sched:sched_switch"],
+    );
+    refused("nothing:*", 125, &["no tracepoint `nothing:*`"]);
+    refused("gpu/event=1/", 125, &["no PMU `gpu`", "it has: "]);
+    refused("context-switches:u", 125, &["happens in the kernel only"]);
+    // Most machines that build this are virtual, without counters.
+    let cycles = record().options(&["-e", "cycles"]).run("echo", &["ran"]);
+    if cycles.code != Some(0) {
+        refused(
+            "cycles",
+            125,
+            &[
+                "cycles: this machine has no hardware counters (virtual machine?)",
+                "-e list",
+            ],
+        );
+        refused("L1-dcache-load-misses", 125, &["no hardware counters"]);
+        refused("r1a8", 125, &["no hardware counters"]);
+    }
+    let count_alone = record().options(&["--count", "5"]).run("true", &[""; 0]);
+    assert_eq!(count_alone.code, Some(2), "{}", count_alone.stderr);
+    let nothing = record().options(&["-e", "page-faults"]).attach().finish();
+    assert_eq!(nothing.code, Some(2));
+    assert!(
+        nothing.stderr.contains("what to record is missing"),
+        "{}",
+        nothing.stderr
+    );
+}
+
+#[test]
+fn an_ordinary_user_has_the_events_of_user_code_and_is_told_of_the_others() {
+    let Some(_machine) = tracepoints() else { return };
+    if paranoid() != Some(2) {
+        return;
+    }
+    let playground = Playground::new(&["events"]);
+    let (output, path) = playground.record(&["-e", "page-faults"], "events", &["faults", "2000"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let few = weight(&profile, profile.samples(), |names| names.contains(&"few_pages"));
+    assert!((few - 2000.0).abs() <= 32.0, "{few}\n{stderr}");
+    assert!(stderr.contains("user code only"), "{stderr}");
+    for (event, words) in [
+        ("context-switches", ["happens in the kernel", "perf_event_paranoid=1"]),
+        ("page-faults:k", ["happens in the kernel", "perf_event_paranoid=1"]),
+        ("sched:sched_switch", ["only root may read", "run sprof as root"]),
+    ] {
+        let (output, _) = playground.record(&["-e", event], "events", &["ask", "1"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{event}: {stderr}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{event}: {stderr}");
+    }
+}
+
+#[test]
+fn where_perf_event_open_is_refused_there_are_no_events_and_it_is_said() {
+    if !root() {
+        return;
+    }
+    let _machine = machine();
+    let refuse = program("refuse").unwrap();
+    let refused = record()
+        .under(&[refuse.to_str().unwrap(), "eperm"])
+        .options(&["-e", "page-faults"])
+        .run("echo", &["ran"]);
+    assert_eq!(refused.code, Some(125), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    for word in ["cannot record page-faults", "ptrace", "knows no events", "without -e"] {
+        assert!(refused.stderr.contains(word), "no `{word}` in: {}", refused.stderr);
+    }
 }

@@ -152,7 +152,12 @@ fn opens(name: &str) -> Opens {
 
 fn pmus(out: &mut String, root: &Path, wanted: &dyn Fn(&str) -> bool) {
     let mut lines = Vec::new();
-    for pmu in pmu::names(root) {
+    // Those that have another notation, or none.
+    const OTHERS: [&str; 6] = ["breakpoint", "kprobe", "msr", "software", "tracepoint", "uprobe"];
+    for pmu in pmu::names(root)
+        .into_iter()
+        .filter(|pmu| !OTHERS.contains(&pmu.as_str()))
+    {
         let events: Vec<String> = (pmu::events(root, &pmu).into_iter())
             .map(|event| format!("{pmu}/{event}/"))
             .filter(|name| wanted(name))

@@ -172,14 +172,15 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         (early, "") => early.unwrap_or(Sides::BOTH),
         (None, late) => match modifier(late) {
             Some(sides) => sides,
-            None => {
-                return wrong(format!(
-                    "`{text}`: the modifier `{late}` is not known; there are u (user code) and k (kernel)"
-                ));
-            }
+            None => return unknown_modifier(text, late),
         },
         (Some(_), _) => return wrong(format!("`{text}` has two modifiers")),
     };
+    if let Some((counting, other)) = name.split_once(':')
+        && is_counting(counting)
+    {
+        return unknown_modifier(text, other);
+    }
     let (terms, sample_by) = take_sampling(text, terms)?;
     let selector = match (selector(name), terms) {
         (Some(selector), None) => selector,
@@ -205,6 +206,12 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         sides,
         sample_by,
     })
+}
+
+fn unknown_modifier<T>(text: &str, modifier: &str) -> Result<T, ParseError> {
+    wrong(format!(
+        "`{text}`: the modifier `{modifier}` is not known; there are u (user code) and k (kernel)"
+    ))
 }
 
 /// Splits `:u` and the like off. A tracepoint has a colon of its own.
@@ -405,6 +412,7 @@ mod tests {
         assert_eq!(parsed("page-faults/period=10/u").sides, user);
         assert_eq!(parsed("page-faults/period=10/:k").sides, kernel);
         assert_eq!(parsed("sched:sched_switch:k").sides, kernel);
+        assert!(refusal("cycles:pp").contains("modifier `pp` is not known"));
         assert!(refusal("cycles/period=1/:x").contains("modifier `x` is not known"));
         assert!(refusal("cycles:u/period=1/:k").contains("two modifiers"));
     }
