@@ -139,7 +139,7 @@ fn look_at(pid: i32, tid: i32, told_from: Timestamp, buffer: &mut [u8]) -> Optio
     if stat.has_ended() {
         return None;
     }
-    let can_run = stat.state == b'R';
+    let can_run = stat.can_run();
     let (mut waits_for, mut kernel, mut user) = (None, Vec::new(), None);
     if !can_run {
         let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap_or_default();

@@ -17,11 +17,20 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: i32,
     pub(crate) is_kernel_thread: bool,
+    /// User and system time, in clock ticks of 10 ms.
+    pub(crate) cpu_ticks: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
+    /// The CPU that it ran on last.
+    pub(crate) cpu: u32,
 }
 
 impl Stat {
+    /// It is on a CPU, or waits for nothing but one.
+    pub(crate) fn can_run(&self) -> bool {
+        self.state == b'R'
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
@@ -89,15 +98,20 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 9 and 22 of the man page, which counts from 1 and the state as 3.
+    // Fields 9, 14, 15, 22 and 39 of the man page, which counts from 1 and the state as 3.
     let flags: u32 = fields.nth(4)?.parse().ok()?;
-    let start_ticks = fields.nth(12)?.parse().ok()?;
+    let user_ticks: u64 = fields.nth(4)?.parse().ok()?;
+    let system_ticks: u64 = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(6)?.parse().ok()?;
+    let cpu = fields.nth(16)?.parse().ok()?;
     Some(Stat {
         name,
         state,
         parent,
         is_kernel_thread: flags & PF_KTHREAD != 0,
+        cpu_ticks: user_ticks.saturating_add(system_ticks),
         start_ticks,
+        cpu,
     })
 }
 
@@ -190,13 +204,16 @@ mod tests {
 
     #[test]
     fn names_in_stat_may_hold_parentheses_and_spaces() {
-        let text = b"42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 123456 99 1";
+        let text = b"42 (a) R (b) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 123456 99 1 18446744073709551615 \
+                     1 1 0 0 0 0 0 0 65536 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
         let expected = Stat {
             name: b"a) R (b".to_vec(),
             state: b'S',
             parent: 7,
             is_kernel_thread: false,
+            cpu_ticks: 11,
             start_ticks: 123_456,
+            cpu: 3,
         };
         assert_eq!(parse_stat(text), Some(expected));
         assert_eq!(parse_stat(b"42 (a"), None);

@@ -370,9 +370,13 @@ impl Recording {
                 },
             )?;
         let cpu_time_ns = (traced.cpu_time_ns > 0).then_some(traced.cpu_time_ns);
+        let info = RecordingInfo {
+            notes: vec![traced.note()],
+            ..self.info(clock, traced.end, None, rate_hz)
+        };
         let problem = traced.problem;
         Ok(Finished {
-            info: self.info(clock, traced.end, None, rate_hz),
+            info,
             stop: traced.stop,
             asked_rate_hz: rate_hz,
             achieved_rate_hz: cpu_time_ns.map(|ns| traced.samples as f64 * 1e9 / ns as f64),

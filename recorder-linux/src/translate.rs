@@ -250,7 +250,7 @@ impl Translator {
         if count > 0 {
             let lost = match cause {
                 LostCause::SwitchesRingFull => &mut self.switches_lost,
-                LostCause::RingFull | LostCause::SamplesRingFull => &mut self.lost,
+                LostCause::RingFull | LostCause::SamplesRingFull | LostCause::QueueFull => &mut self.lost,
                 LostCause::CountedRingFull => &mut self.counted_lost,
                 LostCause::PointsRingFull | LostCause::TooManyPoints => &mut self.points_lost,
             };

@@ -166,6 +166,8 @@ pub enum LostCause {
     RingFull,
     /// The ring was full: samples only, counted by the event (PERF_FORMAT_LOST / PERF_RECORD_LOST_SAMPLES).
     SamplesRingFull,
+    /// Samples that were taken with ptrace faster than they could be unwound, so that the queue in between was full.
+    QueueFull,
     /// The ring of the switch records was full: beginnings, ends or stacks of waits.
     SwitchesRingFull,
     /// The ring of further events was full: samples of theirs.

@@ -325,6 +325,7 @@ fn lost_name(cause: LostCause) -> &'static str {
     match cause {
         LostCause::RingFull => "ring_full",
         LostCause::SamplesRingFull => "samples_ring_full",
+        LostCause::QueueFull => "samples_queue_full",
         LostCause::SwitchesRingFull => "switches_ring_full",
         LostCause::CountedRingFull => "counted_ring_full",
         LostCause::PointsRingFull => "points_ring_full",

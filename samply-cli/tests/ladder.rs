@@ -73,6 +73,12 @@ fn split_of_cpu_time_where_perf_event_open_is_not_permitted() {
     ] {
         assert!(recording.stderr.contains(word), "no `{word}` in: {}", recording.stderr);
     }
+    // And once more where it is looked at: beside the samples, with how much reason for doubt there was.
+    let note = profile.quality()["Note"].as_str().unwrap().to_owned();
+    for place in [&note, &recording.stderr] {
+        assert!(place.contains("enter the kernel have too large a share"), "{place}");
+        assert!(place.contains("% of the time that they ran"), "{place}");
+    }
     // The samples stand for all the CPU time that the program used by its own account.
     let (sampled_ns, used_ns) = (profile.cpu_ns(), recording.printed("cpu_ns"));
     assert!((sampled_ns / used_ns - 1.0).abs() < 0.02, "{sampled_ns} of {used_ns}");

@@ -392,6 +392,7 @@ pub(crate) fn lost_label(cause: LostCause) -> &'static str {
     match cause {
         LostCause::RingFull => "ring full: records of any kind",
         LostCause::SamplesRingFull => "ring full: samples",
+        LostCause::QueueFull => "not unwound in time: samples of ptrace",
         LostCause::SwitchesRingFull => "ring full: switches and stacks of waits",
         LostCause::CountedRingFull => "ring full: samples of further events",
         LostCause::PointsRingFull => "ring full: point events",

@@ -53,10 +53,23 @@ pub(crate) struct Traced {
     pub(crate) samples: u64,
     /// CPU time counted by the kernel for all threads, ns.
     pub(crate) cpu_time_ns: u64,
+    /// How long they waited for a CPU, ns; 0 where the kernel does not count that.
+    pub(crate) waited_ns: u64,
     /// Processes that were alive then.
     pub(crate) live_processes: HashSet<i32>,
     /// What ended it, if that was neither the program nor the user.
     pub(crate) problem: Option<io::Error>,
+}
+
+impl Traced {
+    /// What this way of recording gets wrong, and how much of a reason for that there was.
+    pub(crate) fn note(&self) -> String {
+        let percent = 100.0 * self.waited_ns as f64 / self.cpu_time_ns.max(1) as f64;
+        format!(
+            "ptrace stops threads some microseconds late: functions that enter the kernel have too large a share, the more \
+             so the more threads wait for a CPU (these waited {percent:.0} % of the time that they ran)"
+        )
+    }
 }
 
 /// Why there is no ptrace recording.
@@ -132,6 +145,7 @@ fn trace(
         end: Timestamp(end),
         samples: tracer.samples(),
         cpu_time_ns: tracer.cpu_time_ns(),
+        waited_ns: tracer.waited_ns(),
         live_processes: tracer.live_processes(),
         problem,
     })

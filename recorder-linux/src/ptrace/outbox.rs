@@ -183,11 +183,10 @@ impl Message {
                 inode: code.inode,
             }),
             Message::Sample(sample) => Event::Sample(sample.as_sample()),
-            // The queue between the two threads is what the ring is to perf_event.
             Message::Lost { time, count } => Event::Lost {
                 time: Timestamp(*time),
                 count: *count,
-                cause: LostCause::SamplesRingFull,
+                cause: LostCause::QueueFull,
             },
         };
         sink.on_event(&event);
@@ -232,7 +231,11 @@ mod tests {
         fn on_event(&mut self, event: &Event<'_>) {
             match event {
                 Event::Sample(_) => self.samples += 1,
-                Event::Lost { count, .. } => self.lost += count,
+                Event::Lost {
+                    count,
+                    cause: LostCause::QueueFull,
+                    ..
+                } => self.lost += count,
                 _ => {}
             }
         }

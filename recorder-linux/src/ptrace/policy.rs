@@ -26,8 +26,8 @@ use super::procfs::Reading;
 /// One thread's account.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
-    /// CPU time when the account was opened, ns.
-    opened_ns: u64,
+    /// When the account was opened.
+    opened: Reading,
     /// CPU time at the last sample, ns.
     sampled_ns: u64,
     /// When last looked at.
@@ -38,7 +38,7 @@ impl Account {
     /// From this reading on.
     pub(super) fn open(reading: Reading) -> Account {
         Account {
-            opened_ns: reading.cpu_ns,
+            opened: reading,
             sampled_ns: reading.cpu_ns,
             seen: reading,
         }
@@ -75,7 +75,12 @@ impl Account {
 
     /// CPU time since the account was opened, ns.
     pub(super) fn used_ns(&self) -> u64 {
-        self.seen.cpu_ns - self.opened_ns
+        self.seen.cpu_ns - self.opened.cpu_ns
+    }
+
+    /// Time spent waiting for a CPU since then, ns; 0 where the kernel does not count it.
+    pub(super) fn waited_ns(&self) -> u64 {
+        self.seen.waited_ns.saturating_sub(self.opened.waited_ns)
     }
 }
 

@@ -3,45 +3,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
+use crate::procfs::stat;
+
 /// Size of the address space in pages: it changes when something is mapped, a library for example.
 pub(super) fn mapped_pages(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     text.split(' ').next()?.parse().ok()
-}
-
-/// What /proc/PID/task/TID/stat says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ThreadStat {
-    pub(super) name: String,
-    /// Running, or waiting for nothing but a CPU.
-    pub(super) runs: bool,
-    /// User and system time in clock ticks of 10 ms.
-    ticks: u64,
-    /// The CPU that it ran on last.
-    pub(super) cpu: u32,
-}
-
-/// Reads the state of a thread; `None` if it is gone.
-pub(super) fn thread_stat(pid: i32, tid: i32) -> Option<ThreadStat> {
-    let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    parse_thread_stat(&String::from_utf8_lossy(&text))
-}
-
-/// `tid (name) state ppid ...`, proc_pid_stat(5): the name may hold anything, a parenthesis too.
-fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
-    let (name, rest) = text.split_once('(')?.1.rsplit_once(") ")?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    // Fields are counted from 1 in the manual; `state` is 3, utime 14, stime 15, processor 39.
-    let utime: u64 = fields.nth(10)?.parse().ok()?;
-    let stime: u64 = fields.next()?.parse().ok()?;
-    let cpu = fields.nth(23)?.parse().ok()?;
-    Some(ThreadStat {
-        name: name.to_owned(),
-        runs: state == "R",
-        ticks: utime.saturating_add(stime),
-        cpu,
-    })
 }
 
 /// The process that a thread belongs to, and that process's parent.
@@ -97,9 +64,9 @@ impl SchedulerCounts {
             parse_schedstat(std::str::from_utf8(&text[..len]).ok()?)
         });
         from_schedstat.or_else(|| {
-            let stat = thread_stat(self.pid, self.tid)?;
+            let stat = stat(self.pid, self.tid)?;
             Some(Reading {
-                cpu_ns: stat.ticks.saturating_mul(NS_PER_TICK),
+                cpu_ns: stat.cpu_ticks.saturating_mul(NS_PER_TICK),
                 ..Reading::default()
             })
         })
@@ -122,18 +89,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_of_a_thread_whose_name_holds_a_parenthesis() {
-        let text = "71 (a) R (b) S 70 71 71 0 -1 4194304 123 0 0 0 7 5 0 0 20 0 1 0 1000 1000000 200 \
-                    18446744073709551615 1 1 0 0 0 0 0 0 65536 0 0 0 17 3 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
-        let stat = parse_thread_stat(text).unwrap();
-        assert_eq!(
-            (stat.name.as_str(), stat.runs, stat.ticks, stat.cpu),
-            ("a) R (b", false, 12, 3)
-        );
-        assert_eq!(parse_thread_stat("71 (cut off) R 70"), None);
-    }
-
-    #[test]
     fn counts_of_the_scheduler() {
         let reading = Reading {
             cpu_ns: 12,
@@ -152,7 +107,7 @@ mod tests {
         let counts = SchedulerCounts::of(pid, pid);
         let before = counts.read().unwrap();
         assert_eq!(process_of(pid).unwrap().0, pid);
-        assert!(thread_stat(pid, pid).is_some() && mapped_pages(pid).unwrap() > 0);
+        assert!(mapped_pages(pid).unwrap() > 0);
         assert!(counts.read().unwrap().cpu_ns >= before.cpu_ns);
     }
 }

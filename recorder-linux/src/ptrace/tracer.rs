@@ -11,6 +11,7 @@ use super::maps::KnownCode;
 use super::outbox::{Message, Outbox, OwnedSample};
 use super::policy::{Account, Place, Ticks, WAKE_UP_NS};
 use super::procfs::{self, Reading, SchedulerCounts};
+use crate::procfs::Stat;
 use crate::sys::memory;
 use crate::sys::priority::Turns;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
@@ -27,8 +28,9 @@ pub(super) struct Tracer {
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
     stack: Vec<u8>,
-    /// CPU time of threads that have ended, ns.
+    /// CPU time of threads that have ended, ns, and how long they waited for a CPU.
     ended_cpu_ns: u64,
+    ended_waited_ns: u64,
     samples: u64,
     has_exec: bool,
     program_end: Option<WaitStatus>,
@@ -76,6 +78,7 @@ impl Tracer {
             processes: HashMap::new(),
             stack: vec![0; STACK_BYTES],
             ended_cpu_ns: 0,
+            ended_waited_ns: 0,
             samples: 0,
             has_exec: false,
             program_end: None,
@@ -119,6 +122,12 @@ impl Tracer {
             total_ns = total_ns.saturating_add(thread.account.used_ns());
         }
         total_ns
+    }
+
+    /// How long all threads, alive and ended, waited for a CPU, ns. As of the readings for [`Tracer::cpu_time_ns`].
+    pub(super) fn waited_ns(&self) -> u64 {
+        let alive = self.threads.values().map(|thread| thread.account.waited_ns());
+        alive.fold(self.ended_waited_ns, u64::saturating_add)
     }
 
     /// The last word.
@@ -165,10 +174,10 @@ impl Tracer {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let Some(stat) = procfs::thread_stat(thread.pid, tid) else {
+        let Some(stat) = crate::procfs::stat(thread.pid, tid) else {
             return;
         };
-        if stat.runs
+        if stat.can_run()
             && let Some(counts) = thread.counts.read()
             // It fails for a thread that has ended meanwhile; its end is still to be waited for.
             && ptrace::interrupt(tid).is_ok()
@@ -180,7 +189,7 @@ impl Tracer {
                 counts,
             });
         }
-        self.rename(tid, stat.name);
+        self.rename(tid, name_of(&stat));
     }
 
     /// Answers all stops and ends that there are now.
@@ -323,6 +332,7 @@ impl Tracer {
             let account = caller.account;
             if let Some(first) = self.threads.get_mut(&pid) {
                 self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(first.account.used_ns());
+                self.ended_waited_ns = self.ended_waited_ns.saturating_add(first.account.waited_ns());
                 first.account = account;
             }
             self.threads.remove(&former);
@@ -341,7 +351,7 @@ impl Tracer {
                 first.account = Account::open(reading);
             }
         }
-        let name = procfs::thread_stat(pid, pid).map_or_else(String::new, |stat| stat.name);
+        let name = crate::procfs::stat(pid, pid).map_or_else(String::new, |stat| name_of(&stat));
         if let Some(first) = self.threads.get_mut(&pid) {
             first.name.clone_from(&name);
         }
@@ -362,8 +372,8 @@ impl Tracer {
         if let Some(reading) = thread.counts.read() {
             thread.account.see(reading);
         }
-        if let Some(stat) = procfs::thread_stat(thread.pid, tid) {
-            self.rename(tid, stat.name);
+        if let Some(stat) = crate::procfs::stat(thread.pid, tid) {
+            self.rename(tid, name_of(&stat));
         }
     }
 
@@ -427,6 +437,7 @@ impl Tracer {
             return;
         };
         self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(thread.account.used_ns());
+        self.ended_waited_ns = self.ended_waited_ns.saturating_add(thread.account.waited_ns());
         let (time, pid) = (monotonic_ns(), thread.pid);
         self.out.send(Message::ThreadEnd { time, pid, tid });
         let Some(process) = self.processes.get_mut(&pid) else {
@@ -438,4 +449,8 @@ impl Tracer {
             self.out.send(Message::ProcessEnd { time, pid });
         }
     }
+}
+
+fn name_of(stat: &Stat) -> String {
+    String::from_utf8_lossy(&stat.name).into_owned()
 }

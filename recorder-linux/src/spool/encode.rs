@@ -130,7 +130,7 @@ impl Encoder {
             Event::ThreadName { time, pid, tid, name } => put_name(out, 0, [pid.0, tid.0], name, time.0),
             Event::Lost { time, count, cause } => {
                 let event = match cause {
-                    LostCause::RingFull | LostCause::SamplesRingFull => EVENT_ID,
+                    LostCause::RingFull | LostCause::SamplesRingFull | LostCause::QueueFull => EVENT_ID,
                     LostCause::SwitchesRingFull => WAIT_EVENT_ID,
                     LostCause::CountedRingFull => self.counted_id,
                     LostCause::PointsRingFull | LostCause::TooManyPoints => self.points_id,
