@@ -393,3 +393,14 @@ fn a_found_wait_that_nothing_ends_lasts_as_long_as_the_recording() {
     assert_eq!(totals.all(), sum(0, 0));
     assert_eq!((totals.still_waiting, totals.never_ran), (0, 1));
 }
+
+#[test]
+fn what_cpu_time_and_waits_add_up_to_is_known() {
+    let mut waits = Waits::new();
+    // 10 ms of waiting, and a sample of 1 ms, of the 1000 ms of the recording.
+    waits.stack(1499, &[PIPE_READ]).out(1500).back(11_500);
+    waits.on_cpu(12_000);
+    let profile = waits.finish();
+    let share = profile.waits().unwrap().accounted_share().unwrap();
+    assert!((share - 0.011).abs() < 1e-9, "{share}");
+}

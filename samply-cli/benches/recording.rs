@@ -348,27 +348,44 @@ mod measure {
         }
     }
 
-    /// Two threads on one CPU that do nothing but switch: CPU time that a switch costs the program, and what became of the waits.
+    /// Threads that do nothing but switch: CPU time that a switch costs the program, and what became of the waits.
     fn off_cpu(repeats: usize) {
-        println!("\ncost of a switch, two threads that hand a byte to and fro on one CPU, median of {repeats}");
-        let pingpong = program("pingpong").unwrap();
         let cpu = std::thread::available_parallelism()
             .map_or(0, |cpus| usize::from(cpus) - 1)
             .to_string();
+        cost_of_a_switch(
+            "two threads on one CPU that hand a byte to and fro",
+            "pingpong",
+            &[&cpu, "1000"],
+            repeats,
+        );
+        // A million a second where two CPUs have nothing else to do.
+        cost_of_a_switch(
+            "two threads on each CPU that yield to each other",
+            "yields",
+            &["1000"],
+            repeats,
+        );
+    }
+
+    fn cost_of_a_switch(what: &str, name: &str, arguments: &[&str], repeats: usize) {
+        println!("\ncost of a switch, {what}, median of {repeats}");
+        let path = program(name).unwrap();
         let tools = [Alone, Sprof, SprofOffCpu];
-        let mut switches_per_s = Vec::new();
+        let (mut per_wall_s, mut per_cpu_s) = (Vec::new(), Vec::new());
         let mut accounts = Vec::new();
         let figures = medians(&tools, repeats, |tool| {
-            let run = Run::new(tool, 1000, &pingpong, &[&cpu, "1000"]);
-            let per_s = run.printed("switches_per_s");
+            let run = Run::new(tool, 1000, &path, arguments);
+            // It runs for a second.
+            let (per_s, cpu_ns) = (run.printed("switches_per_s"), run.printed("cpu_ns"));
             if tool == Alone {
-                switches_per_s.push(per_s);
+                per_wall_s.push(per_s);
+                per_cpu_s.push(per_s * 1e9 / cpu_ns);
             }
             if tool == SprofOffCpu {
                 accounts.push(account(&Profile::read(&run.file), per_s));
             }
-            // It runs for a second.
-            run.printed("cpu_ns") / per_s
+            cpu_ns / per_s
         });
         for (tool, ns) in tools.iter().zip(&figures) {
             println!("  {:30} {ns:8.0} ns {:6.2} x alone", tool.name(), ns / figures[0]);
@@ -378,7 +395,11 @@ mod measure {
             figures[2] / figures[1],
             verdict(figures[2] / figures[1] <= 1.6)
         );
-        println!("  {:.0} switches a second alone", median(switches_per_s));
+        println!(
+            "  {:.0} switches a second alone, {:.0} in a second of CPU time",
+            median(per_wall_s),
+            median(per_cpu_s)
+        );
         accounts.iter().for_each(|account| println!("  {account}"));
     }
 

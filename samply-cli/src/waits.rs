@@ -12,6 +12,10 @@ use crate::term::{Style, Term};
 /// A guess of another wait's stack is one of a statistic: warned of only from this share of the time on.
 const GUESSED_PERCENT: f64 = 1.0;
 
+/// The kernel counts a switch, a microsecond, as CPU time of the thread that comes, and switch records as its waiting. Worth
+/// words from some 100,000 switches a second on.
+const COUNTED_TWICE: f64 = 1.02;
+
 /// The lines for the terminal.
 pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     let (all, cpu, blocked) = (waits.all(), waits.of(WaitReason::Cpu), waits.blocked());
@@ -62,6 +66,12 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
             ));
         }
     }
+    if let Some(share) = waits.accounted_share().filter(|share| *share > COUNTED_TWICE) {
+        lines.push(format!(
+            "CPU time and waits are {:.1} % of the time that there was: switching between threads counts as both",
+            100.0 * share
+        ));
+    }
     if waits.never_ran > 0 {
         lines.push(format!(
             "{} waited all the time and are left out",
@@ -102,6 +112,7 @@ pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
         "stack_of_other_wait": sum(waits.guessed(WaitGuess::OtherWait)),
         "stack_of_last_on_cpu": sum(waits.guessed(WaitGuess::LastOnCpu)),
         "stack_not_sampled": sum(waits.guessed(WaitGuess::NotSampled)),
+        "accounted_share": waits.accounted_share(),
         "already_waiting": waits.already_waiting,
         "still_waiting": waits.still_waiting,
         "threads_that_never_ran": waits.never_ran,

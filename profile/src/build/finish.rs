@@ -34,7 +34,7 @@ impl Builder {
         histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>,
     ) -> Profile {
         let end = self.at(info.end);
-        self.end_waits(end);
+        self.end_waits(end, info.unit);
         self.place_jit(histories);
         let cpus = self.processes.cpus.len();
         self.counts.processes = (self.processes.processes.len() - cpus) as u64;

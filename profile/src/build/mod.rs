@@ -15,6 +15,7 @@ pub use jit::{CodePlace, CodeSince, Lifetime};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
+use recording::info::PeriodUnit;
 use recording::module::Image;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack, StackMark};
@@ -260,7 +261,7 @@ impl Builder {
     }
 
     /// Waits that last end with their thread, or with the recording.
-    fn end_waits(&mut self, end: i64) {
+    fn end_waits(&mut self, end: i64, unit: PeriodUnit) {
         let Some(totals) = &mut self.waits else { return };
         let mut tables = WaitTables {
             resolver: &mut self.resolver,
@@ -272,8 +273,16 @@ impl Builder {
         for thread in &mut self.processes.threads {
             if self.options.awake_threads_only && thread.waits.forget_found() {
                 tables.totals.never_ran += 1;
+                continue;
             }
-            let waiting = (thread.waits).end(thread.end.unwrap_or(end), &mut thread.samples, &mut tables);
+            let until = thread.end.unwrap_or(end);
+            let waiting = thread.waits.end(until, &mut thread.samples, &mut tables);
+            if unit == PeriodUnit::CpuNanoseconds && thread.samples.len() > 0 {
+                let accounted_ns = thread.samples.period_sum().saturating_add(thread.samples.off_cpu_ns());
+                let totals = &mut *tables.totals;
+                totals.accounted_ns = totals.accounted_ns.saturating_add(accounted_ns);
+                totals.recorded_ns += thread.waits.recorded_ns(thread.start, until);
+            }
             tables.totals.still_waiting += u64::from(waiting && thread.end.is_none());
         }
     }

@@ -178,6 +178,8 @@ struct Sum {
 #[derive(Default)]
 pub(super) struct ThreadWaits {
     state: State,
+    /// From when on the switches of a thread are told that was found.
+    found_at: Option<i64>,
     /// The stack of the wait that begins or lasts.
     own: Option<Seen>,
     last_wait: Option<Seen>,
@@ -200,6 +202,7 @@ impl ThreadWaits {
         stack: Option<(StackId, WaitReason)>,
     ) {
         if let State::Unknown = self.state {
+            self.found_at = Some(told_from);
             self.state = State::Found(FoundWait {
                 told_from,
                 looked_at,
@@ -207,6 +210,12 @@ impl ThreadWaits {
                 seen: stack.map(|(stack, reason)| Seen { stack, reason }),
             });
         }
+    }
+
+    /// How much of the time of a thread with these beginning and end was recorded.
+    pub(super) fn recorded_ns(&self, start: i64, end: i64) -> u64 {
+        let since = self.found_at.unwrap_or(start.max(0));
+        end.saturating_sub(since).max(0).unsigned_abs()
     }
 
     /// True if the thread was found and neither ran nor was switched since; its wait is forgotten.

@@ -40,6 +40,12 @@ pub struct WaitTotals {
     pub already_waiting: u64,
     /// Threads that waited throughout, and were left out: see `BuildOptions::awake_threads_only`.
     pub never_ran: u64,
+    /// CPU time of samples and time of waits, ns, of all threads, and how long these were recorded. More than all of it: the
+    /// kernel counts a switch from one thread to the next as CPU time of the next one, which still waits by the records. 0
+    /// where samples do not count time.
+    pub accounted_ns: u64,
+    /// See `accounted_ns`.
+    pub recorded_ns: u64,
     /// Waits left out, because their beginning or their end was lost.
     pub unpaired: u64,
 }
@@ -62,6 +68,11 @@ impl WaitTotals {
     /// Those whose stack is not their own, for this cause.
     pub fn guessed(&self, guess: WaitGuess) -> WaitSum {
         self.by_guess[guess as usize]
+    }
+
+    /// CPU time and waits as a share of the time that there was; `None` where not known.
+    pub fn accounted_share(&self) -> Option<f64> {
+        (self.recorded_ns > 0).then(|| self.accounted_ns as f64 / self.recorded_ns as f64)
     }
 
     /// Those for anything but a CPU.

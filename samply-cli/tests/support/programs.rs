@@ -15,7 +15,9 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     match name {
         "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" | "refuse" | "work"
         | "events" => c(&format!("{name}.c"), &[]),
-        "split" | "threads" | "traced" | "waits" | "pingpong" | "attached" => c(&format!("{name}.c"), &["-pthread"]),
+        "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
+            c(&format!("{name}.c"), &["-pthread"])
+        }
         "probes" => c("probes.c", &["-pthread"]),
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),

@@ -142,6 +142,10 @@ fn off_cpu(waits: &WaitTotals) -> Vec<Value> {
             rows.push(duration(&format!("Their time, {label}"), sum.ns));
         }
     }
+    if let Some(share) = waits.accounted_share() {
+        let share = format!("{:.1} %", 100.0 * share);
+        rows.push(text("CPU time and waits, of the time that threads lived", share));
+    }
     for (label, value) in [
         ("Waits that lasted when recording began", waits.already_waiting),
         ("Threads that waited throughout, left out", waits.never_ran),
