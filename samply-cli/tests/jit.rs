@@ -167,6 +167,80 @@ fn code_that_nobody_tells_of_is_unwound_and_shown_by_address() {
     assert_rooted(&profile, "run_split", "main");
 }
 
+/// Samples inside `leaf`, and how many of them have exactly these callers up to `main`.
+#[cfg(target_arch = "x86_64")]
+fn chains(profile: &Profile, expected: &[&str]) -> support::profile::Share {
+    profile.share(
+        |names| names.contains(&"leaf"),
+        |names| {
+            let from_main = names.iter().skip_while(|name| **name != "main");
+            let up_to_leaf: Vec<&str> = from_main.copied().take(expected.len()).collect();
+            up_to_leaf == expected
+        },
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn functions_without_frame_pointers_are_unwound_by_the_rules_in_their_jitdump() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let folder = dir.path().to_str().unwrap();
+    let recorded = |rules: &str| {
+        record()
+            .profile(program("jit_rules").unwrap(), &["1000", folder, rules])
+            .1
+    };
+    let expected = ["main", "run", "outer", "middle", "inner", "leaf"];
+    let profile = recorded("rules");
+    let whole = chains(&profile, &expected);
+    assert!(whole.of > 900, "{}", profile.summary());
+    assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
+    assert_rooted(&profile, "leaf", "main");
+    // Nothing else would have found these callers.
+    let bare = recorded("bare");
+    assert!(chains(&bare, &expected).percent() < 1.0, "{}", bare.summary());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
+    let Some(_machine) = support::skip::perf() else { return };
+    let dir = support::temp_dir();
+    let file = dir.path().join("perf.data");
+    let output = Command::new("perf")
+        .args([
+            "record",
+            "-k",
+            "mono",
+            "-e",
+            "cpu-clock",
+            "-F",
+            "1000",
+            "--call-graph",
+            "dwarf",
+            "-o",
+        ])
+        .arg(&file)
+        .arg("--")
+        .arg(program("jit_rules").unwrap())
+        .args(["1000", dir.path().to_str().unwrap(), "rules"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (profile, _) = support::perf::load(&file, &[]);
+    let whole = profile.share(
+        |names| names.contains(&"leaf"),
+        |names| {
+            let known = names.iter().filter(|name| !name.starts_with("0x"));
+            let from_main: Vec<&str> = known.skip_while(|name| **name != "main").copied().take(4).collect();
+            from_main == ["main", "run", "middle", "leaf"]
+        },
+    );
+    assert!(whole.of > 900, "{}", profile.summary());
+    assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
+}
+
 const NODE_SCRIPT: &str = "
 function sixty(n) { let s = 0; for (let i = 0; i < 6 * n; i++) s = (s * 31 + i) | 0; return s; }
 function forty(n) { let s = 1; for (let i = 0; i < 4 * n; i++) s = (s * 31 + i) | 0; return s; }

@@ -8,7 +8,7 @@ use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::arch::{Arch, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Columns, Place, Row};
+use super::cfi::{Cfi, Columns, Place, Row};
 use super::elf::u32_at;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
@@ -115,7 +115,7 @@ impl Arch for Aarch64 {
     }
 
     fn step_by_row(
-        rules: &Rules<Self>,
+        cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
         saved: Option<(Register, u64)>,
@@ -141,7 +141,7 @@ impl Arch for Aarch64 {
         if !is_leaf && matches!(row.ra, None | Some(RegisterRule::SameValue)) {
             return Step::NoRule;
         }
-        match rules.cfi.step(row, register, read) {
+        match cfi.step(row, register, read) {
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp() || (is_leaf && cfa == regs.sp()) => {
                 *regs = caller(regs, ra, cfa, fp);
                 if regs.lr() == 0 {

@@ -4,7 +4,7 @@ use framehop::FrameAddress;
 use gimli::Register;
 
 use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Columns, Place, Row};
+use super::cfi::{Cfi, Columns, Place, Row};
 use super::tables::{Rules, Tables};
 use crate::stack::Registers;
 
@@ -67,7 +67,7 @@ pub(super) trait Arch {
     fn place(row: &Row) -> Place;
     /// Follows an unusual row. `saved`: a register that was found in a callee's frame.
     fn step_by_row(
-        rules: &Rules<Self>,
+        cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
         saved: Option<(Register, u64)>,

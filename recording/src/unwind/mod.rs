@@ -13,7 +13,7 @@
 //! 3. `tables`, `cfi`: the unwind rules of one file.
 //! 4. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 5. `walk`: from leaf to root.
-//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `epilogue`: one step of it.
+//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `epilogue`, `jit`: one step of it.
 //! 7. `seam`: what of a stack read after the sample can be believed; `calls`: which of its calls the code rules out.
 
 mod aarch64;
@@ -23,6 +23,7 @@ mod cfi;
 mod compressed;
 mod elf;
 mod epilogue;
+mod jit;
 mod modules;
 mod seam;
 mod signal;
@@ -46,6 +47,7 @@ pub use modules::KeptFile;
 
 use arch::Arch;
 use calls::{Calls, Code};
+use jit::JitRules;
 use modules::Modules;
 use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
@@ -82,6 +84,7 @@ pub struct Unwinder<N, M, F> {
     signal_returns: SignalReturns,
     calls: Calls,
     code: CodeBytes,
+    jit: JitRules,
     quality: Quality,
     // Reused from sample to sample.
     frames: Vec<Frame>,
@@ -102,6 +105,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             signal_returns: SignalReturns::default(),
             calls: Calls::default(),
             code: CodeBytes::default(),
+            jit: JitRules::default(),
             quality: Quality::default(),
             frames: Vec::new(),
             points: Vec::new(),
@@ -204,6 +208,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             modules: &mut self.modules,
             signal_returns: &mut self.signal_returns,
             code: &mut self.code,
+            jit: &mut self.jit,
+            time: sample.time,
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: sample.pid,
@@ -331,19 +337,29 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                     .cloned()
                     .unwrap_or_default();
                 self.spaces.insert(*pid, space);
+                if let Some(parent) = parent {
+                    self.jit.fork(*parent, *pid);
+                }
             }
             Event::ProcessEnd { pid, .. } => {
                 self.spaces.remove(pid);
+                self.jit.forget(*pid);
                 self.forget_threads(*pid);
             }
             Event::Exec { pid, .. } => {
                 self.spaces.insert(*pid, Arc::default());
+                self.jit.forget(*pid);
                 self.forget_threads(*pid);
             }
             Event::ThreadEnd { tid, .. } => {
                 self.threads.remove(tid);
             }
             Event::Map(mapping) => {
+                if mapping.is_jitdump()
+                    && let Some(file) = self.modules.open_plain(mapping)
+                {
+                    self.jit.add(mapping.pid, file);
+                }
                 let region = self.modules.region(mapping, &mut self.quality);
                 if region.module == space::ANONYMOUS {
                     self.code.clear();

@@ -196,6 +196,11 @@ impl<F: ModuleFiles> Modules<F> {
         file.readable_path.clone()
     }
 
+    /// The file of a mapping, whatever it is.
+    pub(super) fn open_plain(&mut self, mapping: &Mapping<'_>) -> Option<KeptFile> {
+        Some(self.files.open(mapping).ok()?.bytes)
+    }
+
     fn open(&mut self, mapping: &Mapping<'_>) -> Result<(ModuleFile, Elf), ModuleMiss> {
         let file = self.files.open(mapping)?;
         let Some(elf) = Elf::read(&*file.bytes) else {

@@ -165,7 +165,7 @@ impl<A: Arch> Rules<A> {
             Place::Uncovered => return self.others.as_mut()?.step(relative, regs, read),
             Place::Unusual => {
                 let row = self.cfi.row(svma)?;
-                return Some(A::step_by_row(self, &row, relative, None, regs, read));
+                return Some(A::step_by_row(&self.cfi, &row, relative, None, regs, read));
             }
         }
         let slot = spread(key, self.caches.len());
@@ -178,7 +178,7 @@ impl<A: Arch> Rules<A> {
             // the caller's rule; and it rejects callers that use the frame pointer for something else.
             Ok(None) | Err(_) => {
                 let row = self.cfi.row(svma)?;
-                Some(A::step_by_row(self, &row, relative, None, regs, read))
+                Some(A::step_by_row(&self.cfi, &row, relative, None, regs, read))
             }
         }
     }
@@ -193,7 +193,7 @@ impl<A: Arch> Rules<A> {
     ) -> Option<Step> {
         let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match self.cfi.row(svma) {
-            Some(row) => Some(A::step_by_row(self, &row, relative, Some(saved), regs, read)),
+            Some(row) => Some(A::step_by_row(&self.cfi, &row, relative, Some(saved), regs, read)),
             None => self.others.as_mut()?.step_with(relative, saved, regs, read),
         }
     }

@@ -6,12 +6,14 @@ use rustc_hash::FxHashMap;
 
 use super::arch::{Arch, Step};
 use super::epilogue;
+use super::jit::JitRules;
 use super::modules::Modules;
 use super::signal;
 use super::space::{ANONYMOUS, AddressSpace, Region};
 use super::stack_memory::StackMemory;
 use super::tables::Saved;
 use crate::address::Avma;
+use crate::clock::Timestamp;
 use crate::quality::Quality;
 use crate::sink::{ModuleFiles, TargetMemory};
 use crate::stack::{Frame, Registers};
@@ -68,6 +70,9 @@ pub(super) struct Walk<'a, M, F> {
     pub(super) modules: &'a mut Modules<F>,
     pub(super) signal_returns: &'a mut SignalReturns,
     pub(super) code: &'a mut CodeBytes,
+    pub(super) jit: &'a mut JitRules,
+    /// When the sample was taken.
+    pub(super) time: Timestamp,
     pub(super) quality: &'a mut Quality,
     pub(super) stack: StackMemory<'a, M>,
     /// The result, leaf first.
@@ -185,6 +190,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     A::step_out_of_signal(regs, &mut |address| self.stack.read(address)),
                     true,
                 );
+            } else if region.module == ANONYMOUS
+                && let Some(step) = (self.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
+                    self.stack.read(address)
+                })
+            {
+                return (step, false);
             } else if region.module == ANONYMOUS
                 && let Some(code) = self.code_at(address.address())
                 && let Some(step) = self.step_by_code::<A>(&code, regs)

@@ -8,7 +8,7 @@ use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::arch::{Arch, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Columns, Place, Row};
+use super::cfi::{Cfi, Columns, Place, Row};
 use super::elf::u32_at;
 use super::epilogue;
 use super::tables::{Rules, Tables};
@@ -90,7 +90,7 @@ impl Arch for X86_64 {
     }
 
     fn step_by_row(
-        rules: &Rules<Self>,
+        cfi: &Cfi,
         row: &Row,
         address: FrameAddress,
         saved: Option<(Register, u64)>,
@@ -110,7 +110,7 @@ impl Arch for X86_64 {
                 value
             }
         };
-        match rules.cfi.step(row, register, read) {
+        match cfi.step(row, register, read) {
             Ok(Some((_, _, 0))) => Step::Root,
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp() => {
                 *regs = UnwindRegsX86_64::new(ra, cfa, fp);

@@ -18,6 +18,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
             c(&format!("{name}.c"), &["-pthread"])
         }
+        "jit_rules" => c("jit_rules.c", &[]),
         "probes" => c("probes.c", &["-pthread"]),
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
         "dlopen" => c("dlopen.c", &["-ldl"]),
