@@ -28,14 +28,21 @@ fn probes() -> Option<Machine> {
 
 const LIST: &str = "/sys/kernel/tracing/uprobe_events";
 
-/// Definitions of sprof in the kernel, of its process `pid` if one is given.
-fn defined(pid: Option<u32>) -> Vec<String> {
-    let start = pid.map_or("p:sprof_".to_owned(), |pid| format!("p:sprof_{pid}_"));
+/// Definitions in the kernel of the sprof with this process id.
+fn defined(pid: u32) -> Vec<String> {
+    let start = format!("p:sprof_{pid}_");
     let list = fs::read_to_string(LIST).unwrap();
-    list.lines()
-        .filter(|line| line.starts_with(&start))
-        .map(str::to_owned)
-        .collect()
+    (list.lines().filter(|line| line.starts_with(&start)).map(str::to_owned)).collect()
+}
+
+/// Definitions of every sprof that has ended.
+fn left() -> Vec<String> {
+    let list = fs::read_to_string(LIST).unwrap();
+    let has_ended = |line: &&str| {
+        let pid = line.strip_prefix("p:sprof_").and_then(|rest| rest.split_once('_'));
+        pid.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+    };
+    list.lines().filter(has_ended).map(str::to_owned).collect()
 }
 
 /// A marker: its data, and its stack, root first.
@@ -121,7 +128,7 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
                 "{counts:?}"
             );
         }
-        assert_eq!(defined(None), Vec::<String>::new());
+        assert_eq!(left(), Vec::<String>::new());
     }
 }
 
@@ -146,7 +153,7 @@ fn a_running_program_gets_a_probe_and_loses_it() {
     let profile = recording.profile();
     let hits = hits(&profile, "uprobe:probed");
     assert_eq!(hits.len(), 3000, "{}", recording.stderr);
-    assert_eq!(defined(None), Vec::<String>::new());
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 /// The marks of the program: request(-i, 1000000007 i, 2 i, 7) for i from 0 to N - 1, in a register, a register, memory, and a
@@ -219,16 +226,11 @@ fn however_a_recording_ends_no_definition_is_left() {
             .options(&["-e", &spec(&path, "probed")])
             .start(&path, &["sleep"]);
         let pid = running.sprof_pid();
-        wait_for(|| defined(Some(pid)).len() == 1);
+        wait_for(|| defined(pid).len() == 1);
         wait_for(|| !running.targets().is_empty());
         running.signal_group(signal);
         let recording = running.finish();
-        assert_eq!(
-            defined(Some(pid)),
-            Vec::<String>::new(),
-            "{signal}: {}",
-            recording.stderr
-        );
+        assert_eq!(defined(pid), Vec::<String>::new(), "{signal}: {}", recording.stderr);
     }
     // A program that can't be run, after the probe was defined.
     let recording = record()
@@ -239,7 +241,7 @@ fn however_a_recording_ends_no_definition_is_left() {
         .options(&["-e", &spec(&path, "probed"), "-e", "no-such:tracepoint"])
         .run(&path, &["calls"]);
     assert_ne!(recording.code, Some(0), "{}", recording.stderr);
-    assert_eq!(defined(None), Vec::<String>::new());
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 #[test]
@@ -253,11 +255,11 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
         .options(&["-e", &spec(&path, "framed")])
         .start(&path, &["sleep"]);
     let (killed_pid, living_pid) = (killed.sprof_pid(), living.sprof_pid());
-    wait_for(|| defined(Some(killed_pid)).len() == 1 && defined(Some(living_pid)).len() == 1);
+    wait_for(|| defined(killed_pid).len() == 1 && defined(living_pid).len() == 1);
     wait_for(|| !killed.targets().is_empty() && !living.targets().is_empty());
     killed.signal_group("KILL");
     drop(killed.finish());
-    assert_eq!(defined(Some(killed_pid)).len(), 1, "nobody was there to remove it");
+    assert_eq!(defined(killed_pid).len(), 1, "nobody was there to remove it");
 
     let doctor = sprof().arg("doctor").output().unwrap();
     let text = String::from_utf8(doctor.stdout).unwrap();
@@ -271,7 +273,7 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
 
     // Somebody else's.
     let others = "sprof_tests_of_others/e0";
-    let at = defined(Some(living_pid))[0].split(' ').nth(1).unwrap().to_owned();
+    let at = defined(living_pid)[0].split(' ').nth(1).unwrap().to_owned();
     append(&format!("p:{others} {at}"));
 
     let (recording, profile) = record()
@@ -279,14 +281,14 @@ fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays(
         .profile(&path, &["calls", "10"]);
     assert_eq!(hits(&profile, "uprobe:probed").len(), 120);
     assert!(recording.stderr.contains("removed 1 probe"), "{}", recording.stderr);
-    assert_eq!(defined(Some(killed_pid)), Vec::<String>::new());
-    assert_eq!(defined(Some(living_pid)).len(), 1, "the other one still records");
+    assert_eq!(defined(killed_pid), Vec::<String>::new());
+    assert_eq!(defined(living_pid).len(), 1, "the other one still records");
     assert!(fs::read_to_string(LIST).unwrap().contains(others));
     append(&format!("-:{others}"));
 
     living.signal_group("TERM");
     drop(living.finish());
-    assert_eq!(defined(None), Vec::<String>::new());
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 fn append(line: &str) {
@@ -310,7 +312,7 @@ fn two_recordings_at_once_have_each_their_own_hits() {
         let profile = recording.profile();
         assert_eq!(hits(&profile, "uprobe:probed").len(), calls, "{}", recording.stderr);
     }
-    assert_eq!(defined(None), Vec::<String>::new());
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 #[test]
@@ -353,7 +355,7 @@ fn what_can_not_be_probed_is_refused_with_the_reason() {
         }
         assert!(recording.stderr.contains(&event), "{event}: {}", recording.stderr);
     }
-    assert_eq!(defined(None), Vec::<String>::new());
+    assert_eq!(left(), Vec::<String>::new());
 }
 
 /// endbr64 (4 bytes) begins `probed` here: a breakpoint at its second byte would make another instruction of it.

@@ -37,7 +37,7 @@ use tracefs::Tracefs;
 use trial::Trial;
 
 /// How long a definition may still be in use after its events were closed: the kernel lets go of them after a grace period.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// A line for `uprobe_events` at most: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
 
