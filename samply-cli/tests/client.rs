@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use support::client::Client;
 use support::programs::line_of;
-use support::skip::perf_events;
+use support::skip::{perf_events, tracepoints};
 use support::{program, record, sprof};
 
 /// `sprof load` at work; ends with this.
@@ -176,4 +176,52 @@ fn the_client_annotates_assembly_through_our_server() {
     for instruction in expected {
         assert!(assembly.contains(instruction), "no {instruction} in {assembly}");
     }
+}
+
+#[test]
+fn the_client_shows_events_as_tracks_and_markers_with_stacks() {
+    let Some(_machine) = tracepoints() else { return };
+    let (recording, profile) = record()
+        .options(&["-e", "page-faults,minor-faults,syscalls:sys_exit_getppid"])
+        .profile(
+            "sh",
+            &[
+                "-c",
+                "$0 faults 2000; $0 ask 20; true",
+                program("events").unwrap().to_str().unwrap(),
+            ],
+        );
+    let Some(client) = Client::load(recording.output.to_str().unwrap()) else {
+        return;
+    };
+    let handle = |name: &str, nth: usize| {
+        let mut found = profile
+            .threads
+            .iter()
+            .enumerate()
+            .filter(|(_, thread)| thread.name == name);
+        format!("t-{}", found.nth(nth).unwrap().0)
+    };
+    // The track of the second event has a call tree of its own, whose weights are its counts.
+    let functions = client.run(&["thread", "functions", "--thread", &handle("events · minor-faults", 0)]);
+    let functions = functions["functions"].as_array().unwrap();
+    let many = functions
+        .iter()
+        .find(|function| function["name"] == "many_pages")
+        .unwrap();
+    let faults = many["selfSamples"].as_f64().unwrap();
+    assert!((faults - 6000.0).abs() <= 32.0, "{many}");
+    // Each marker has its values and the stack that led to it.
+    let markers = client.run(&["thread", "markers", "--thread", &handle("events", 1)]);
+    let of_type = markers["byType"].as_array().unwrap().iter();
+    let getppid = of_type
+        .clone()
+        .find(|of| of["markerName"] == "syscalls:sys_exit_getppid")
+        .unwrap();
+    assert_eq!(getppid["count"], 21, "{markers}");
+    let first = &getppid["topMarkers"][0];
+    assert!(first["label"].as_str().unwrap().contains("ret="), "{first}");
+    let stack = client.run(&["marker", "stack", first["handle"].as_str().unwrap()]);
+    let frames = stack["stack"]["frames"].as_array().unwrap();
+    assert!(frames.iter().any(|frame| frame["name"] == "main"), "{stack}");
 }
