@@ -5,8 +5,10 @@ use std::sync::OnceLock;
 /// `enum perf_type_id`.
 pub(crate) const HARDWARE: u32 = 0;
 pub(crate) const SOFTWARE: u32 = 1;
+#[cfg(target_os = "linux")]
 pub(crate) const TRACEPOINT: u32 = 2;
 pub(crate) const HW_CACHE: u32 = 3;
+#[cfg(target_os = "linux")]
 pub(crate) const RAW: u32 = 4;
 
 /// PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK.
