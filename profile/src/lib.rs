@@ -10,7 +10,7 @@
 //! 2. `model`: the tables in memory; `category`: what kind of code a frame is.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
 //! 4. [`export`]: the file formats.
-//! 5. [`read`]: saved profiles, whoever wrote them.
+//! 5. [`read`]: saved profiles, whoever wrote them, in whichever version.
 //! 6. [`view`]: what a terminal shows.
 
 pub mod build;

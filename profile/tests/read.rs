@@ -166,6 +166,7 @@ fn memory_is_bounded_whatever_the_file_inflates_to() {
     let limits = ReadLimits {
         memory_bytes: 1 << 20,
         json_bytes: 64 << 20,
+        ..ReadLimits::default()
     };
     let long = 8 << 20;
     let huge_key = format!("{{\"{}\":1}}", "k".repeat(long));

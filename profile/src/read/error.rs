@@ -49,6 +49,28 @@ pub enum ReadError {
         /// What is missing.
         expected: &'static str,
     },
+    /// A version of the format that is not known.
+    #[error(
+        "{} has version {version} of the Firefox Profiler's format; versions {} to {} are read: {}",
+        path.display(), known.start(), known.end(),
+        if version > known.end() { "update sprof" } else { "open it in the Firefox Profiler and save it from there" }
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// What is read.
+        known: std::ops::RangeInclusive<u32>,
+    },
+    /// Valid JSON whose tables do not fit each other.
+    #[error("{} is damaged: {what}", path.display())]
+    Inconsistent {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
     /// Reading it would cost more than the caller allows.
     #[error("{} is too large: {what} exceeds the limit of {limit_bytes}; record a shorter time or at a lower rate", path.display())]
     TooLarge {

@@ -24,6 +24,8 @@ pub(super) struct Guard<R> {
     string_bytes: u64,
     max_string_bytes: u64,
     depth: u32,
+    values: u64,
+    max_values: u64,
     tripped: Option<Limit>,
 }
 
@@ -39,6 +41,8 @@ impl<R: Read> Guard<R> {
             // The parser's buffer doubles while it grows, and hands out a copy.
             max_string_bytes: limits.memory_bytes / 8,
             depth: 0,
+            values: 0,
+            max_values: limits.values,
             tripped: None,
         }
     }
@@ -81,6 +85,12 @@ impl<R: Read> Guard<R> {
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
                         return Err(self.trip("its nesting of brackets", u64::from(MAX_DEPTH)));
+                    }
+                }
+                b',' => {
+                    self.values += 1;
+                    if self.values > self.max_values {
+                        return Err(self.trip("its number of values", self.max_values));
                     }
                 }
                 b']' | b'}' => self.depth = self.depth.saturating_sub(1),

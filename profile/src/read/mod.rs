@@ -1,11 +1,12 @@
 //! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
 //!
 //! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
-//! large the file or however far it inflates.
+//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole`] what views need.
 
 mod error;
 mod guard;
 mod json;
+mod whole;
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -18,6 +19,8 @@ pub use error::{Position, ReadError};
 use error::{damaged, io_error};
 use guard::Guard;
 
+use crate::view::data::Data;
+
 /// What reading may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
@@ -25,6 +28,8 @@ pub struct ReadLimits {
     pub memory_bytes: u64,
     /// Bytes of JSON after inflating. Default 4 GiB; browsers give up well below.
     pub json_bytes: u64,
+    /// Values in lists and objects: 8 bytes each where [`whole`] keeps them. Default 400 million.
+    pub values: u64,
 }
 
 impl Default for ReadLimits {
@@ -32,6 +37,7 @@ impl Default for ReadLimits {
         ReadLimits {
             memory_bytes: 128 << 20,
             json_bytes: 4 << 30,
+            values: 400_000_000,
         }
     }
 }
@@ -108,61 +114,10 @@ impl SavedProfile {
 ///
 /// Errors name the file, what was expected, where, and what to do.
 pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
-    let path_buf = || PathBuf::from(path);
-    let unreadable = |source| ReadError::Open {
-        path: path_buf(),
-        source,
-    };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(ReadError::NotAProfile {
-            path: path_buf(),
-            found: "not a regular file",
-        });
-    }
-    let mut start = [0u8; 16];
-    let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
-    let start = &start[..len];
-    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    // RFC 1952, section 2.3.1.
-    let is_gzip = start.starts_with(&[0x1f, 0x8b]);
-    if let (false, Some(found)) = (is_gzip, foreign(start)) {
-        return Err(ReadError::NotAProfile {
-            path: path_buf(),
-            found,
-        });
-    }
-
-    let mut raw = Counted {
-        inner: &mut file,
-        bytes: 0,
-    };
-    let mut guard = if is_gzip {
-        let inflate: Box<dyn Read + '_> = Box::new(MultiGzDecoder::new(BufReader::new(&mut raw)));
-        Guard::new(inflate, limits)
-    } else {
-        Guard::new(Box::new(&mut raw) as Box<dyn Read + '_>, limits)
-    };
-    let parsed = json::read(BufReader::with_capacity(128 << 10, &mut guard), limits);
-    let (json_bytes, tripped) = (guard.passed(), guard.tripped());
-    drop(guard);
-    let file_offset = raw.bytes;
-
-    let found = match (parsed, tripped) {
-        (_, Some(limit)) => {
-            return Err(ReadError::TooLarge {
-                path: path_buf(),
-                what: limit.what,
-                limit_bytes: limit.bytes,
-            });
-        }
-        (Ok(found), None) => found,
-        (Err(error), None) if error.is_io() => return Err(io_error(path, is_gzip, file_offset, error.into())),
-        (Err(error), None) => return Err(damaged(path, &error, json_bytes)),
-    };
+    let mut opened = Opened::open(path)?;
+    let (found, json_bytes) = opened.parse(path, limits, |json| json::read(json, limits))?;
     let form = found.form().map_err(|expected| ReadError::Incomplete {
-        path: path_buf(),
+        path: path.to_owned(),
         expected,
     })?;
     let mut libs = found.libs;
@@ -175,11 +130,94 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
         symbolicated: found.meta.symbolicated,
         libs,
         threads: found.threads,
-        is_gzip,
-        file_bytes: metadata.len(),
+        is_gzip: opened.is_gzip,
+        file_bytes: opened.file_bytes,
         json_bytes,
-        file,
+        file: opened.file,
     })
+}
+
+/// Reads the profile in `path` with all that views need: the front end's form, versions 50 to 75.
+///
+/// Errors name the file, what was expected, where, and what to do.
+pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
+    let mut opened = Opened::open(path)?;
+    let (raw, _) = opened.parse(path, limits, |json| whole::parse(json))?;
+    whole::to_data(raw).map_err(|error| error.of(path))
+}
+
+/// A file that may be a profile, at its first byte.
+struct Opened {
+    file: File,
+    is_gzip: bool,
+    file_bytes: u64,
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Opened, ReadError> {
+        let path_buf = || PathBuf::from(path);
+        let unreadable = |source| ReadError::Open {
+            path: path_buf(),
+            source,
+        };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if !metadata.is_file() {
+            return Err(ReadError::NotAProfile {
+                path: path_buf(),
+                found: "not a regular file",
+            });
+        }
+        let mut start = [0u8; 16];
+        let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
+        let start = &start[..len];
+        file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        // RFC 1952, section 2.3.1.
+        let is_gzip = start.starts_with(&[0x1f, 0x8b]);
+        if let (false, Some(found)) = (is_gzip, foreign(start)) {
+            return Err(ReadError::NotAProfile {
+                path: path_buf(),
+                found,
+            });
+        }
+        Ok(Opened {
+            file,
+            is_gzip,
+            file_bytes: metadata.len(),
+        })
+    }
+
+    /// Hands the JSON to `parse`, inflated and guarded. Returns its answer, and how many bytes of JSON there were.
+    fn parse<T>(
+        &mut self,
+        path: &Path,
+        limits: ReadLimits,
+        parse: impl FnOnce(&mut dyn Read) -> serde_json::Result<T>,
+    ) -> Result<(T, u64), ReadError> {
+        let mut raw = Counted {
+            inner: &mut self.file,
+            bytes: 0,
+        };
+        let mut guard = if self.is_gzip {
+            let inflate: Box<dyn Read + '_> = Box::new(MultiGzDecoder::new(BufReader::new(&mut raw)));
+            Guard::new(inflate, limits)
+        } else {
+            Guard::new(Box::new(&mut raw) as Box<dyn Read + '_>, limits)
+        };
+        let parsed = parse(&mut BufReader::with_capacity(128 << 10, &mut guard));
+        let (json_bytes, tripped) = (guard.passed(), guard.tripped());
+        drop(guard);
+        match (parsed, tripped) {
+            (_, Some(limit)) => Err(ReadError::TooLarge {
+                path: path.to_owned(),
+                what: limit.what,
+                limit_bytes: limit.bytes,
+            }),
+            (Ok(parsed), None) => Ok((parsed, json_bytes)),
+            (Err(error), None) if error.is_io() => Err(io_error(path, self.is_gzip, raw.bytes, error.into())),
+            (Err(error), None) => Err(damaged(path, &error, json_bytes)),
+        }
+    }
 }
 
 /// What the file is instead, if its first bytes say so.

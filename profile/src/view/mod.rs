@@ -1,5 +1,6 @@
 //! Views of a profile as plain data.
 
+pub mod data;
 mod top;
 mod waits;
 

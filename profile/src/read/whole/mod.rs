@@ -1,0 +1,64 @@
+//! All of a profile that views need, of any version of the format.
+//!
+//! 1. `columns`: lists of numbers and texts.
+//! 2. `raw`: the tables as the file has them.
+//! 3. `normal`: checked, and brought to one form.
+
+mod columns;
+mod normal;
+mod raw;
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize as _;
+
+use super::ReadError;
+use crate::view::data::Data;
+use raw::RawProfile;
+
+/// Versions that are known. A later one may keep what is needed, or not.
+const VERSIONS: std::ops::RangeInclusive<u32> = 50..=75;
+
+pub(super) fn parse(json: &mut dyn Read) -> serde_json::Result<RawProfile> {
+    let mut json = serde_json::Deserializer::from_reader(json);
+    let raw = RawProfile::deserialize(&mut json)?;
+    json.end()?;
+    Ok(raw)
+}
+
+/// Why a file of valid JSON gives no data.
+pub(super) enum NoData {
+    Incomplete(&'static str),
+    Version(u32),
+    Wrong(String),
+}
+
+pub(super) fn to_data(raw: RawProfile) -> Result<Data, NoData> {
+    let version = raw
+        .meta
+        .preprocessed_profile_version
+        .ok_or(NoData::Incomplete("a number `meta.preprocessedProfileVersion`; open a profile of Firefox itself in the Firefox Profiler and save it from there"))?;
+    if !VERSIONS.contains(&version) {
+        return Err(NoData::Version(version));
+    }
+    if raw.threads.is_empty() {
+        return Err(NoData::Incomplete("a list `threads` with a thread"));
+    }
+    normal::normalize(raw, version).map_err(NoData::Wrong)
+}
+
+impl NoData {
+    pub(super) fn of(self, path: &Path) -> ReadError {
+        let path = path.to_owned();
+        match self {
+            NoData::Incomplete(expected) => ReadError::Incomplete { path, expected },
+            NoData::Version(version) => ReadError::Version {
+                path,
+                version,
+                known: VERSIONS,
+            },
+            NoData::Wrong(what) => ReadError::Inconsistent { path, what },
+        }
+    }
+}
