@@ -7,6 +7,7 @@
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
 //!    [`probes`]: which places in which files are meant by names of functions.
 //!    [`import`]: the same from a perf.data file.
+//!    [`input`]: any file that is to be looked at without a browser, as plain data.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
@@ -19,6 +20,8 @@ mod command;
 mod events;
 mod exit;
 mod import;
+#[allow(dead_code, reason = "for the commands that look at files without a browser")]
+mod input;
 mod interrupt;
 mod jit;
 mod output;

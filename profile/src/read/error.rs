@@ -93,6 +93,11 @@ pub enum Position {
         /// Byte in the line.
         column: usize,
     },
+    /// In a file of lines.
+    Line {
+        /// From 1.
+        line: u64,
+    },
     /// In the compressed file, at about this byte: reading is buffered.
     Compressed {
         /// Bytes from the start.
@@ -104,6 +109,7 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
+            Position::Line { line } => write!(f, "line {line}"),
             Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
         }
     }

@@ -1,9 +1,11 @@
 //! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
 //!
 //! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
-//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole`] what views need.
+//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole`] what views need, [`folded`] the same
+//! from folded stacks.
 
 mod error;
+mod folded;
 mod guard;
 mod json;
 mod whole;
@@ -17,6 +19,7 @@ use serde::Deserialize;
 
 pub use error::{Position, ReadError};
 use error::{damaged, io_error};
+pub use folded::{folded, is_folded};
 use guard::Guard;
 
 use crate::view::data::Data;

@@ -13,8 +13,18 @@ pub const NONE: u32 = u32::MAX;
 pub struct Data {
     /// What was recorded.
     pub product: String,
+    /// Who wrote the file, where it says so.
+    pub imported_from: String,
+    /// Arguments of the program, where they were recorded.
+    pub arguments: String,
+    /// Operating system that was recorded on, where the file says so.
+    pub os: String,
+    /// Processor that was recorded on, where the file says so.
+    pub cpu: String,
     /// Unix time of the samples' time 0, ms.
     pub start_ms: f64,
+    /// How long recording took, ms; `None` if the file does not say.
+    pub duration_ms: Option<f64>,
     /// Time between two samples of a busy thread, ms.
     pub interval_ms: f64,
     /// What weights count.
@@ -35,6 +45,40 @@ pub struct Data {
     pub stacks: Vec<Stack>,
     /// Threads, in the order of the file.
     pub threads: Vec<Thread>,
+    /// What the recorder tells about the recording, how far it can be trusted above all: `meta.extra`.
+    pub extra: Vec<Section>,
+}
+
+/// Rows about the recording under a heading.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// The heading.
+    pub label: String,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row: a label and its value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// What it tells.
+    pub label: String,
+    /// How the front end would write a number: `integer`, `duration` (ms)...
+    pub format: String,
+    /// The value.
+    pub value: RowValue,
+}
+
+/// A value of a [`Row`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum RowValue {
+    /// A number.
+    Number(f64),
+    /// A text.
+    Text(String),
+    /// Neither: a list or an object of a form that no recorder is known to write.
+    #[default]
+    Other,
 }
 
 /// What the weights of samples count.
@@ -151,6 +195,15 @@ impl Data {
     /// A text.
     pub fn text(&self, text: u32) -> &str {
         self.texts.get(text as usize).map_or("", |text| text)
+    }
+
+    /// A number among [`Data::extra`], by its label.
+    pub fn extra_number(&self, label: &str) -> Option<f64> {
+        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
+        rows.find_map(|row| match row.value {
+            RowValue::Number(number) if row.label == label => Some(number),
+            _ => None,
+        })
     }
 
     /// A function's name.

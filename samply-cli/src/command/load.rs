@@ -74,7 +74,7 @@ fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {
 }
 
 /// The module behind a profile's library, as far as the profile says.
-fn module(lib: &SavedLib) -> Option<Module> {
+pub(crate) fn module(lib: &SavedLib) -> Option<Module> {
     let name = lib.debug_name.as_deref().or(lib.name.as_deref())?;
     // The file name is half of what symbols are asked by, so the path must end with it.
     let ends_with_name = |path: &&str| path.rsplit('/').next() == Some(name);

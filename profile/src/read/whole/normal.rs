@@ -3,8 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::raw::{RawFrames, RawFuncs, RawMarkers, RawProfile, RawSamples, RawStacks, RawTables, RawThread};
-use super::raw::{frame_flag, func_flag};
+use super::raw::{RawRowValue, RawSection, frame_flag, func_flag};
 use crate::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
+use crate::view::data::{Row, RowValue, Section};
 
 /// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;
@@ -24,7 +25,20 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         version,
         data: Data {
             product: std::mem::take(&mut raw.meta.product).unwrap_or_default(),
+            imported_from: std::mem::take(&mut raw.meta.imported_from).unwrap_or_default(),
+            arguments: std::mem::take(&mut raw.meta.arguments).unwrap_or_default(),
+            os: std::mem::take(&mut raw.meta.oscpu).unwrap_or_default(),
+            cpu: std::mem::take(&mut raw.meta.cpu_name).unwrap_or_default(),
             start_ms: raw.meta.start_time.unwrap_or(0.0),
+            duration_ms: (raw.meta.profiling_end_time).map(|end| end - raw.meta.profiling_start_time.unwrap_or(0.0)),
+            extra: raw
+                .meta
+                .extra
+                .take()
+                .unwrap_or_default()
+                .into_iter()
+                .map(section)
+                .collect(),
             interval_ms: raw.meta.interval.unwrap_or(1.0),
             symbolicated: raw.meta.symbolicated.unwrap_or(true),
             categories: raw.meta.categories.drain(..).map(|category| category.name).collect(),
@@ -78,6 +92,25 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
     }
     normal.data.unit = normal.unit.unwrap_or_default();
     Ok(normal.data)
+}
+
+fn section(raw: RawSection) -> Section {
+    let rows = raw.entries.into_iter().map(|row| Row {
+        label: row.label,
+        format: match row.format {
+            Some(RawRowValue::Text(format)) => format,
+            _ => String::new(),
+        },
+        value: match row.value {
+            RawRowValue::Number(number) => RowValue::Number(number),
+            RawRowValue::Text(text) => RowValue::Text(text),
+            RawRowValue::Other(_) | RawRowValue::None => RowValue::Other,
+        },
+    });
+    Section {
+        label: raw.label,
+        rows: rows.collect(),
+    }
 }
 
 /// Where in the data the texts and sources of the file are.

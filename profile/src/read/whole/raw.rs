@@ -22,10 +22,44 @@ pub(in crate::read) struct RawProfile {
 pub(super) struct RawMeta {
     pub(super) preprocessed_profile_version: Option<u32>,
     pub(super) product: Option<String>,
+    pub(super) imported_from: Option<String>,
+    pub(super) arguments: Option<String>,
+    pub(super) oscpu: Option<String>,
+    #[serde(rename = "CPUName")]
+    pub(super) cpu_name: Option<String>,
     pub(super) start_time: Option<f64>,
+    pub(super) profiling_start_time: Option<f64>,
+    pub(super) profiling_end_time: Option<f64>,
     pub(super) interval: Option<f64>,
     pub(super) symbolicated: Option<bool>,
     pub(super) categories: Vec<RawCategory>,
+    pub(super) extra: Option<Vec<RawSection>>,
+}
+
+/// `ExtraProfileInfoSection` of src/types/profile.ts.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawSection {
+    pub(super) label: String,
+    pub(super) entries: Vec<RawRow>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawRow {
+    pub(super) label: String,
+    pub(super) format: Option<RawRowValue>,
+    pub(super) value: RawRowValue,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+pub(super) enum RawRowValue {
+    Number(f64),
+    Text(String),
+    Other(serde::de::IgnoredAny),
+    #[default]
+    None,
 }
 
 #[derive(Default, Deserialize)]

@@ -1,0 +1,171 @@
+//! Symbols go into data that was saved without: addresses become functions, inlined functions, files and lines.
+
+use recording::symbol::{AddressInfo, SourceFrame};
+use rustc_hash::FxHashMap;
+
+use super::data::{Data, Frame, Func, NONE, Stack};
+use crate::category::Kind;
+use crate::read::SavedLib;
+
+/// Debug info that nests deeper than this is lying.
+const MAX_INLINE_DEPTH: usize = 255;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Addresses asked for.
+    pub addresses: u64,
+    /// Of these, without any name; they keep what they had.
+    pub addresses_without_name: u64,
+}
+
+/// Asks `resolve` once for each library, with the addresses of its frames, ascending, each once. It answers with one
+/// [`AddressInfo`] for each address in the same order, or `None` if it has no symbols; an answer of another length counts as
+/// none.
+///
+/// Data that is symbolicated is left as it is. Otherwise it is afterwards, if anything was found.
+pub fn name_addresses(
+    data: &mut Data,
+    mut resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
+) -> Named {
+    let mut named = Named::default();
+    if data.symbolicated {
+        return named;
+    }
+    let mut asked: Vec<Vec<u64>> = vec![Vec::new(); data.libs.len()];
+    for frame in &data.frames {
+        if let (Some(asked), Some(address)) = (asked.get_mut(frame.lib as usize), frame.address) {
+            asked.push(address);
+        }
+    }
+    let mut known: Vec<FxHashMap<u64, AddressInfo>> = Vec::with_capacity(asked.len());
+    for (lib, mut addresses) in data.libs.iter().zip(asked) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        let answers = match addresses.is_empty() {
+            true => None,
+            false => resolve(lib, &addresses).filter(|answers| answers.len() == addresses.len()),
+        };
+        named.addresses += addresses.len() as u64;
+        let nameless = |info: &&AddressInfo| info.function.is_none() && info.frames.is_empty();
+        named.addresses_without_name += match &answers {
+            Some(answers) => answers.iter().filter(nameless).count() as u64,
+            None => addresses.len() as u64,
+        };
+        known.push(addresses.into_iter().zip(answers.into_iter().flatten()).collect());
+    }
+    if named.addresses_without_name < named.addresses {
+        Naming::new(data).replace(&known);
+        data.symbolicated = true;
+    }
+    named
+}
+
+/// The new tables while they are made.
+struct Naming<'a> {
+    data: &'a mut Data,
+    texts: FxHashMap<Box<str>, u32>,
+    funcs: FxHashMap<Func, u32>,
+    new_funcs: Vec<Func>,
+    rust_std: Option<u32>,
+}
+
+impl<'a> Naming<'a> {
+    fn new(data: &'a mut Data) -> Self {
+        let texts = (data.texts.iter().enumerate()).map(|(id, text)| (text.clone(), id as u32));
+        let rust_std = crate::category::CATEGORIES[Kind::RustStd.category(false).0].name;
+        Naming {
+            texts: texts.collect(),
+            rust_std: (data.categories.iter().position(|name| name == rust_std)).map(|at| at as u32),
+            funcs: FxHashMap::default(),
+            new_funcs: Vec::new(),
+            data,
+        }
+    }
+
+    fn replace(mut self, known: &[FxHashMap<u64, AddressInfo>]) {
+        let old_frames = std::mem::take(&mut self.data.frames);
+        let old_funcs = std::mem::take(&mut self.data.funcs);
+        // For each old frame its new ones: (first, count), the outermost first.
+        let mut expansions: Vec<(u32, u32)> = Vec::with_capacity(old_frames.len());
+        for old in &old_frames {
+            let first = self.data.frames.len() as u32;
+            let info = known.get(old.lib as usize).and_then(|infos| infos.get(&old.address?));
+            self.expand(*old, old_funcs[old.func as usize], info);
+            expansions.push((first, self.data.frames.len() as u32 - first));
+        }
+        self.data.funcs = self.new_funcs;
+
+        let old_stacks = std::mem::take(&mut self.data.stacks);
+        let mut leaf_of: Vec<u32> = Vec::with_capacity(old_stacks.len());
+        for old in &old_stacks {
+            let (first, count) = expansions[old.frame as usize];
+            let mut prefix = leaf_of.get(old.prefix as usize).copied().unwrap_or(NONE);
+            for frame in first..first + count {
+                self.data.stacks.push(Stack { prefix, frame });
+                prefix = self.data.stacks.len() as u32 - 1;
+            }
+            leaf_of.push(prefix);
+        }
+        let samples = self
+            .data
+            .threads
+            .iter_mut()
+            .flat_map(|thread| &mut thread.samples.stack);
+        for stack in samples.filter(|stack| **stack != NONE) {
+            *stack = leaf_of[*stack as usize];
+        }
+    }
+
+    /// Adds the frames of all functions at the frame's address: at least one.
+    fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
+        let symbol = info.and_then(|info| info.function.as_ref());
+        let nameless = [SourceFrame {
+            function: None,
+            file: None,
+            line: None,
+            column: None,
+        }];
+        let sources = match info.map(|info| info.frames.as_slice()) {
+            None | Some([]) => &nameless[..],
+            Some(frames) => frames,
+        };
+        for (depth, source) in sources.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
+            let name = source.function.as_deref();
+            let name = name.or_else(|| symbol.filter(|_| depth == 0).map(|symbol| symbol.name.as_str()));
+            let func = Func {
+                name: name.map_or(old_func.name, |name| self.text(name)),
+                lib: old_func.lib,
+                file: source.file.as_deref().map_or(old_func.file, |file| self.text(file)),
+            };
+            let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
+            let frame = Frame {
+                func: self.func(func),
+                line: source.line.filter(|line| *line > 0).unwrap_or(old.line),
+                category: self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category),
+                inlined: depth > 0,
+                ..old
+            };
+            self.data.frames.push(frame);
+        }
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(&known) = self.texts.get(text) {
+            return known;
+        }
+        let id = self.data.texts.len() as u32;
+        self.data.texts.push(text.into());
+        self.texts.insert(text.into(), id);
+        id
+    }
+
+    fn func(&mut self, func: Func) -> u32 {
+        let next = self.new_funcs.len() as u32;
+        let id = *self.funcs.entry(func).or_insert(next);
+        if id == next {
+            self.new_funcs.push(func);
+        }
+        id
+    }
+}

@@ -1,0 +1,131 @@
+//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, or
+//! folded stacks. All become the same data, with names if they can be had.
+
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use profile::export::firefox;
+use profile::read::{self, ReadError, ReadLimits};
+use profile::view::data::Data;
+use profile::view::name_addresses;
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use crate::command::load::module;
+use crate::exit::Failure;
+use crate::import::{self, Imported};
+use crate::term::Term;
+
+/// How to read an input.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InputOptions {
+    /// Of a perf.data file, the samples of this event; the first unless it is named.
+    pub(crate) event: Option<String>,
+    /// Folders to look for debug files in, too.
+    pub(crate) symbol_dirs: Vec<PathBuf>,
+}
+
+/// An input that was read.
+pub(crate) struct Input {
+    /// Its samples, named as far as possible.
+    pub(crate) data: Data,
+    /// What answers for its libraries.
+    pub(crate) symbolicator: Arc<Symbolicator>,
+    /// What limits the data, a line each: addresses without names, what the file lacked.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads a file of any kind that is known.
+pub(crate) fn open(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failure> {
+    term.progress(false, format_args!("reading {}", path.display()));
+    let input = read(path, options, term);
+    term.erase_progress();
+    input
+}
+
+fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failure> {
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: options.symbol_dirs.clone(),
+        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
+    }));
+    let mut notes = Vec::new();
+    let mut data = if import::is_perf_data(path) {
+        let Imported {
+            profile,
+            notes: lacks,
+            symbols,
+        } = import::read(path, options.event.as_deref())?;
+        notes.extend(lacks);
+        for (path, symbols) in symbols {
+            symbolicator.add_recorded(path, symbols);
+        }
+        for lib in profile.libs() {
+            symbolicator.add_module(&lib.module);
+        }
+        converted(&profile).map_err(|error| {
+            Failure::failed(format_args!(
+                "converting {} failed: {error}; free space in the folder of temporary files",
+                path.display()
+            ))
+        })?
+    } else if options.event.is_some() {
+        return Err(Failure::failed(format_args!(
+            "{} is no file of perf record and no .partial file: only these have events to choose from; leave --event away",
+            path.display()
+        )));
+    } else if read::is_folded(path) {
+        read::folded(path, ReadLimits::default()).map_err(Failure::failed)?
+    } else {
+        read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?
+    };
+    let named = name_addresses(&mut data, |lib, addresses| {
+        let module = module(lib)?;
+        term.progress(false, format_args!("looking up symbols: {}", module.name()));
+        match symbolicator.lookup(&module, addresses) {
+            Ok(infos) => Some(infos),
+            Err(error) => {
+                term.verbose(format_args!("no symbols for {}: {error}", module.path.display()));
+                None
+            }
+        }
+    });
+    if named.addresses_without_name > 0 {
+        notes.push(format!(
+            "{} of {} addresses have no name, and stand as addresses; --verbose tells why, --symbol-dir names a folder with \
+             symbols",
+            named.addresses_without_name, named.addresses
+        ));
+    } else if !data.symbolicated && named.addresses == 0 && !data.stacks.is_empty() {
+        notes.push("the profile has no function names and no libraries to look them up in".to_owned());
+    }
+    for module in data.libs.iter().filter_map(module) {
+        symbolicator.add_module(&module);
+    }
+    Ok(Input {
+        data,
+        symbolicator,
+        notes,
+    })
+}
+
+/// The one way from a profile in memory to data is through its file: then both say the same.
+fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std::error::Error>> {
+    let mut file = tempfile::Builder::new().prefix("sprof-").suffix(".json").tempfile()?;
+    let mut out = BufWriter::with_capacity(1 << 16, &mut file);
+    firefox::write(profile, &mut out)?;
+    out.flush()?;
+    drop(out);
+    Ok(read::whole(file.path(), ReadLimits::default())?)
+}
+
+/// A file that is no profile may have been meant as any of the others.
+fn failure(error: &ReadError) -> Failure {
+    Failure::failed(match error {
+        ReadError::NotAProfile { path, found } => format!(
+            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, or \
+             folded stacks (lines like `main;work;leaf 12`)",
+            path.display()
+        ),
+        error => error.to_string(),
+    })
+}
