@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Load(args) => command::load::run(args),
+            Command::Diff(args) => command::diff::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

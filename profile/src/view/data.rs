@@ -8,6 +8,9 @@ use crate::read::SavedLib;
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;
 
+/// The categories of waits' leaves in profiles of sprof.
+const WAITS: [&str; 2] = ["Off-CPU", "Waiting for a CPU"];
+
 /// Samples of all threads with all that they point at. Indices are checked: none points beyond its table.
 #[derive(Clone, Debug, Default)]
 pub struct Data {
@@ -204,6 +207,26 @@ impl Data {
             RowValue::Number(number) if row.label == label => Some(number),
             _ => None,
         })
+    }
+
+    /// True for a sample of a thread that was not on a CPU; as far as known: in profiles of sprof.
+    pub fn is_wait(&self, stack: u32) -> bool {
+        let Some(stack) = self.stacks.get(stack as usize) else {
+            return false;
+        };
+        let category = self.categories.get(self.frames[stack.frame as usize].category as usize);
+        category.is_some_and(|category| WAITS.contains(&category.as_str()))
+    }
+
+    /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.
+    pub fn frame_with_code(&self, mut stack: u32) -> u32 {
+        loop {
+            let Stack { prefix, frame } = self.stacks[stack as usize];
+            if !self.frames[frame as usize].inlined || prefix == NONE {
+                return frame;
+            }
+            stack = prefix;
+        }
     }
 
     /// A function's name.

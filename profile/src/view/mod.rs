@@ -1,6 +1,7 @@
 //! Views of a profile as plain data.
 
 pub mod data;
+pub mod diff;
 mod symbolicate;
 mod top;
 mod waits;

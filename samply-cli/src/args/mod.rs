@@ -3,12 +3,14 @@
 //! Help, man pages and shell completions derive from these definitions. What a flag means for the machine at hand
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
+mod diff;
 mod doctor;
 mod load;
 mod record;
 mod serve;
 pub(crate) mod value;
 
+pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use record::{Program, RecordArgs, split_environment};
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
+    /// Tell what got slower or faster from one profile to another, and leave out what is chance.
+    Diff(DiffArgs),
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.

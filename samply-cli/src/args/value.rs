@@ -33,6 +33,14 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share of 100.
+pub(crate) fn percentage(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim_end().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
+        _ => Err("a number of percent between 0 and 100, for example 2".into()),
+    }
+}
+
 /// A duration in seconds, more than 0 and at most a year.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const YEAR_S: f64 = 365.0 * 24.0 * 3600.0;

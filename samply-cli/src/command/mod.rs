@@ -1,6 +1,7 @@
 //! What each command does: arguments to options to library calls.
 
 mod convert;
+pub(crate) mod diff;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 mod events;

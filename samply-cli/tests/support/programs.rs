@@ -13,8 +13,8 @@ const C_FLAGS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
-        "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit" | "refuse" | "work"
-        | "events" => c(&format!("{name}.c"), &[]),
+        "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
+        | "refuse" | "work" | "events" => c(&format!("{name}.c"), &[]),
         "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
             c(&format!("{name}.c"), &["-pthread"])
         }

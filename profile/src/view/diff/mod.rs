@@ -1,0 +1,166 @@
+//! What got slower and faster between two programs, or two versions of one, from recordings of both.
+//!
+//! 1. `amounts`: what each function, line or call path took in each run, in small blocks of time.
+//! 2. `test`: how surely that differs.
+//!
+//! A change counts only if both the share and the time of it changed. The share alone changes when another function does; the
+//! time alone when the whole machine is slower. Chance is kept out by a limit on false discoveries (Benjamini and Hochberg
+//! 1995, doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of the same program nothing is listed, but for the
+//! agreed share of cases.
+
+mod amounts;
+mod test;
+
+use std::cmp::Ordering;
+
+use super::data::Data;
+use amounts::{Key, Side};
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum What {
+    /// Functions, by the time in their own code, with that of all functions that the compiler inlined into them.
+    #[default]
+    Own,
+    /// Functions, inlined ones each on their own.
+    Inlined,
+    /// Functions, by the time in them and all that they call.
+    Total,
+    /// Source lines, by their own time.
+    Lines,
+    /// Call paths, by the time of their last function's own code.
+    Paths,
+}
+
+/// What changed, and of what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What was compared to.
+    pub base: Total,
+    /// What was compared.
+    pub new: Total,
+    /// How many functions, lines or paths had samples enough to be tested.
+    pub tested: usize,
+    /// Changes that are not chance; what got slower first, largest change of share first.
+    pub changes: Vec<Change>,
+}
+
+/// One side as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Total {
+    /// Recordings.
+    pub runs: usize,
+    /// Samples of running threads.
+    pub samples: u64,
+    /// What they weigh, a run: ms, or the unit of the profile where that is not time.
+    pub per_run: f64,
+}
+
+/// A function, line or path that takes another share and another time than before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The function's name.
+    pub function: String,
+    /// File name of its library.
+    pub lib: Option<String>,
+    /// Source file and line, where lines were compared.
+    pub line: Option<(String, u32)>,
+    /// The callers, rootmost first, where call paths were compared.
+    pub callers: Vec<String>,
+    /// Before.
+    pub base: Amount,
+    /// After.
+    pub new: Amount,
+    /// The change of the share, 0 to 1: with this confidence it is between these.
+    pub share_change: (f64, f64),
+    /// The chance to see such a difference where there is none.
+    pub p: f64,
+}
+
+/// What something took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Samples of all runs.
+    pub samples: u64,
+    /// Of all that was sampled, 0 to 1.
+    pub share: f64,
+    /// As [`Total::per_run`].
+    pub per_run: f64,
+}
+
+impl Change {
+    /// Positive where it got slower.
+    pub fn share_delta(&self) -> f64 {
+        self.new.share - self.base.share
+    }
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// The share of listed changes that may be chance. Where nothing changed, it is the chance that something is listed.
+    pub false_discoveries: f64,
+    /// Smaller changes of the share are left out: what else goes on on a machine makes the share of the kernel differ by
+    /// some tenths of a percent from run to run, and by more than chance.
+    pub least_change: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            false_discoveries: 0.01,
+            least_change: 0.005,
+        }
+    }
+}
+
+/// Compares two sides of one recording or more each. Waits are left out, and so are interrupts, which are the machine's and
+/// not the program's: on a busy one they took 0.1 to 0.7 % of a program that never called the kernel.
+pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
+    let mut keys = amounts::Keys::default();
+    let base = Side::of(base, what, &mut keys);
+    let new = Side::of(new, what, &mut keys);
+    let mut changes: Vec<Change> = (0..keys.len())
+        .filter_map(|key| {
+            let (before, after) = (base.amount(key), new.amount(key));
+            let tested = test::test(&base, &new, key)?;
+            let Key {
+                function,
+                lib,
+                line,
+                callers,
+            } = keys.describe(key);
+            Some(Change {
+                function,
+                lib,
+                line,
+                callers,
+                base: before,
+                new: after,
+                share_change: tested.share_change,
+                p: tested.p,
+            })
+        })
+        .collect();
+    let tested = changes.len();
+    changes.sort_by(|a, b| a.p.total_cmp(&b.p));
+    let real = test::discoveries(changes.iter().map(|change| change.p), limits.false_discoveries);
+    changes.truncate(real);
+    changes.retain(|change| change.share_delta().abs() >= limits.least_change);
+    changes.sort_by(by_change);
+    Comparison {
+        base: base.total(),
+        new: new.total(),
+        tested,
+        changes,
+    }
+}
+
+/// What got slower first, then what got faster; each the largest first.
+fn by_change(a: &Change, b: &Change) -> Ordering {
+    let (delta_a, delta_b) = (a.share_delta(), b.share_delta());
+    (delta_a < 0.0)
+        .cmp(&(delta_b < 0.0))
+        .then(delta_b.abs().total_cmp(&delta_a.abs()))
+        .then_with(|| (&a.function, &a.line, &a.callers).cmp(&(&b.function, &b.line, &b.callers)))
+}

@@ -1,0 +1,252 @@
+//! Two programs compared: what changed is found, and what did not is not listed.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use profile::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
+use profile::view::diff::{Change, Limits, What, diff};
+
+/// Also the smallest changes, as far as they are no chance.
+const LIMITS: Limits = Limits {
+    false_discoveries: 0.02,
+    least_change: 0.0,
+};
+
+/// splitmix64: the same numbers in every run of the tests.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A program: what each function costs in each of its phases, ms a round; a round is one call of each.
+struct Program {
+    phases: Vec<Vec<f64>>,
+    rounds: usize,
+}
+
+/// 12 functions whose cost falls by a third each; two phases with different ones.
+fn program() -> Program {
+    let cost = |function: usize, phase: usize| {
+        let cost = 0.66f64.powi(function as i32);
+        if function % 4 == phase { cost * 3.0 } else { cost }
+    };
+    Program {
+        phases: (0..2)
+            .map(|phase| (0..12).map(|function| cost(function, phase)).collect())
+            .collect(),
+        rounds: 1000,
+    }
+}
+
+impl Program {
+    fn slower(mut self, function: usize, factor: f64) -> Program {
+        for phase in &mut self.phases {
+            phase[function] *= factor;
+        }
+        self
+    }
+
+    /// Runs and samples it once a millisecond: calls come in order and vary by a fifth in length; so does the machine, by
+    /// `drift`, from run to run.
+    fn record(&self, random: &mut Random, drift: f64) -> Data {
+        let speed = 1.0 + drift * (random.next() - 0.5);
+        let mut stacks = Vec::new();
+        let (mut now, mut next_sample) = (0.0, random.next());
+        for phase in &self.phases {
+            for _ in 0..self.rounds {
+                for (function, cost) in phase.iter().enumerate() {
+                    now += cost * speed * (0.9 + 0.2 * random.next());
+                    while next_sample < now {
+                        stacks.push(function as u32 + 1);
+                        next_sample += 1.0;
+                    }
+                }
+            }
+        }
+        of_stacks(stacks, self.phases[0].len())
+    }
+}
+
+/// A recording with a sample a millisecond: of stack 0, `main`, or of stack n + 1, `fn`, which `main` calls.
+fn of_stacks(stacks: Vec<u32>, functions: usize) -> Data {
+    let names = ["main".into()]
+        .into_iter()
+        .chain((0..functions).map(|function| format!("f{function}").into()));
+    let index = 0..=functions as u32;
+    Data {
+        interval_ms: 1.0,
+        texts: names.collect(),
+        funcs: index
+            .clone()
+            .map(|name| Func {
+                name,
+                lib: NONE,
+                file: NONE,
+            })
+            .collect(),
+        frames: (index.clone())
+            .map(|func| Frame {
+                func,
+                line: func + 10,
+                category: NONE,
+                lib: NONE,
+                address: None,
+                inlined: false,
+            })
+            .collect(),
+        stacks: index
+            .map(|frame| Stack {
+                prefix: if frame == 0 { NONE } else { 0 },
+                frame,
+            })
+            .collect(),
+        threads: vec![Thread {
+            samples: Samples {
+                time_ms: (0..stacks.len()).map(|ms| ms as f64).collect(),
+                stack: stacks,
+                weight: None,
+            },
+            ..Thread::default()
+        }],
+        ..Data::default()
+    }
+}
+
+fn changes(base: &[Data], new: &[Data], what: What) -> Vec<Change> {
+    diff(base, new, what, LIMITS).changes
+}
+
+#[test]
+fn of_ten_recordings_of_the_same_program_at_most_one_pair_in_twenty_differs() {
+    let mut random = Random(1);
+    for what in [What::Own, What::Total, What::Lines, What::Paths] {
+        let (mut differ, mut pairs) = (0, 0);
+        for _ in 0..10 {
+            let runs: Vec<Data> = (0..10).map(|_| program().record(&mut random, 0.1)).collect();
+            for a in 0..runs.len() {
+                for b in 0..a {
+                    pairs += 1;
+                    differ += usize::from(!changes(&runs[a..=a], &runs[b..=b], what).is_empty());
+                }
+            }
+        }
+        assert!(differ * 20 <= pairs, "{what:?}: {differ} of {pairs}");
+    }
+}
+
+#[test]
+fn a_function_that_is_a_fifth_slower_is_found_and_named_first() {
+    let mut random = Random(2);
+    let found = (0..200)
+        .filter(|_| {
+            let base = program().record(&mut random, 0.02);
+            let new = program().slower(1, 1.2).record(&mut random, 0.02);
+            let changes = changes(&[base], &[new], What::Own);
+            changes
+                .first()
+                .is_some_and(|change| change.function == "f1" && change.share_delta() > 0.0)
+        })
+        .count();
+    assert!(found >= 190, "{found} of 200");
+}
+
+#[test]
+fn a_slower_machine_changes_nothing_as_all_shares_stay() {
+    let mut random = Random(3);
+    let listed = (0..100)
+        .filter(|_| {
+            let slow = Program {
+                rounds: 1500,
+                ..program()
+            };
+            let (base, new) = (program().record(&mut random, 0.0), slow.record(&mut random, 0.0));
+            !changes(&[base], &[new], What::Own).is_empty()
+        })
+        .count();
+    assert!(listed <= 5, "{listed} of 100");
+}
+
+#[test]
+fn several_runs_a_side_keep_out_what_differs_from_run_to_run() {
+    // One function takes a fifth more or less in each run, by chance.
+    let mut random = Random(4);
+    let mut side = || -> Vec<Data> {
+        (0..4)
+            .map(|_| {
+                let factor = 0.8 + 0.4 * random.next();
+                program().slower(1, factor).record(&mut random, 0.02)
+            })
+            .collect()
+    };
+    let listed = (0..100)
+        .filter(|_| !changes(&side(), &side(), What::Own).is_empty())
+        .count();
+    assert!(listed <= 5, "{listed} of 100");
+}
+
+#[test]
+fn several_runs_a_side_find_a_smaller_change() {
+    let mut random = Random(5);
+    let found = (0..50)
+        .filter(|_| {
+            let base: Vec<Data> = (0..5).map(|_| program().record(&mut random, 0.02)).collect();
+            let slower = || program().slower(1, 1.07);
+            let new: Vec<Data> = (0..5).map(|_| slower().record(&mut random, 0.02)).collect();
+            changes(&base, &new, What::Own)
+                .first()
+                .is_some_and(|change| change.function == "f1")
+        })
+        .count();
+    assert!(found >= 45, "{found} of 50");
+}
+
+#[test]
+fn what_is_new_and_what_is_gone_is_listed_with_its_amounts() {
+    let base = of_stacks([1, 2].repeat(500), 4);
+    let new = of_stacks([1, 3].repeat(500), 4);
+    let found = changes(&[base], &[new], What::Own);
+    let shown: Vec<_> = (found.iter())
+        .map(|change| {
+            (
+                change.function.as_str(),
+                change.base.samples,
+                change.new.samples,
+                change.share_delta(),
+            )
+        })
+        .collect();
+    assert_eq!(shown, [("f2", 0, 500, 0.5), ("f1", 500, 0, -0.5)]);
+    assert!(found.iter().all(|change| change.share_change.0 <= change.share_delta()));
+    assert_eq!(found[0].new.per_run, 500.0, "ms");
+}
+
+#[test]
+fn paths_and_lines_are_told_apart() {
+    let base = of_stacks([1, 2].repeat(500), 4);
+    let new = of_stacks([1, 1, 2].repeat(400), 4);
+    let path = &changes(std::slice::from_ref(&base), std::slice::from_ref(&new), What::Paths)[0];
+    assert_eq!(
+        (path.function.as_str(), path.callers.as_slice()),
+        ("f0", &["main".to_owned()][..])
+    );
+    let line = &changes(&[base], &[new], What::Lines)[0];
+    assert_eq!(line.line, Some((String::new(), 11)));
+}
+
+#[test]
+fn empty_recordings_have_no_changes() {
+    let empty = Data::default();
+    let some = of_stacks([1, 2].repeat(50), 4);
+    for (base, new) in [(&empty, &empty), (&empty, &some), (&some, &empty)] {
+        assert_eq!(
+            changes(std::slice::from_ref(base), std::slice::from_ref(new), What::Own),
+            []
+        );
+    }
+}

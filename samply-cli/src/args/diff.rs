@@ -1,0 +1,99 @@
+//! `sprof diff`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use profile::view::diff::{Limits, What};
+
+use super::value;
+
+/// Flags of `sprof diff`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiffArgs {
+    /// Two profiles: before and after. With --new: one profile or more from before.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Profiles from after: several recordings a side find smaller changes, and tell what differs from run to run.
+    #[arg(long, value_name = "FILE", num_args = 1.., env = "SPROF_NEW", hide_env = true)]
+    pub(crate) new: Vec<PathBuf>,
+
+    /// What to compare.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        env = "SPROF_BY",
+        hide_env = true,
+        default_value = "functions"
+    )]
+    pub(crate) by: By,
+
+    /// How many of 100 listed changes may be chance, at most.
+    #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
+          default_value = "1", value_parser = value::percentage)]
+    pub(crate) false_discoveries: f64,
+
+    /// Leave out changes of less than this share of all samples.
+    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
+          default_value = "0.5", value_parser = value::percentage)]
+    pub(crate) min_change: f64,
+
+    /// List at most so many changes.
+    #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true, default_value_t = 30)]
+    pub(crate) limit: usize,
+
+    /// text for people, md for a comment on a pull request, json for programs.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "SPROF_FORMAT",
+        hide_env = true,
+        default_value = "text"
+    )]
+    pub(crate) format: DiffFormat,
+}
+
+/// [`DiffArgs::by`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// Functions, by the time in their own code and in what is inlined into them.
+    Functions,
+    /// Functions, each inlined one on its own.
+    Inlined,
+    /// Functions, with all that they call.
+    Total,
+    /// Source lines.
+    Lines,
+    /// Call paths.
+    Paths,
+}
+
+impl DiffArgs {
+    /// What is listed.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            false_discoveries: self.false_discoveries / 100.0,
+            least_change: self.min_change / 100.0,
+        }
+    }
+}
+
+impl From<By> for What {
+    fn from(by: By) -> What {
+        match by {
+            By::Functions => What::Own,
+            By::Inlined => What::Inlined,
+            By::Total => What::Total,
+            By::Lines => What::Lines,
+            By::Paths => What::Paths,
+        }
+    }
+}
+
+/// [`DiffArgs::format`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffFormat {
+    Text,
+    Md,
+    Json,
+}

@@ -1,0 +1,260 @@
+//! `sprof diff`: what got slower and faster from some recordings to others.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use profile::view::data::Data;
+use profile::view::diff::{Change, Comparison, Limits, Total, diff};
+use serde_json::{Value, json};
+
+use crate::args::{self, By, DiffArgs, DiffFormat};
+use crate::exit::{Failure, Outcome, Status};
+use crate::input::{self, InputOptions};
+use crate::term::{Term, Verbosity};
+
+/// Of the JSON form. A field that changes its meaning makes a new one; new fields don't.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Runs the command.
+pub(crate) fn run(args: &DiffArgs) -> Outcome {
+    let term = Term::stderr(Verbosity::Normal);
+    let (base, new) = sides(args)?;
+    let compared = compare(base, new, args.by, args.limits(), &term)?;
+    let text = match args.format {
+        DiffFormat::Text => text(args, &compared),
+        DiffFormat::Md => markdown(args, &compared),
+        DiffFormat::Json => format!("{:#}\n", as_json(args, &compared)),
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => Ok(Status::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::failed(format_args!(
+            "cannot write the comparison to stdout: {error}"
+        ))),
+    }
+}
+
+/// Reads both sides and compares them.
+pub(super) fn compare(
+    base: &[PathBuf],
+    new: &[PathBuf],
+    by: By,
+    limits: Limits,
+    term: &Term,
+) -> Result<Comparison, Failure> {
+    let read = |files: &[PathBuf]| files.iter().map(|file| read(file, term)).collect::<Result<Vec<_>, _>>();
+    let compared = diff(&read(base)?, &read(new)?, by.into(), limits);
+    for (side, total) in [("before", &compared.base), ("after", &compared.new)] {
+        if total.samples == 0 {
+            return Err(Failure::failed(format_args!(
+                "the profiles from {side} hold no samples of running threads: there is nothing to compare; \
+                 `sprof report FILE` tells what a profile holds"
+            )));
+        }
+    }
+    Ok(compared)
+}
+
+fn read(file: &Path, term: &Term) -> Result<Data, Failure> {
+    let input = input::open(file, &InputOptions::default(), term)?;
+    for note in &input.notes {
+        term.warning(format_args!("{}: {note}", file.display()));
+    }
+    Ok(input.data)
+}
+
+/// The files from before and from after.
+fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
+    match (&args.files[..], &args.new[..]) {
+        ([base, new], []) => Ok((std::slice::from_ref(base), std::slice::from_ref(new))),
+        (base, new) if !new.is_empty() => Ok((base, new)),
+        (files, _) => Err(Failure::from(args::usage_error(
+            "diff",
+            format_args!(
+                "{} given: two profiles are compared, or several a side: sprof diff OLD OLD --new NEW NEW",
+                count(files.len() as u64, "file is", "files are")
+            ),
+        ))),
+    }
+}
+
+fn text(args: &DiffArgs, compared: &Comparison) -> String {
+    let mut out = String::new();
+    for (name, total, base) in [
+        ("before", &compared.base, None),
+        ("after", &compared.new, Some(&compared.base)),
+    ] {
+        let _ = writeln!(out, "{name:>7}: {}", describe(total, base));
+    }
+    let (slower, faster): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| change.share_delta() > 0.0);
+    for (title, changes) in [("slower", slower), ("faster", faster)] {
+        if changes.is_empty() {
+            continue;
+        }
+        let _ = writeln!(
+            out,
+            "\n{:>9} {:>9} {:>9}   {:<17} {:>21}  {title}",
+            "before", "after", "points", "95 % sure", "ms a run"
+        );
+        for change in changes {
+            let (low, high) = change.share_change;
+            let _ = writeln!(
+                out,
+                "{:>9} {:>9} {:>+9.1}   {:<17} {:>21}  {}",
+                percent(change.base.share),
+                percent(change.new.share),
+                change.share_delta() * 100.0,
+                format!("{:+.1} to {:+.1}", low * 100.0, high * 100.0),
+                format!("{:.0} -> {:.0}", change.base.per_run, change.new.per_run),
+                name(change),
+            );
+        }
+    }
+    let _ = writeln!(out, "\n{}", conclusion(args, compared));
+    out
+}
+
+fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\n", conclusion(args, compared));
+    if !compared.changes.is_empty() {
+        let _ = writeln!(
+            out,
+            "| | before | after | points | 95 % sure | ms a run |\n|---|---:|---:|---:|---:|---:|"
+        );
+    }
+    for change in shown(args, compared) {
+        let (low, high) = change.share_change;
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {:+.1} | {:+.1} to {:+.1} | {:.0} → {:.0} |",
+            name(change).replace('|', "\\|").replace('`', "'"),
+            percent(change.base.share),
+            percent(change.new.share),
+            change.share_delta() * 100.0,
+            low * 100.0,
+            high * 100.0,
+            change.base.per_run,
+            change.new.per_run,
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\nbefore: {}; after: {}",
+        describe(&compared.base, None),
+        describe(&compared.new, Some(&compared.base))
+    );
+    out
+}
+
+fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
+    let total = |total: &Total| json!({"runs": total.runs, "samples": total.samples, "ms_per_run": total.per_run});
+    let amount = |amount: &profile::view::diff::Amount| json!({"samples": amount.samples, "share": amount.share, "ms_per_run": amount.per_run});
+    let changes: Vec<Value> = shown(args, compared)
+        .map(|change| {
+            json!({
+                "function": change.function,
+                "library": change.lib,
+                "file": change.line.as_ref().map(|(file, _)| file),
+                "line": change.line.as_ref().map(|(_, line)| line),
+                "callers": change.callers,
+                "base": amount(&change.base),
+                "new": amount(&change.new),
+                "share_change": change.share_delta(),
+                "share_change_95": [change.share_change.0, change.share_change.1],
+                "p": change.p,
+            })
+        })
+        .collect();
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "by": match args.by {
+            By::Functions => "functions",
+            By::Inlined => "inlined",
+            By::Total => "total",
+            By::Lines => "lines",
+            By::Paths => "paths",
+        },
+        "base": total(&compared.base),
+        "new": total(&compared.new),
+        "tested": compared.tested,
+        "false_discoveries": args.limits().false_discoveries,
+        "least_change": args.limits().least_change,
+        "changed": compared.changes.len(),
+        "changes": changes,
+    })
+}
+
+fn shown<'a>(args: &DiffArgs, compared: &'a Comparison) -> impl Iterator<Item = &'a Change> {
+    compared.changes.iter().take(args.limit)
+}
+
+fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
+    let (one, many) = match args.by {
+        By::Functions | By::Inlined | By::Total => ("function", "functions"),
+        By::Lines => ("line", "lines"),
+        By::Paths => ("call path", "call paths"),
+    };
+    let tested = count(compared.tested as u64, one, many);
+    let changed = compared.changes.len();
+    if changed == 0 {
+        return format!(
+            "No change: of {tested} with samples enough, none differs by {} % of all samples or more, and by more than chance. \
+             Longer recordings, or several a side (--new), find smaller changes; --min-change shows them.",
+            args.min_change
+        );
+    }
+    let cut = match changed > args.limit {
+        true => format!(" ({} are shown; --limit {changed} shows all)", args.limit),
+        false => String::new(),
+    };
+    format!(
+        "{changed} of {tested} changed{cut}; of such lists at most {} % of the entries are chance.",
+        args.false_discoveries
+    )
+}
+
+fn describe(total: &Total, base: Option<&Total>) -> String {
+    let mut text = format!(
+        "{}, {}, {:.0} ms a run",
+        count(total.runs as u64, "recording", "recordings"),
+        count(total.samples, "sample", "samples"),
+        total.per_run,
+    );
+    if let Some(base) = base.filter(|base| base.per_run > 0.0) {
+        let _ = write!(text, " ({:+.1} %)", (total.per_run / base.per_run - 1.0) * 100.0);
+    }
+    text
+}
+
+fn name(change: &Change) -> String {
+    let mut name = change.function.clone();
+    if let Some(caller) = change.callers.last() {
+        // The whole path is in the JSON.
+        let above = change.callers.len() - 1;
+        name = match above {
+            0 => format!("{caller} > {name}"),
+            _ => format!("({above} more) > {caller} > {name}"),
+        };
+    }
+    if let Some((file, line)) = &change.line {
+        let file = file.rsplit('/').next().unwrap_or(file);
+        let _ = write!(name, "  {file}:{line}");
+    } else if let Some(lib) = &change.lib {
+        let _ = write!(name, "  [{lib}]");
+    }
+    match (change.base.samples, change.new.samples) {
+        (0, _) => name + "  (new)",
+        (_, 0) => name + "  (gone)",
+        _ => name,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+fn count(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}

@@ -1,0 +1,116 @@
+//! `sprof diff`: two versions of a program compared, and the same version with itself.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use support::skip::perf_events;
+use support::{program, record, sprof, temp_dir};
+
+/// Some seconds' work of the program.
+const ROUNDS: &str = "2500";
+const RUNS: usize = 10;
+
+/// Records a version of the program into a folder: the first, or that with a fifth more work in one function.
+fn recorded(dir: &Path, name: &str, slower: bool) -> PathBuf {
+    let mut arguments = vec![ROUNDS];
+    if slower {
+        arguments.extend(["1", "120"]);
+    }
+    // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
+    let (recording, _) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("versions").unwrap(), &arguments);
+    let file = dir.join(name);
+    std::fs::copy(&recording.output, &file).unwrap();
+    file
+}
+
+fn diff(arguments: &[&str], files: &[&Path]) -> std::process::Output {
+    let output = sprof().arg("diff").args(files).args(arguments).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    output
+}
+
+fn changes(a: &Path, b: &Path) -> Vec<Value> {
+    let output = diff(&["--format", "json"], &[a, b]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    json["changes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    // In turn, so that what happens on the machine meanwhile happens to both.
+    let files: Vec<[PathBuf; 2]> = (0..RUNS)
+        .map(|run| [false, true].map(|slower| recorded(dir.path(), &format!("{run}-{slower}.json.gz"), slower)))
+        .collect();
+
+    let (mut differ, mut pairs) = (Vec::new(), 0);
+    for (index, b) in files.iter().enumerate() {
+        for a in &files[..index] {
+            let found = changes(&a[0], &b[0]);
+            pairs += 1;
+            if !found.is_empty() {
+                differ.push(found);
+            }
+        }
+    }
+    assert_eq!(pairs, RUNS * (RUNS - 1) / 2);
+    assert!(differ.len() * 20 <= pairs, "{} of {pairs}: {differ:?}", differ.len());
+
+    let mut first = 0;
+    for (index, b) in files.iter().enumerate() {
+        for a in &files[..=index] {
+            let found = changes(&a[0], &b[1]);
+            first += usize::from(found.first().is_some_and(|change| {
+                change["function"] == "version_1" && change["share_change"].as_f64().unwrap() > 0.0
+            }));
+        }
+    }
+    let pairs = RUNS * (RUNS + 1) / 2;
+    assert!(first * 20 >= pairs * 19, "{first} of {pairs}");
+
+    // All runs of a side together, as text.
+    let (old, new): (Vec<_>, Vec<_>) = files.iter().map(|[old, new]| (old.as_path(), new.as_path())).unzip();
+    let mut arguments: Vec<&str> = vec!["--new"];
+    arguments.extend(new.iter().map(|file| file.to_str().unwrap()));
+    let output = diff(&arguments, &old);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with(" before: 10 recordings, "), "{text}");
+    assert!(lines.next().unwrap().starts_with("  after: 10 recordings, "), "{text}");
+    let slower: Vec<&str> = lines.skip_while(|line| !line.ends_with("slower")).skip(1).collect();
+    assert!(slower[0].contains("version_1  [versions]"), "{text}");
+    assert!(slower.last().unwrap().contains("changed"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let dir = temp_dir();
+    let file = dir.path().join("empty.json");
+    let missing = dir.path().join("missing.json");
+    std::fs::write(&file, "").unwrap();
+    for (arguments, code, words) in [
+        (vec![&file], 2, "1 file is given"),
+        (vec![&file, &file, &file], 2, "sprof diff OLD OLD --new NEW NEW"),
+        (vec![&file, &file], 125, "empty.json is empty"),
+        (vec![&missing, &file], 125, "missing.json"),
+    ] {
+        let output = sprof().arg("diff").args(&arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+}
