@@ -109,10 +109,19 @@ fn help_lists_what_exists_and_nothing_else() {
     let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for command in ["record", "load", "doctor", "completions", "man", "125", "SPROF_"] {
+    for command in [
+        "record",
+        "load",
+        "diff",
+        "doctor",
+        "completions",
+        "man",
+        "125",
+        "SPROF_",
+    ] {
         assert!(help.contains(command), "{command}");
     }
-    for command in ["report", "annotate", "diff", "export", "share", "setup"] {
+    for command in ["report", "annotate", "export", "share", "setup"] {
         assert!(!help.contains(command), "{command} is announced");
     }
 }
