@@ -1,9 +1,21 @@
 //! Views of a profile as plain data.
+//!
+//! Of a profile that was read ([`data`]): [`select`] says which samples, and every view is a function of its answer.
+//! [`functions`], [`lines`], [`tree`], [`buckets`], [`breakdown`]. Of one that was just recorded: `top` and `waits`.
 
+pub mod breakdown;
+pub mod buckets;
+pub mod cost;
 pub mod data;
 pub mod diff;
+pub mod functions;
+pub mod lines;
+pub mod names;
+pub mod select;
+mod sums;
 mod symbolicate;
 mod top;
+pub mod tree;
 mod waits;
 
 pub use symbolicate::{Named, name_addresses};

@@ -1,0 +1,101 @@
+//! What each thread, process and category costs.
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::select::Selection;
+
+/// A thread or a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartRow {
+    /// Its name.
+    pub name: String,
+    /// Of a thread, the name of its process.
+    pub process: Option<String>,
+    /// Of the process, as the file has it.
+    pub pid: String,
+    /// Of a thread, as the file has it.
+    pub tid: Option<String>,
+    /// Threads: 1 for a thread.
+    pub threads: usize,
+    /// Of its selected samples.
+    pub own: Cost,
+    /// Of its samples of the other kind: waits, as a rule.
+    pub other_kind: Cost,
+}
+
+/// A category.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CategoryRow {
+    /// Its name; empty for samples without.
+    pub name: String,
+    /// Of the samples whose leaf has it.
+    pub own: Cost,
+}
+
+/// Threads that have samples, the busiest first.
+pub fn threads(selection: &Selection<'_>) -> Vec<PartRow> {
+    let threads = selection.data.threads.iter().zip(&selection.threads);
+    let rows = threads.map(|(thread, (own, other_kind))| PartRow {
+        name: thread.name.clone(),
+        process: Some(thread.process_name.clone()),
+        pid: thread.pid.clone(),
+        tid: Some(thread.tid.clone()),
+        threads: 1,
+        own: *own,
+        other_kind: *other_kind,
+    });
+    sorted(rows.collect())
+}
+
+/// Processes that have samples, the busiest first. Threads belong together by pid.
+pub fn processes(selection: &Selection<'_>) -> Vec<PartRow> {
+    let mut at: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut rows: Vec<PartRow> = Vec::new();
+    for (thread, (own, other_kind)) in selection.data.threads.iter().zip(&selection.threads) {
+        let index = *at.entry(&thread.pid).or_insert(rows.len());
+        if index == rows.len() {
+            rows.push(PartRow {
+                name: thread.process_name.clone(),
+                process: None,
+                pid: thread.pid.clone(),
+                tid: None,
+                threads: 0,
+                own: Cost::default(),
+                other_kind: Cost::default(),
+            });
+        }
+        let row = &mut rows[index];
+        if thread.is_main && !thread.process_name.is_empty() {
+            row.name.clone_from(&thread.process_name);
+        }
+        row.threads += 1;
+        row.own += *own;
+        row.other_kind += *other_kind;
+    }
+    sorted(rows)
+}
+
+fn sorted(mut rows: Vec<PartRow>) -> Vec<PartRow> {
+    rows.retain(|row| !row.own.is_zero() || !row.other_kind.is_zero());
+    rows.sort_by(|a, b| {
+        let by_cost = b.own.weight.total_cmp(&a.own.weight);
+        let by_cost = by_cost.then(b.other_kind.weight.total_cmp(&a.other_kind.weight));
+        by_cost.then_with(|| (&a.name, &a.pid, &a.tid).cmp(&(&b.name, &b.pid, &b.tid)))
+    });
+    rows
+}
+
+/// Categories that have samples, the largest first.
+pub fn categories(selection: &Selection<'_>) -> Vec<CategoryRow> {
+    let names = selection.data.categories.iter().map(String::as_str).chain([""]);
+    let mut rows: Vec<CategoryRow> = (names.zip(&selection.categories))
+        .map(|(name, own)| CategoryRow {
+            name: name.to_owned(),
+            own: *own,
+        })
+        .filter(|row| !row.own.is_zero())
+        .collect();
+    rows.sort_by(|a, b| b.own.weight.total_cmp(&a.own.weight).then_with(|| a.name.cmp(&b.name)));
+    rows
+}

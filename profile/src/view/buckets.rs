@@ -1,0 +1,655 @@
+//! What Rust and C++ programs waste time on, by the names of functions: each sample is in one bucket at most, by the
+//! innermost function of its stack that a rule knows.
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::data::NONE;
+use super::names::bare;
+use super::select::Selection;
+
+/// A kind of cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bucket {
+    /// Destructors.
+    Drop,
+    /// Copies of values: `clone`, `to_owned`, C++ copy constructors.
+    Clone,
+    /// Unwinding and what leads to it.
+    Panic,
+    /// The memory allocator.
+    Alloc,
+    /// memcpy, memmove, memset.
+    Memcpy,
+    /// The kernel gives memory, or reads a mapped file.
+    PageFault,
+    /// Mutexes and what they are made of.
+    Lock,
+    /// Values to text.
+    Format,
+    /// Hash functions and hash tables.
+    Hash,
+    /// Executors and I/O drivers; not what they run.
+    Async,
+}
+
+impl Bucket {
+    /// All, in the order of the rules: of two that know a name, the first counts.
+    pub const ALL: [Bucket; 10] = [
+        Bucket::Drop,
+        Bucket::Clone,
+        Bucket::Panic,
+        Bucket::Alloc,
+        Bucket::Memcpy,
+        Bucket::PageFault,
+        Bucket::Lock,
+        Bucket::Format,
+        Bucket::Hash,
+        Bucket::Async,
+    ];
+
+    /// For machines.
+    pub fn id(self) -> &'static str {
+        match self {
+            Bucket::Drop => "drop",
+            Bucket::Clone => "clone",
+            Bucket::Panic => "panic",
+            Bucket::Alloc => "alloc",
+            Bucket::Memcpy => "memcpy",
+            Bucket::PageFault => "page_fault",
+            Bucket::Lock => "lock",
+            Bucket::Format => "format",
+            Bucket::Hash => "hash",
+            Bucket::Async => "async",
+        }
+    }
+
+    /// For people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Bucket::Drop => "dropping, destructors",
+            Bucket::Clone => "cloning, copy constructors",
+            Bucket::Panic => "panics, exceptions",
+            Bucket::Alloc => "allocating and freeing",
+            Bucket::Memcpy => "memcpy, memmove, memset",
+            Bucket::PageFault => "page faults",
+            Bucket::Lock => "locks",
+            Bucket::Format => "formatting",
+            Bucket::Hash => "hashing, hash tables",
+            Bucket::Async => "async runtime",
+        }
+    }
+
+    /// How far below the function that a rule knows a sample still counts.
+    fn reach(self) -> Reach {
+        match self {
+            Bucket::Drop | Bucket::Clone | Bucket::Panic | Bucket::Alloc | Bucket::Memcpy | Bucket::PageFault => {
+                Reach::All
+            }
+            // println! ends in a system call: that is output, not formatting.
+            Bucket::Format => Reach::ToSystemCalls,
+            // These call back: `HashMap::retain`, `Once::call_once`, every future.
+            Bucket::Lock | Bucket::Hash | Bucket::Async => Reach::ToOtherCode,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Reach {
+    All,
+    ToSystemCalls,
+    ToOtherCode,
+}
+
+/// A condition on a name without generic arguments and parameters.
+enum Rule {
+    Is(&'static [&'static str]),
+    /// Leading `<` and `&` of `<T as Trait>` and `<T>` are not looked at.
+    Starts(&'static [&'static str]),
+    Ends(&'static [&'static str]),
+    Has(&'static [&'static str]),
+    /// `Foo::~Foo()`
+    Destructor,
+    /// `Foo::Foo(Foo const&)`
+    CopyConstructor,
+}
+
+use Rule::{CopyConstructor, Destructor, Ends, Has, Is, Starts};
+
+/// Rust paths as both manglings show them (`alloc::vec::Vec<T>::f`, `<alloc::vec::Vec<T>>::f`), glibc, musl, libstdc++, libc++,
+/// mimalloc, jemalloc, tcmalloc and Linux.
+const RULES: &[(Bucket, &[Rule])] = &[
+    (
+        Bucket::Drop,
+        &[
+            Starts(&["core::ptr::drop_in_place", "core::ptr::drop_glue"]),
+            Is(&["core::mem::drop"]),
+            Has(&[" as core::ops::drop::Drop>::drop"]),
+            Destructor,
+            Has(&["std::_Destroy", "::_M_release", "std::__1::__destroy"]),
+        ],
+    ),
+    (
+        Bucket::Clone,
+        &[
+            Has(&[
+                " as core::clone::Clone>::clone",
+                " as alloc::borrow::ToOwned>::to_owned",
+            ]),
+            Starts(&["alloc::slice::hack::"]),
+            Ends(&["::to_vec", "::to_vec_in"]),
+            CopyConstructor,
+        ],
+    ),
+    (
+        Bucket::Panic,
+        &[
+            Is(&[
+                "rust_panic",
+                "rust_begin_unwind",
+                "__rust_start_panic",
+                "rust_eh_personality",
+                "__cxa_throw",
+                "__cxa_rethrow",
+                "__cxa_allocate_exception",
+                "__cxa_begin_catch",
+                "__cxa_end_catch",
+                "__gxx_personality_v0",
+                "_Unwind_RaiseException",
+                "_Unwind_Resume",
+                "_Unwind_ForcedUnwind",
+                "std::panicking::begin_panic",
+                "std::panicking::begin_panic_handler",
+                "std::panicking::rust_panic_with_hook",
+                "std::panicking::rust_panic",
+                "std::panicking::default_hook",
+            ]),
+            Starts(&[
+                "core::panicking::",
+                "std::panicking::begin_panic",
+                "std::panicking::default_hook",
+                "core::result::unwrap_failed",
+                "core::option::unwrap_failed",
+                "core::option::expect_failed",
+            ]),
+        ],
+    ),
+    (
+        Bucket::Alloc,
+        &[
+            Is(&[
+                "malloc",
+                "calloc",
+                "realloc",
+                "reallocarray",
+                "free",
+                "cfree",
+                "aligned_alloc",
+                "memalign",
+                "posix_memalign",
+                "valloc",
+                "malloc_consolidate",
+                "unlink_chunk",
+                "sysmalloc",
+                "systrim",
+                "brk",
+                "sbrk",
+                "operator new",
+                "operator new[]",
+                "operator delete",
+                "operator delete[]",
+                "alloc_perturb",
+                "arena_get2",
+            ]),
+            Starts(&[
+                "__libc_malloc",
+                "__libc_calloc",
+                "__libc_realloc",
+                "__libc_free",
+                "__libc_memalign",
+                "__GI___libc_malloc",
+                "__GI___libc_free",
+                "__malloc",
+                "_int_malloc",
+                "_int_free",
+                "_int_realloc",
+                "_int_memalign",
+                "tcache_",
+                "sysmalloc",
+                "checked_request2size",
+                "__rust_alloc",
+                "__rust_dealloc",
+                "__rust_realloc",
+                "__rustc::__rust_",
+                "__rustc::__rdl_",
+                "__rustc::__rg_",
+                "__rdl_",
+                "__rg_",
+                "alloc::alloc::",
+                "alloc::raw_vec::",
+                "std::alloc::",
+                "std::sys::alloc::",
+                "mi_",
+                "_mi_",
+                "je_",
+                "_rjem_",
+                "tc_malloc",
+                "tc_free",
+                "tc_new",
+                "tc_delete",
+                "tcmalloc::",
+                "std::__new_allocator",
+                "std::allocator_traits::allocate",
+                "std::allocator_traits::deallocate",
+                "__x64_sys_brk",
+                "__do_sys_brk",
+            ]),
+            Has(&["as core::alloc::global::GlobalAlloc>::", "as core::alloc::Allocator>::"]),
+        ],
+    ),
+    (
+        Bucket::Memcpy,
+        &[
+            Is(&[
+                "memcpy",
+                "memmove",
+                "memset",
+                "mempcpy",
+                "bcopy",
+                "bzero",
+                "explicit_bzero",
+            ]),
+            Starts(&[
+                "__memcpy",
+                "__memmove",
+                "__memset",
+                "__mempcpy",
+                "memcpy@",
+                "memmove@",
+                "memset@",
+                "core::intrinsics::copy",
+                "core::intrinsics::write_bytes",
+                "core::ptr::copy",
+                "core::ptr::write_bytes",
+                "compiler_builtins::mem::",
+            ]),
+            Ends(&[
+                "::copy_from_slice",
+                "::copy_to_nonoverlapping",
+                "::copy_from_nonoverlapping",
+            ]),
+            Has(&["std::__copy_move", "std::__fill"]),
+        ],
+    ),
+    (
+        Bucket::PageFault,
+        &[Is(&[
+            "asm_exc_page_fault",
+            "exc_page_fault",
+            "page_fault",
+            "do_page_fault",
+            "do_user_addr_fault",
+            "handle_mm_fault",
+            "__handle_mm_fault",
+            "do_anonymous_page",
+            "do_mem_abort",
+            "el0_da",
+            "el0_ia",
+        ])],
+    ),
+    (
+        Bucket::Lock,
+        &[Starts(&[
+            "pthread_mutex_",
+            "__pthread_mutex_",
+            "___pthread_mutex_",
+            "pthread_rwlock_",
+            "__pthread_rwlock_",
+            "___pthread_rwlock_",
+            "pthread_cond_",
+            "__pthread_cond_",
+            "___pthread_cond_",
+            "pthread_spin_",
+            "__lll_lock",
+            "__lll_unlock",
+            "__GI___lll_lock",
+            "futex_wait",
+            "futex_wake",
+            "__futex_",
+            "do_futex",
+            "__x64_sys_futex",
+            "std::sync::mutex::",
+            "std::sync::rwlock::",
+            "std::sync::condvar::",
+            "std::sync::poison::mutex::",
+            "std::sync::poison::rwlock::",
+            "std::sync::poison::condvar::",
+            "std::sys::sync::mutex",
+            "std::sys::sync::rwlock",
+            "std::sys::sync::condvar",
+            "std::sys::pal::unix::futex",
+            "parking_lot::",
+            "parking_lot_core::",
+            "lock_api::",
+            "spin::",
+            "std::mutex::",
+            "std::shared_mutex::",
+            "std::unique_lock",
+            "std::lock_guard",
+            "std::condition_variable",
+            "absl::Mutex",
+            "absl::base_internal::SpinLock",
+        ])],
+    ),
+    (
+        Bucket::Format,
+        &[
+            Starts(&[
+                "core::fmt::",
+                "alloc::fmt::",
+                "std::fmt::",
+                "core::num::flt2dec",
+                "core::num::fmt",
+                "itoa::",
+                "ryu::",
+                "__vfprintf",
+                "__printf_",
+                "__vsnprintf",
+                "__vsprintf",
+                "_itoa",
+                "fmt::v",
+                "std::vformat",
+                "std::format",
+                "std::__format",
+                "std::to_string",
+                "std::__cxx11::to_string",
+            ]),
+            Is(&[
+                "printf",
+                "fprintf",
+                "sprintf",
+                "snprintf",
+                "vprintf",
+                "vfprintf",
+                "vsprintf",
+                "vsnprintf",
+                "dprintf",
+                "asprintf",
+                "vasprintf",
+            ]),
+            Ends(&["::write_fmt", "ToString>::to_string", "::spec_to_string"]),
+            Has(&[
+                " as core::fmt::",
+                "std::ostream::operator<<",
+                "std::basic_ostream::operator<<",
+                "std::operator<<",
+                "std::ostream::_M_insert",
+                "std::__ostream_insert",
+                "std::num_put",
+            ]),
+        ],
+    ),
+    (
+        Bucket::Hash,
+        &[
+            Has(&[
+                " as core::hash::Hash>::hash",
+                " as core::hash::Hasher>::",
+                " as core::hash::BuildHasher>::",
+            ]),
+            Starts(&[
+                "core::hash::",
+                "std::hash::",
+                "std::collections::hash::",
+                "hashbrown::",
+                "indexmap::",
+                "ahash::",
+                "fxhash::",
+                "rustc_hash::",
+                "foldhash::",
+                "twox_hash::",
+                "siphasher::",
+                "std::_Hash_bytes",
+                "std::_Hashtable",
+                "std::__detail::_Hash",
+                "std::__detail::_Map_base",
+                "std::__detail::_Insert",
+                "std::hash",
+                "std::unordered_",
+                "std::__1::__hash_table",
+                "absl::hash_internal",
+                "absl::container_internal",
+                "absl::lts_",
+                "XXH",
+            ]),
+        ],
+    ),
+    (
+        Bucket::Async,
+        &[Starts(&[
+            "tokio::",
+            "tokio_util::",
+            "mio::",
+            "polling::",
+            "async_std::",
+            "async_io::",
+            "async_executor::",
+            "async_task::",
+            "smol::",
+            "futures_util::",
+            "futures_executor::",
+            "futures_core::",
+            "boost::asio::",
+        ])],
+    ),
+];
+
+/// Rust paths that a bucket with [`Reach::ToOtherCode`] goes on through.
+const LIBRARY: &[&str] = &["core::", "alloc::", "std::", "__rust", "__pthread", "pthread_"];
+
+/// The bucket that a function's own name puts it in.
+pub fn bucket_of(name: &str) -> Option<Bucket> {
+    let bare = bare(name);
+    let start = bare.trim_start_matches(['<', '&']);
+    let knows = |rule: &Rule| match rule {
+        Is(names) => names.contains(&bare.as_str()),
+        Starts(starts) => starts.iter().any(|prefix| start.starts_with(prefix)),
+        Ends(ends) => ends.iter().any(|end| bare.ends_with(end)),
+        Has(parts) => parts.iter().any(|part| bare.contains(part)),
+        Destructor => bare.rsplit("::").next().is_some_and(|last| last.starts_with('~')),
+        CopyConstructor => is_copy_constructor(name, &bare),
+    };
+    let rules = RULES.iter().find(|(_, rules)| rules.iter().any(knows));
+    rules.map(|(bucket, _)| *bucket)
+}
+
+/// `ns::Foo<int>::Foo(ns::Foo<int> const&)`
+fn is_copy_constructor(name: &str, bare: &str) -> bool {
+    let mut parts = bare.rsplit("::");
+    let (Some(last), Some(class)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    let class = class.rsplit(' ').next().unwrap_or(class);
+    let parameter = name
+        .rfind('(')
+        .map(|at| &name[at + 1..])
+        .and_then(|rest| rest.strip_suffix(" const&)"));
+    let of_parameter = parameter.map(|parameter| self::bare(parameter));
+    last == class && of_parameter.is_some_and(|of| of.rsplit("::").next() == Some(class))
+}
+
+/// What a function does to the bucket of its caller.
+#[derive(Clone, Copy)]
+struct Class {
+    own: Option<Bucket>,
+    is_system_call: bool,
+    is_library: bool,
+}
+
+/// The cost of a bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BucketRow {
+    /// Which.
+    pub bucket: Bucket,
+    /// Of its samples.
+    pub cost: Cost,
+    /// The functions that put them there, the most expensive first.
+    pub functions: Vec<(u32, Cost)>,
+}
+
+/// Buckets that have samples, the largest first.
+pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
+    let data = selection.data;
+    let is_kernel: Vec<bool> = data.categories.iter().map(|name| name == "Kernel").collect();
+    let classes: Vec<Class> = (0..data.funcs.len() as u32)
+        .map(|func| {
+            let name = data.func_name(func);
+            Class {
+                own: bucket_of(name),
+                is_system_call: [
+                    "entry_SYSCALL",
+                    "do_syscall_64",
+                    "el0_svc",
+                    "__x64_sys_",
+                    "__arm64_sys_",
+                ]
+                .iter()
+                .any(|start| name.starts_with(start)),
+                // C has no paths: the C library, the kernel, and what a program itself wrote in C.
+                is_library: !name.contains("::")
+                    || LIBRARY
+                        .iter()
+                        .any(|start| name.trim_start_matches(['<', '&']).starts_with(start)),
+            }
+        })
+        .collect();
+    // For each stack: its bucket, and the function that put it there.
+    let mut of_stack: Vec<(Option<Bucket>, u32)> = Vec::with_capacity(selection.stacks.len());
+    for (index, stack) in selection.stacks.iter().enumerate() {
+        let frame = data.frames[stack.frame as usize];
+        let class = classes[frame.func as usize];
+        let kernel = is_kernel.get(frame.category as usize).is_some_and(|kernel| *kernel);
+        let inherited = of_stack.get(stack.prefix as usize).copied().unwrap_or((None, NONE));
+        of_stack.push(match (class.own, inherited.0) {
+            (Some(bucket), _) => (Some(bucket), selection.func(index as u32)),
+            (None, None) => inherited,
+            (None, Some(bucket)) => match bucket.reach() {
+                Reach::ToSystemCalls if class.is_system_call || kernel => (None, NONE),
+                Reach::ToOtherCode if !class.is_library && !kernel => (None, NONE),
+                _ => inherited,
+            },
+        });
+    }
+    let mut sums: FxHashMap<Bucket, FxHashMap<u32, Cost>> = FxHashMap::default();
+    for ((bucket, func), cost) in of_stack.into_iter().zip(&selection.own) {
+        if let Some(bucket) = bucket
+            && !cost.is_zero()
+        {
+            *sums.entry(bucket).or_default().entry(func).or_default() += *cost;
+        }
+    }
+    let mut rows: Vec<BucketRow> = (sums.into_iter())
+        .map(|(bucket, functions)| {
+            let mut functions: Vec<(u32, Cost)> = functions.into_iter().collect();
+            functions.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then(a.0.cmp(&b.0)));
+            BucketRow {
+                bucket,
+                cost: functions.iter().map(|(_, cost)| *cost).sum(),
+                functions,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.cost.weight.total_cmp(&a.cost.weight).then(a.bucket.cmp(&b.bucket)));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names as `perf report`, `sprof` and `nm -C` showed them.
+    #[test]
+    fn real_names_are_known() {
+        use Bucket::*;
+        for (name, expected) in [
+            ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", Some(Drop)),
+            ("core::ptr::drop_in_place::<alloc::string::String>", Some(Drop)),
+            ("<alloc::vec::Vec<T,A> as core::ops::drop::Drop>::drop", Some(Drop)),
+            (
+                "<hashbrown::raw::RawTable<(u8, u8)> as core::ops::drop::Drop>::drop",
+                Some(Drop),
+            ),
+            ("std::vector<int, std::allocator<int> >::~vector()", Some(Drop)),
+            ("std::string::~string()", Some(Drop)),
+            ("<alloc::string::String as core::clone::Clone>::clone", Some(Clone)),
+            ("<alloc::vec::Vec<T,A> as core::clone::Clone>::clone", Some(Clone)),
+            ("alloc::slice::<impl [T]>::to_vec", Some(Clone)),
+            ("<[u8]>::to_vec", Some(Clone)),
+            (
+                "std::vector<int, std::allocator<int> >::vector(std::vector<int, std::allocator<int> > const&)",
+                Some(Clone),
+            ),
+            ("ns::Foo::Foo(ns::Foo const&)", Some(Clone)),
+            ("ns::Foo::Foo(ns::Bar const&)", None),
+            ("__do_sys_clone", None),
+            ("clone3", None),
+            ("core::panicking::panic_fmt", Some(Panic)),
+            ("std::panicking::try", None),
+            ("std::panicking::catch_unwind", None),
+            ("std::sys::backtrace::__rust_begin_short_backtrace", None),
+            ("_Unwind_RaiseException", Some(Panic)),
+            ("__cxa_throw", Some(Panic)),
+            ("malloc", Some(Alloc)),
+            ("_int_malloc", Some(Alloc)),
+            ("__libc_free", Some(Alloc)),
+            ("operator new(unsigned long)", Some(Alloc)),
+            ("operator delete(void*, unsigned long)", Some(Alloc)),
+            ("__rustc::__rust_alloc", Some(Alloc)),
+            ("alloc::raw_vec::RawVec<T,A>::grow_one", Some(Alloc)),
+            ("<alloc::raw_vec::RawVecInner>::finish_grow", Some(Alloc)),
+            ("alloc::raw_vec::finish_grow", Some(Alloc)),
+            ("mi_malloc", Some(Alloc)),
+            ("_rjem_je_arena_malloc_hard", Some(Alloc)),
+            ("freeze", None),
+            ("__memmove_avx_unaligned_erms", Some(Memcpy)),
+            ("memcpy", Some(Memcpy)),
+            ("asm_exc_page_fault", Some(PageFault)),
+            ("do_user_addr_fault", Some(PageFault)),
+            ("___pthread_mutex_lock", Some(Lock)),
+            ("std::sync::poison::mutex::Mutex<T>::lock", Some(Lock)),
+            ("std::sys::sync::mutex::futex::Mutex::lock_contended", Some(Lock)),
+            ("parking_lot::raw_mutex::RawMutex::lock_slow", Some(Lock)),
+            ("futex_wake", Some(Lock)),
+            ("core::fmt::write", Some(Format)),
+            ("<alloc::string::String as core::fmt::Write>::write_str", Some(Format)),
+            (
+                "core::fmt::num::imp::<impl core::fmt::Display for u64>::fmt",
+                Some(Format),
+            ),
+            ("<my::Type as core::fmt::Display>::fmt", Some(Format)),
+            ("__vfprintf_internal", Some(Format)),
+            (
+                "std::basic_ostream<char, std::char_traits<char> >::operator<<(int)",
+                Some(Format),
+            ),
+            ("std::ostream& std::ostream::_M_insert<long>(long)", Some(Format)),
+            ("<core::hash::sip::Hasher<S> as core::hash::Hasher>::write", Some(Hash)),
+            ("hashbrown::map::HashMap<K,V,S,A>::insert", Some(Hash)),
+            ("<hashbrown::raw::RawTable<(u8, u8)>>::reserve_rehash", Some(Hash)),
+            ("core::hash::BuildHasher::hash_one", Some(Hash)),
+            (
+                "std::_Hash_bytes(void const*, unsigned long, unsigned long)",
+                Some(Hash),
+            ),
+            (
+                "tokio::runtime::scheduler::multi_thread::worker::Context::run",
+                Some(Async),
+            ),
+            ("my_program::tokio_like", None),
+            ("sixty", None),
+            ("main", None),
+        ] {
+            assert_eq!(bucket_of(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What samples sum up to.
+
+use std::ops::AddAssign;
+
+use super::data::Unit;
+
+/// A number of samples, and what they stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Samples. Where the profile's weights count samples ([`Unit::Samples`]), their sum.
+    pub samples: u64,
+    /// The sum of their weights, in [`Data::unit`](super::data::Data::unit).
+    pub weight: f64,
+}
+
+impl Cost {
+    /// The cost of one sample. A weight that is no number counts as 0.
+    pub fn of_sample(weight: f64, unit: Unit) -> Cost {
+        let weight = if weight.is_finite() { weight } else { 0.0 };
+        let samples = match unit {
+            Unit::Samples => weight.abs().round() as u64,
+            Unit::Milliseconds | Unit::Bytes => 1,
+        };
+        Cost { samples, weight }
+    }
+
+    /// True if nothing was counted.
+    pub fn is_zero(self) -> bool {
+        self == Cost::default()
+    }
+
+    /// Its share of a whole, 0 to 1; 0 of nothing.
+    pub fn share_of(self, whole: Cost) -> f64 {
+        match whole.weight {
+            0.0 => 0.0,
+            weight => self.weight / weight,
+        }
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Cost) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.weight += other.weight;
+    }
+}
+
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Cost>>(costs: I) -> Cost {
+        costs.fold(Cost::default(), |mut sum, cost| {
+            sum += cost;
+            sum
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! What each function costs.
+
+use super::cost::Cost;
+use super::select::Selection;
+use super::sums::by_key;
+
+/// A function with samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FunctionRow {
+    /// The function, or the one that stands for several.
+    pub func: u32,
+    /// Of samples in which it ran.
+    pub own: Cost,
+    /// Of samples in which it was on the stack, each counted once.
+    pub total: Cost,
+}
+
+/// All functions that have samples: the largest self cost first, where that is equal the largest total, then by name.
+pub fn functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
+    let frames = selection.data.frames.iter();
+    let key: Vec<u32> = frames.map(|frame| selection.representative(frame.func)).collect();
+    let (own, total) = by_key(selection, selection.data.funcs.len(), &key);
+    let rows = own.into_iter().zip(total).enumerate();
+    let mut rows: Vec<FunctionRow> = rows
+        .map(|(func, (own, total))| FunctionRow {
+            func: func as u32,
+            own,
+            total,
+        })
+        .filter(|row| !row.total.is_zero())
+        .collect();
+    rows.sort_by(|a, b| {
+        let by_cost = b.own.weight.total_cmp(&a.own.weight);
+        let by_cost = by_cost.then(b.total.weight.total_cmp(&a.total.weight));
+        by_cost.then_with(|| (selection.name(a.func), a.func).cmp(&(selection.name(b.func), b.func)))
+    });
+    rows
+}

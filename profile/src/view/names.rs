@@ -1,0 +1,202 @@
+//! Names of functions, as Rust and C++ demanglers write them, in less detail.
+
+/// The name with all generic arguments as `_`: the name of all instances of a generic function. A C++ parameter list goes,
+/// too, where there were any: it is made of the same types.
+///
+/// `alloc::vec::Vec<u8>::push` -> `alloc::vec::Vec<_>::push`, `<Vec<u8> as Clone>::clone` -> `<Vec<_> as Clone>::clone`.
+pub fn merged(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let generic = strip(name, "<_>", &mut out, 0);
+    if generic {
+        drop_parameters(&mut out);
+    }
+    out
+}
+
+/// The name without generic arguments and C++ parameters: what rules about names are written against.
+pub(super) fn bare(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    strip(name, "", &mut out, 0);
+    drop_parameters(&mut out);
+    out
+}
+
+/// [`merged`], and without the modules of types in angle brackets: `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` ->
+/// `<Vec<_> as Clone>::clone`.
+pub fn short(name: &str) -> String {
+    let merged = merged(name);
+    let (mut out, mut depth) = (String::with_capacity(merged.len()), 0usize);
+    // Where the path that is being written began.
+    let mut start = 0;
+    let mut rest = merged.as_str();
+    while let Some(c) = rest.chars().next() {
+        if depth > 0 && rest.starts_with("::") {
+            out.truncate(start);
+            rest = &rest[2..];
+            continue;
+        }
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        out.push(c);
+        if !(c.is_alphanumeric() || c == '_') {
+            start = out.len();
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out
+}
+
+/// Brackets deeper than this are left as they are.
+const MAX_DEPTH: usize = 50;
+
+/// Copies `text` with `instead` for generic arguments. Returns whether there were any.
+fn strip(text: &str, instead: &str, out: &mut String, depth: usize) -> bool {
+    let mut found = false;
+    let mut at = 0;
+    while let Some(open) = text[at..].find('<') {
+        let open = at + open;
+        out.push_str(&text[at..open]);
+        if out.ends_with("operator") {
+            // `operator<`, `operator<<`, `operator<=>`: no bracket.
+            let end = text[open..].find(|c| !matches!(c, '<' | '=' | '>'));
+            at = end.map_or(text.len(), |end| open + end);
+            out.push_str(&text[open..at]);
+            continue;
+        }
+        let Some(close) = closing(&text[open..]).map(|close| open + close) else {
+            out.push_str(&text[open..]);
+            return found;
+        };
+        let inner = &text[open + 1..close];
+        // `<T as Trait>::f`, `core::slice::<impl [T]>::sort`: a bracket around a type, not behind one.
+        let around = !out.ends_with(|c: char| c.is_alphanumeric() || "_:)]}".contains(c)) || inner.starts_with("impl ");
+        if around && depth < MAX_DEPTH {
+            out.push('<');
+            found |= strip(inner, instead, out, depth + 1);
+            out.push('>');
+        } else {
+            if instead.is_empty() && out.ends_with("::") {
+                out.truncate(out.len() - 2);
+            }
+            out.push_str(instead);
+            found = true;
+        }
+        at = close + 1;
+    }
+    out.push_str(&text[at..]);
+    found
+}
+
+/// Where the bracket that `text` begins with closes.
+fn closing(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut depth = 0usize;
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            // `fn() -> T`
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `f(int, char const*) const` -> `f`; `(anonymous namespace)::f` and `operator()` keep theirs.
+fn drop_parameters(name: &mut String) {
+    let end = name.trim_end_matches(" const").len();
+    if !name[..end].ends_with(')') {
+        return;
+    }
+    let mut depth = 0usize;
+    for (at, byte) in name[..end].bytes().enumerate().rev() {
+        match byte {
+            b')' => depth += 1,
+            b'(' => {
+                depth -= 1;
+                if depth == 0 {
+                    let is_name = at == 0 || name[..at].ends_with("operator") || name[..at].ends_with("::");
+                    if !is_name {
+                        name.truncate(at);
+                    }
+                    return;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_of_generics_have_one_name() {
+        for (name, expected) in [
+            ("alloc::vec::Vec<T,A>::push", "alloc::vec::Vec<_>::push"),
+            ("<alloc::vec::Vec<u8>>::push", "<alloc::vec::Vec<_>>::push"),
+            ("core::iter::map::<fn(u8) -> Option<u8>, ()>", "core::iter::map::<_>"),
+            (
+                "<alloc::vec::Vec<u8> as core::clone::Clone>::clone",
+                "<alloc::vec::Vec<_> as core::clone::Clone>::clone",
+            ),
+            (
+                "core::slice::<impl [T]>::sort_unstable_by::{{closure}}",
+                "core::slice::<impl [T]>::sort_unstable_by::{{closure}}",
+            ),
+            (
+                "std::vector<int, std::allocator<int> >::push_back(int const&)",
+                "std::vector<_>::push_back",
+            ),
+            ("void sort<long*>(long*, long*)", "void sort<_>"),
+            ("operator<(A const&, A const&)", "operator<(A const&, A const&)"),
+            ("std::operator<< <char>(std::ostream&)", "std::operator<< <_>"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f(int)"),
+            ("main", "main"),
+            ("a < b", "a < b"),
+        ] {
+            // `operator<< <char>`: a bracket behind a space is around a type to us; only the arguments matter less then.
+            let merged = merged(name);
+            if !name.contains("<< <") {
+                assert_eq!(merged, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn bare_names_have_neither_types_nor_parameters() {
+        for (name, expected) in [
+            ("alloc::vec::Vec<T,A>::push", "alloc::vec::Vec::push"),
+            (
+                "core::ptr::drop_in_place::<alloc::string::String>",
+                "core::ptr::drop_in_place",
+            ),
+            ("operator new(unsigned long)", "operator new"),
+            ("foo::operator()(int) const", "foo::operator()"),
+            ("std::ostream::operator<<(int)", "std::ostream::operator<<"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+        ] {
+            assert_eq!(bare(name), expected);
+        }
+    }
+
+    #[test]
+    fn short_names_keep_the_function_s_own_path() {
+        assert_eq!(
+            short("<alloc::vec::Vec<u8> as core::clone::Clone>::clone"),
+            "<Vec<_> as Clone>::clone"
+        );
+        assert_eq!(short("alloc::vec::Vec<u8>::push"), "alloc::vec::Vec<_>::push");
+        assert_eq!(short("std::map<int, int>::at"), "std::map<_>::at");
+    }
+}

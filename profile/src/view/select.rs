@@ -1,0 +1,413 @@
+//! Which samples are looked at, and how their stacks are seen: what all views begin with.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::data::{Data, NONE, Stack, Thread};
+use super::names::merged;
+
+/// Categories of our recordings whose samples are waits. See [`crate::category`].
+const WAITS: [&str; 2] = ["Off-CPU", "Waiting for a CPU"];
+
+/// Which samples. Several conditions must all hold; of several values for one, any.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Waits instead of samples of running threads. One of both is looked at, never their sum.
+    pub waits: bool,
+    /// Threads, by name or tid. Empty: all.
+    pub threads: Vec<String>,
+    /// Processes, by name or pid. Empty: all.
+    pub processes: Vec<String>,
+    /// Categories of the leaf. Empty: all.
+    pub categories: Vec<String>,
+    /// From when, ms since recording began.
+    pub from_ms: Option<f64>,
+    /// Until when, not included, ms since recording began.
+    pub to_ms: Option<f64>,
+    /// While a marker of this name lasted in a thread of the same process.
+    pub marker: Option<String>,
+    /// With any of these functions on the stack (see [`find`]).
+    pub focus: Vec<String>,
+    /// These functions are taken out of stacks; what they cost is their callers'.
+    pub hide: Vec<String>,
+    /// Instances of a generic function are one.
+    pub merge_generics: bool,
+}
+
+/// Nothing has the name that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {kind} {asked:?} in this profile; {}", list(.known))]
+pub struct NotFound {
+    /// Of what kind.
+    pub kind: &'static str,
+    /// What was asked for.
+    pub asked: String,
+    /// What there is, some of it.
+    pub known: Vec<String>,
+}
+
+fn list(known: &[String]) -> String {
+    match known {
+        [] => "it has none at all".to_owned(),
+        known => format!("it has {}", known.join(", ")),
+    }
+}
+
+/// Names that an error lists.
+const KNOWN: usize = 12;
+
+/// Samples by stack.
+#[derive(Clone, Debug)]
+pub struct Selection<'a> {
+    /// What was selected from.
+    pub data: &'a Data,
+    /// The stacks, without hidden functions. A stack comes after that of its caller.
+    pub stacks: Cow<'a, [Stack]>,
+    /// Self cost of each stack.
+    pub own: Vec<Cost>,
+    /// Samples that have no stack.
+    pub without_stack: Cost,
+    /// Of all selected samples.
+    pub total: Cost,
+    /// Samples that meet all conditions but are of the other kind: waits, or with [`Filter::waits`] those of running threads.
+    pub other_kind: Cost,
+    /// Cost of each thread, by its index: (selected, of the other kind).
+    pub threads: Vec<(Cost, Cost)>,
+    /// Selected samples by category of their leaf; the last is of those without.
+    pub categories: Vec<Cost>,
+    /// For each function the one that stands for it.
+    merged: Option<Vec<u32>>,
+    names: FxHashMap<u32, String>,
+}
+
+impl Selection<'_> {
+    /// The function of a stack's leaf, or the one that stands for it.
+    pub fn func(&self, stack: u32) -> u32 {
+        let func = self.data.frames[self.stacks[stack as usize].frame as usize].func;
+        self.representative(func)
+    }
+
+    /// The function that stands for this one.
+    pub fn representative(&self, func: u32) -> u32 {
+        self.merged.as_ref().map_or(func, |merged| merged[func as usize])
+    }
+
+    /// Name of a function that stands for itself.
+    pub fn name(&self, func: u32) -> &str {
+        match self.names.get(&func) {
+            Some(name) => name,
+            None => self.data.func_name(func),
+        }
+    }
+
+    /// Functions that stand for those that [`find`] finds.
+    pub fn find(&self, asked: &str) -> Result<Vec<u32>, NotFound> {
+        let mut found: Vec<u32> = find(self.data, asked)?
+            .into_iter()
+            .map(|func| self.representative(func))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Cost of each stack with all that it called.
+    pub fn totals(&self) -> Vec<Cost> {
+        let mut totals = self.own.clone();
+        for stack in (0..totals.len()).rev() {
+            let prefix = self.stacks[stack].prefix;
+            if prefix != NONE {
+                let cost = totals[stack];
+                totals[prefix as usize] += cost;
+            }
+        }
+        totals
+    }
+}
+
+/// Selects.
+pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
+    let wanted_threads = wanted_threads(data, filter)?;
+    let wanted_categories = wanted_categories(data, filter)?;
+    let spans = filter.marker.as_deref().map(|name| spans(data, name)).transpose()?;
+    let in_focus = match filter.focus.is_empty() {
+        true => None,
+        false => Some(in_focus(data, &filter.focus)?),
+    };
+    let category_of = leaf_categories(data);
+    let is_wait: Vec<bool> = data
+        .categories
+        .iter()
+        .map(|name| WAITS.contains(&name.as_str()))
+        .collect();
+    let mut own = vec![Cost::default(); data.stacks.len()];
+    let mut selection = Selection {
+        data,
+        stacks: Cow::Borrowed(&data.stacks),
+        own: Vec::new(),
+        without_stack: Cost::default(),
+        total: Cost::default(),
+        other_kind: Cost::default(),
+        threads: vec![Default::default(); data.threads.len()],
+        categories: vec![Cost::default(); data.categories.len() + 1],
+        merged: None,
+        names: FxHashMap::default(),
+    };
+    let (from, to) = (filter.from_ms, filter.to_ms);
+    for (index, thread) in data
+        .threads
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| wanted_threads[*index])
+    {
+        let spans = spans
+            .as_ref()
+            .map(|spans| spans.get(thread.pid.as_str()).map_or(&[][..], Vec::as_slice));
+        for (time, stack, weight) in thread.samples.iter() {
+            let in_time = from.is_none_or(|from| time >= from) && to.is_none_or(|to| time < to);
+            if !in_time || spans.is_some_and(|spans| !contains(spans, time)) {
+                continue;
+            }
+            if let Some(in_focus) = &in_focus
+                && !in_focus.get(stack as usize).is_some_and(|in_focus| *in_focus)
+            {
+                continue;
+            }
+            let category = category_of.get(stack as usize).map_or(NONE, |category| *category) as usize;
+            if let Some(wanted) = &wanted_categories
+                && !wanted.get(category).is_some_and(|wanted| *wanted)
+            {
+                continue;
+            }
+            let cost = Cost::of_sample(weight, data.unit);
+            if is_wait.get(category).is_some_and(|is_wait| *is_wait) != filter.waits {
+                selection.other_kind += cost;
+                selection.threads[index].1 += cost;
+                continue;
+            }
+            selection.total += cost;
+            selection.threads[index].0 += cost;
+            selection.categories[category.min(data.categories.len())] += cost;
+            match own.get_mut(stack as usize) {
+                Some(own) => *own += cost,
+                None => selection.without_stack += cost,
+            }
+        }
+    }
+    selection.own = own;
+    if !filter.hide.is_empty() {
+        hide(&mut selection, &filter.hide)?;
+    }
+    if filter.merge_generics {
+        merge_generics(&mut selection);
+    }
+    Ok(selection)
+}
+
+/// Functions of this name. If there are none of exactly this name, those whose name without generic arguments or whose last
+/// part is this; and if there are none of these either, all whose name contains it.
+pub fn find(data: &Data, asked: &str) -> Result<Vec<u32>, NotFound> {
+    let funcs = 0..data.funcs.len() as u32;
+    let exact: Vec<u32> = funcs.clone().filter(|func| data.func_name(*func) == asked).collect();
+    if !exact.is_empty() {
+        return Ok(exact);
+    }
+    let suffix = format!("::{asked}");
+    let same = |func: &u32| {
+        let name = data.func_name(*func);
+        let bare = super::names::bare(name);
+        bare == asked || bare.ends_with(&suffix) || merged(name) == asked
+    };
+    let by_part: Vec<u32> = match asked.is_empty() {
+        true => Vec::new(),
+        false => funcs.clone().filter(same).collect(),
+    };
+    if !by_part.is_empty() {
+        return Ok(by_part);
+    }
+    let containing: Vec<u32> = match asked.is_empty() {
+        true => Vec::new(),
+        false => funcs.filter(|func| data.func_name(*func).contains(asked)).collect(),
+    };
+    if !containing.is_empty() {
+        return Ok(containing);
+    }
+    let lower = asked.to_lowercase();
+    let alike = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
+    let mut alike: Vec<String> = alike
+        .filter(|name| name.to_lowercase().contains(&lower))
+        .map(str::to_owned)
+        .collect();
+    if alike.is_empty() || asked.is_empty() {
+        alike = vec![format!("{} others", data.funcs.len())];
+    }
+    Err(not_found("function", asked, alike))
+}
+
+fn not_found(kind: &'static str, asked: &str, mut known: Vec<String>) -> NotFound {
+    known.sort();
+    known.dedup();
+    known.truncate(KNOWN);
+    NotFound {
+        kind,
+        asked: asked.to_owned(),
+        known,
+    }
+}
+
+fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
+    let mut wanted = vec![true; data.threads.len()];
+    let parts: [(&'static str, &[String], fn(&Thread) -> [&str; 2]); 2] = [
+        ("thread", &filter.threads, |thread| [&thread.name, &thread.tid]),
+        ("process", &filter.processes, |thread| {
+            [&thread.process_name, &thread.pid]
+        }),
+    ];
+    for (kind, asked, names) in parts {
+        if asked.is_empty() {
+            continue;
+        }
+        for asked in asked {
+            if !data
+                .threads
+                .iter()
+                .any(|thread| names(thread).contains(&asked.as_str()))
+            {
+                let known = data.threads.iter().map(|thread| names(thread)[0].to_owned()).collect();
+                return Err(not_found(kind, asked, known));
+            }
+        }
+        for (wanted, thread) in wanted.iter_mut().zip(&data.threads) {
+            *wanted &= asked.iter().any(|asked| names(thread).contains(&asked.as_str()));
+        }
+    }
+    Ok(wanted)
+}
+
+fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<bool>>, NotFound> {
+    if filter.categories.is_empty() {
+        return Ok(None);
+    }
+    let mut wanted = vec![false; data.categories.len()];
+    for asked in &filter.categories {
+        let mut found = false;
+        for (wanted, name) in wanted.iter_mut().zip(&data.categories) {
+            let same = name.eq_ignore_ascii_case(asked);
+            *wanted |= same;
+            found |= same;
+        }
+        if !found {
+            return Err(not_found("category", asked, data.categories.clone()));
+        }
+    }
+    Ok(Some(wanted))
+}
+
+/// Category of each stack's leaf: its own, or else its caller's.
+pub(super) fn leaf_categories(data: &Data) -> Vec<u32> {
+    let mut categories: Vec<u32> = Vec::with_capacity(data.stacks.len());
+    for stack in &data.stacks {
+        categories.push(match data.frames[stack.frame as usize].category {
+            NONE => categories.get(stack.prefix as usize).copied().unwrap_or(NONE),
+            category => category,
+        });
+    }
+    categories
+}
+
+/// For each process, when markers of this name lasted: in order, not overlapping.
+fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Vec<(f64, f64)>>, NotFound> {
+    let mut spans: FxHashMap<&str, Vec<(f64, f64)>> = FxHashMap::default();
+    for thread in &data.threads {
+        let of_name = thread.markers.iter().filter(|marker| data.text(marker.name) == name);
+        let of_name = of_name.map(|marker| (marker.start_ms, marker.end_ms));
+        spans.entry(&thread.pid).or_default().extend(of_name);
+    }
+    if spans.values().all(Vec::is_empty) {
+        let names = data.threads.iter().flat_map(|thread| &thread.markers);
+        let names = names.map(|marker| data.text(marker.name).to_owned()).collect();
+        return Err(not_found("marker", name, names));
+    }
+    for spans in spans.values_mut() {
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut joined: Vec<(f64, f64)> = Vec::new();
+        for &(start, end) in spans.iter() {
+            match joined.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        *spans = joined;
+    }
+    Ok(spans)
+}
+
+fn contains(spans: &[(f64, f64)], time: f64) -> bool {
+    let next = spans.partition_point(|(start, _)| *start <= time);
+    next.checked_sub(1).is_some_and(|at| time <= spans[at].1)
+}
+
+/// Which stacks have one of the functions.
+fn in_focus(data: &Data, focus: &[String]) -> Result<Vec<bool>, NotFound> {
+    let is_focus = marked(data, focus)?;
+    let mut on_path: Vec<bool> = Vec::with_capacity(data.stacks.len());
+    for stack in &data.stacks {
+        let above = on_path.get(stack.prefix as usize).is_some_and(|above| *above);
+        on_path.push(above || is_focus[data.frames[stack.frame as usize].func as usize]);
+    }
+    Ok(on_path)
+}
+
+fn marked(data: &Data, names: &[String]) -> Result<Vec<bool>, NotFound> {
+    let mut marked = vec![false; data.funcs.len()];
+    for name in names {
+        for func in find(data, name)? {
+            marked[func as usize] = true;
+        }
+    }
+    Ok(marked)
+}
+
+fn hide(selection: &mut Selection<'_>, names: &[String]) -> Result<(), NotFound> {
+    let is_hidden = marked(selection.data, names)?;
+    // For each old stack the new one of its first caller that is not hidden, itself included.
+    let mut kept: Vec<u32> = Vec::with_capacity(selection.stacks.len());
+    let (mut stacks, mut own) = (Vec::new(), Vec::<Cost>::new());
+    for (stack, cost) in selection.stacks.iter().zip(&selection.own) {
+        let prefix = kept.get(stack.prefix as usize).copied().unwrap_or(NONE);
+        if is_hidden[selection.data.frames[stack.frame as usize].func as usize] {
+            match own.get_mut(prefix as usize) {
+                Some(of_caller) => *of_caller += *cost,
+                None => selection.without_stack += *cost,
+            }
+            kept.push(prefix);
+        } else {
+            kept.push(stacks.len() as u32);
+            stacks.push(Stack {
+                prefix,
+                frame: stack.frame,
+            });
+            own.push(*cost);
+        }
+    }
+    selection.stacks = Cow::Owned(stacks);
+    selection.own = own;
+    Ok(())
+}
+
+fn merge_generics(selection: &mut Selection<'_>) {
+    let data = selection.data;
+    let mut first: FxHashMap<(String, u32, u32), u32> = FxHashMap::default();
+    let mut of = Vec::with_capacity(data.funcs.len());
+    for (id, func) in data.funcs.iter().enumerate() {
+        let full = data.text(func.name);
+        let name = merged(full);
+        if name != full {
+            selection.names.insert(id as u32, name.clone());
+        }
+        of.push(*first.entry((name, func.lib, func.file)).or_insert(id as u32));
+    }
+    selection.merged = Some(of);
+}

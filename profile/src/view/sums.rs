@@ -1,0 +1,53 @@
+//! Self and total cost by function, or by anything else that frames have. What is on a stack several times, by recursion,
+//! counts once.
+
+use super::cost::Cost;
+use super::data::NONE;
+use super::select::Selection;
+
+/// Self and total cost of each key. `key` gives a frame's, less than `keys`.
+pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Vec<Cost>, Vec<Cost>) {
+    let stacks = &selection.stacks;
+    let key_of = |stack: usize| key[stacks[stack].frame as usize] as usize;
+    let mut own = vec![Cost::default(); keys];
+    let mut total = vec![Cost::default(); keys];
+    for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
+        own[key_of(stack)] += *cost;
+    }
+    let totals = selection.totals();
+
+    // Callees as lists. Backwards, so that they come in order.
+    let mut first_child = vec![NONE; stacks.len()];
+    let mut next_sibling = vec![NONE; stacks.len()];
+    let mut first_root = NONE;
+    for stack in (0..stacks.len()).rev() {
+        let siblings = match stacks[stack].prefix {
+            NONE => &mut first_root,
+            prefix => &mut first_child[prefix as usize],
+        };
+        next_sibling[stack] = *siblings;
+        *siblings = stack as u32;
+    }
+
+    // Depth first, counting how often each key is on the path: only its first call counts.
+    let mut on_path = vec![0u32; keys];
+    let mut path: Vec<u32> = Vec::new();
+    let mut next = first_root;
+    loop {
+        if next != NONE {
+            let stack = next as usize;
+            let key = key_of(stack);
+            if on_path[key] == 0 {
+                total[key] += totals[stack];
+            }
+            on_path[key] += 1;
+            path.push(next);
+            next = first_child[stack];
+        } else if let Some(done) = path.pop() {
+            on_path[key_of(done as usize)] -= 1;
+            next = next_sibling[done as usize];
+        } else {
+            return (own, total);
+        }
+    }
+}

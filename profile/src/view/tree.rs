@@ -1,0 +1,182 @@
+//! Call trees by function: top down from roots, bottom up from where time was spent.
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::data::NONE;
+use super::select::Selection;
+
+/// A call tree. Its first node is no function but what all of it hangs on.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// The nodes; those of callees (or, bottom up, callers) come later.
+    pub nodes: Vec<Node>,
+}
+
+/// A function in a tree.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The function; [`NONE`] for the first node.
+    pub func: u32,
+    /// Of stacks that end here: top down, the function's self cost; bottom up, where it had no caller.
+    pub own: Cost,
+    /// With all nodes below.
+    pub total: Cost,
+    /// Indices of nodes: the largest total first, where that is equal by name.
+    pub children: Vec<u32>,
+}
+
+impl Node {
+    fn new(func: u32) -> Node {
+        Node {
+            func,
+            own: Cost::default(),
+            total: Cost::default(),
+            children: Vec::new(),
+        }
+    }
+}
+
+/// How far a bottom-up tree goes: all of it can be larger than the profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Nodes of less weight have no children.
+    pub min_weight: f64,
+    /// Levels below the first node.
+    pub depth: usize,
+}
+
+/// Functions by who called them, from roots. The first node's total is that of all selected samples.
+pub fn top_down(selection: &Selection<'_>) -> Tree {
+    let mut tree = downwards(selection, |_| false, true);
+    tree.nodes[0].own = selection.without_stack;
+    tree.nodes[0].total += selection.without_stack;
+    tree
+}
+
+/// What a function (any of these) called, by whom these were called in turn. The first node is the function. Recursion is
+/// seen from the innermost call: no part of the tree is the function itself.
+pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Tree {
+    downwards(selection, |func| funcs.contains(&func), false)
+}
+
+/// `restarts` at a function: stacks below it are seen from there.
+fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roots: bool) -> Tree {
+    let totals = selection.totals();
+    let mut nodes = vec![Node::new(NONE)];
+    let mut node_of = vec![NONE; selection.stacks.len()];
+    let mut children: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    for (stack, frame) in selection.stacks.iter().enumerate() {
+        if totals[stack].is_zero() {
+            continue;
+        }
+        let func = selection.func(stack as u32);
+        let parent = match frame.prefix {
+            NONE if from_roots => 0,
+            NONE => NONE,
+            prefix => node_of[prefix as usize],
+        };
+        let node = if restarts(func) {
+            0
+        } else if parent == NONE {
+            continue;
+        } else {
+            *children.entry((parent, func)).or_insert_with(|| {
+                let node = nodes.len() as u32;
+                nodes.push(Node::new(func));
+                nodes[parent as usize].children.push(node);
+                node
+            })
+        };
+        node_of[stack] = node;
+        nodes[node as usize].own += selection.own[stack];
+    }
+    finish(selection, nodes)
+}
+
+/// Functions by their self cost, and below each by whom it was called. The first node's total is that of all selected samples
+/// with a stack.
+pub fn bottom_up(selection: &Selection<'_>, limits: Limits) -> Tree {
+    let leaves = selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero());
+    let leaves = leaves.map(|(stack, cost)| (stack as u32, *cost)).collect();
+    upwards(selection, leaves, limits)
+}
+
+/// Who called a function (any of these), by whom these were called in turn. The first node is the function, with its total
+/// cost. Recursion is seen from the outermost call: no part of the tree is the function itself.
+pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree {
+    let totals = selection.totals();
+    let mut below = vec![false; selection.stacks.len()];
+    let mut calls: Vec<(u32, Cost)> = Vec::new();
+    for (stack, frame) in selection.stacks.iter().enumerate() {
+        let is_below = frame.prefix != NONE && below[frame.prefix as usize];
+        let is_call = funcs.contains(&selection.func(stack as u32));
+        below[stack] = is_below || is_call;
+        if is_call && !is_below && !totals[stack].is_zero() {
+            calls.push((frame.prefix, totals[stack]));
+        }
+    }
+    upwards(selection, calls, limits)
+}
+
+/// Groups paths that start at these stacks, and go to their roots.
+fn upwards(selection: &Selection<'_>, starts: Vec<(u32, Cost)>, limits: Limits) -> Tree {
+    let mut nodes = vec![Node::new(NONE)];
+    let mut open = vec![(0u32, starts, 0usize)];
+    while let Some((node, paths, depth)) = open.pop() {
+        let total: Cost = paths.iter().map(|(_, cost)| *cost).sum();
+        nodes[node as usize].total = total;
+        let goes_on = depth < limits.depth && total.weight >= limits.min_weight;
+        let mut groups: FxHashMap<u32, Vec<(u32, Cost)>> = FxHashMap::default();
+        for (stack, cost) in paths {
+            if stack == NONE {
+                nodes[node as usize].own += cost;
+            } else if goes_on {
+                let func = selection.func(stack);
+                let prefix = selection.stacks[stack as usize].prefix;
+                groups.entry(func).or_default().push((prefix, cost));
+            }
+        }
+        for (func, paths) in groups {
+            let child = nodes.len() as u32;
+            nodes.push(Node::new(func));
+            nodes[node as usize].children.push(child);
+            open.push((child, paths, depth + 1));
+        }
+    }
+    sort_children(selection, &mut nodes);
+    Tree { nodes }
+}
+
+fn finish(selection: &Selection<'_>, mut nodes: Vec<Node>) -> Tree {
+    for at in (0..nodes.len()).rev() {
+        let below: Cost = nodes[at]
+            .children
+            .iter()
+            .map(|child| nodes[*child as usize].total)
+            .sum();
+        nodes[at].total = nodes[at].own;
+        nodes[at].total += below;
+        // What was seen from further in is no part of the path to it.
+        let mut children = std::mem::take(&mut nodes[at].children);
+        children.retain(|child| !nodes[*child as usize].total.is_zero());
+        nodes[at].children = children;
+    }
+    sort_children(selection, &mut nodes);
+    Tree { nodes }
+}
+
+fn sort_children(selection: &Selection<'_>, nodes: &mut [Node]) {
+    for at in 0..nodes.len() {
+        let mut children = std::mem::take(&mut nodes[at].children);
+        let key = |child: &u32| {
+            let node = &nodes[*child as usize];
+            (node.total.weight, selection.name(node.func), node.func)
+        };
+        children.sort_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2)))
+        });
+        nodes[at].children = children;
+    }
+}
