@@ -7,11 +7,11 @@
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
 //!    [`probes`]: which places in which files are meant by names of functions.
 //!    [`import`]: the same from a perf.data file.
-//!    [`input`]: any file that is to be looked at without a browser, as plain data.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
 //! 6. [`serve`]: the local server, and the browser.
+//! 7. [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
 //!
 //! [`term`] is the terminal, [`interrupt`] the signals, [`exit`] the only way out.
 
@@ -20,13 +20,13 @@ mod command;
 mod events;
 mod exit;
 mod import;
-#[allow(dead_code, reason = "for the commands that look at files without a browser")]
 mod input;
 mod interrupt;
 mod jit;
 mod output;
 mod pipeline;
 mod probes;
+mod report;
 mod serve;
 mod spool;
 mod summary;
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
             Command::Record(args) => command::record::run(*args),
             Command::Load(args) => command::load::run(args),
             Command::Diff(args) => command::diff::run(&args),
+            Command::Report(args) => command::report::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

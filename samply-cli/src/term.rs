@@ -171,6 +171,31 @@ impl Term {
     }
 }
 
+/// Colour on stdout, for what is printed there.
+pub(crate) fn stdout_color() -> bool {
+    wants_color(io::stdout().is_terminal(), &|name| std::env::var(name).ok())
+}
+
+/// Columns of the terminal that stdout is; `None` if it is none.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col));
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    Some(size.filter(|columns| *columns > 0).or_else(variable).unwrap_or(80))
+}
+
+impl<T> Styled<T> {
+    /// The text in a style, or as it is.
+    pub(crate) fn new(color: bool, style: Style, text: T) -> Styled<T> {
+        let sgr = color.then(|| style.sgr());
+        Styled { text, sgr }
+    }
+}
+
 /// Colour for clap's own help and errors, decided in the same way.
 pub(crate) fn clap_color() -> clap::ColorChoice {
     if wants_color(io::stderr().is_terminal(), &|name| std::env::var(name).ok()) {

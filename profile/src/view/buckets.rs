@@ -474,7 +474,7 @@ fn is_copy_constructor(name: &str, bare: &str) -> bool {
         .rfind('(')
         .map(|at| &name[at + 1..])
         .and_then(|rest| rest.strip_suffix(" const&)"));
-    let of_parameter = parameter.map(|parameter| self::bare(parameter));
+    let of_parameter = parameter.map(self::bare);
     last == class && of_parameter.is_some_and(|of| of.rsplit("::").next() == Some(class))
 }
 

@@ -257,9 +257,12 @@ fn not_found(kind: &'static str, asked: &str, mut known: Vec<String>) -> NotFoun
     }
 }
 
+/// What a thread, or its process, may be asked for by.
+type Names = fn(&Thread) -> [&str; 2];
+
 fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
     let mut wanted = vec![true; data.threads.len()];
-    let parts: [(&'static str, &[String], fn(&Thread) -> [&str; 2]); 2] = [
+    let parts: [(&'static str, &[String], Names); 2] = [
         ("thread", &filter.threads, |thread| [&thread.name, &thread.tid]),
         ("process", &filter.processes, |thread| {
             [&thread.process_name, &thread.pid]
@@ -317,9 +320,12 @@ pub(super) fn leaf_categories(data: &Data) -> Vec<u32> {
     categories
 }
 
+/// (start, end), ms
+type Spans = Vec<(f64, f64)>;
+
 /// For each process, when markers of this name lasted: in order, not overlapping.
-fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Vec<(f64, f64)>>, NotFound> {
-    let mut spans: FxHashMap<&str, Vec<(f64, f64)>> = FxHashMap::default();
+fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Spans>, NotFound> {
+    let mut spans: FxHashMap<&str, Spans> = FxHashMap::default();
     for thread in &data.threads {
         let of_name = thread.markers.iter().filter(|marker| data.text(marker.name) == name);
         let of_name = of_name.map(|marker| (marker.start_ms, marker.end_ms));
@@ -332,7 +338,7 @@ fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Vec<(f64, 
     }
     for spans in spans.values_mut() {
         spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut joined: Vec<(f64, f64)> = Vec::new();
+        let mut joined: Spans = Vec::new();
         for &(start, end) in spans.iter() {
             match joined.last_mut() {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),

@@ -7,6 +7,8 @@ mod diff;
 mod doctor;
 mod load;
 mod record;
+mod report;
+mod select;
 mod serve;
 pub(crate) mod value;
 
@@ -14,6 +16,8 @@ pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use load::LoadArgs;
 pub(crate) use record::{Program, RecordArgs, split_environment};
+pub(crate) use report::{Format, ReportArgs, Sort, View};
+pub(crate) use select::SelectArgs;
 pub(crate) use serve::ServeArgs;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -52,6 +56,8 @@ pub(crate) enum Command {
     Load(LoadArgs),
     /// Tell what got slower or faster from one profile to another, and leave out what is chance.
     Diff(DiffArgs),
+    /// Print what a profile says: functions, lines, call trees, threads, cost buckets.
+    Report(Box<ReportArgs>),
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.
@@ -215,7 +221,13 @@ mod tests {
             ("sprof record -p 12 --iteration-count 2", "--iteration-count"),
             ("sprof record -a ls", "--all"),
             ("sprof record -a -i", "--ignore-exit-code"),
-            ("sprof report x", "report"),
+            ("sprof report", "FILE"),
+            ("sprof report x --view heat", "callers=FUNCTION"),
+            ("sprof report x --view callers=", "callers=FUNCTION"),
+            ("sprof report x --time-range 3", "1.5..3"),
+            ("sprof report x --time-range 3..1", "not before"),
+            ("sprof report x --min-percent 200", "0 to 100"),
+            ("sprof report x --format xml", "json"),
             ("sprof load", "FILE"),
         ] {
             let message = refusal(line);

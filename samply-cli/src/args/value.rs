@@ -108,6 +108,80 @@ pub(crate) fn ui_url(text: &str) -> Result<String, String> {
     }
 }
 
+/// A part of the recording, in seconds since it began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TimeRange {
+    /// From its beginning if `None`.
+    pub(crate) from_s: Option<f64>,
+    /// To its end if `None`.
+    pub(crate) to_s: Option<f64>,
+}
+
+impl std::fmt::Display for TimeRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.from_s.map_or(Ok(()), |from| write!(f, "{from}"))?;
+        f.write_str("..")?;
+        self.to_s.map_or(Ok(()), |to| write!(f, "{to}"))?;
+        f.write_str(" s")
+    }
+}
+
+/// `1.5..3`, `2..`, `..0.5`.
+pub(crate) fn time_range(text: &str) -> Result<TimeRange, String> {
+    let expected = || "expected FROM..TO in seconds, for example 1.5..3, 2.. or ..0.5".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(expected)?;
+    let seconds = |text: &str| match text.trim().trim_end_matches('s') {
+        "" => Ok(None),
+        text => match text.parse::<f64>() {
+            Ok(seconds) if seconds.is_finite() => Ok(Some(seconds)),
+            _ => Err(expected()),
+        },
+    };
+    let range = TimeRange {
+        from_s: seconds(from)?,
+        to_s: seconds(to)?,
+    };
+    match (range.from_s, range.to_s) {
+        (None, None) => Err(expected()),
+        (Some(from), Some(to)) if from >= to => Err(format!("{from} is not before {to}")),
+        _ => Ok(range),
+    }
+}
+
+/// 0 to 100.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("expected a number from 0 to 100".to_owned()),
+    }
+}
+
+/// A view of `sprof report`.
+pub(crate) fn view(text: &str) -> Result<super::View, String> {
+    use super::View;
+    Ok(match text {
+        "summary" => View::Summary,
+        "functions" => View::Functions,
+        "lines" => View::Lines,
+        "tree" => View::Tree,
+        "bottom-up" => View::BottomUp,
+        "threads" => View::Threads,
+        "processes" => View::Processes,
+        "categories" => View::Categories,
+        "buckets" => View::Buckets,
+        _ => match text.split_once('=') {
+            Some(("callers", function)) if !function.is_empty() => View::Callers(function.to_owned()),
+            _ => {
+                return Err(
+                    "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
+                            categories or buckets"
+                        .to_owned(),
+                );
+            }
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

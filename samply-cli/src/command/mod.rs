@@ -7,4 +7,5 @@ pub(crate) mod doctor;
 mod events;
 pub(crate) mod load;
 pub(crate) mod record;
+pub(crate) mod report;
 mod show;

@@ -1,0 +1,114 @@
+//! `sprof report`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::SelectArgs;
+use super::value;
+
+/// Flags of `sprof report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof report profile.json.gz
+  sprof report profile.json.gz --view tree --min-percent 2
+  sprof report profile.json.gz --view callers=malloc
+  sprof report perf.data --format json | jq '.views[0].rows[:3]'")]
+pub(crate) struct ReportArgs {
+    /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial file,
+    /// or folded stacks.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
+    /// categories or buckets. May be given several times.
+    #[arg(long, value_name = "VIEW", env = "SPROF_VIEW", hide_env = true,
+          value_parser = value::view)]
+    pub(crate) view: Vec<View>,
+
+    /// For people, for Markdown (pull requests), or for programs.
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        env = "SPROF_FORMAT",
+        hide_env = true,
+        default_value = "text"
+    )]
+    pub(crate) format: Format,
+
+    /// Order of functions and lines.
+    #[arg(
+        short,
+        long,
+        value_name = "KEY",
+        env = "SPROF_SORT",
+        hide_env = true,
+        default_value = "self"
+    )]
+    pub(crate) sort: Sort,
+
+    /// Rows of each table at most; 0 for all [default: 10 in the summary, 40 in other views; all in JSON].
+    #[arg(short = 'n', long, value_name = "N", env = "SPROF_LIMIT", hide_env = true)]
+    pub(crate) limit: Option<usize>,
+
+    /// Leave out what has less of the selected samples [default: 1 in trees, 0 elsewhere].
+    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_PERCENT", hide_env = true, value_parser = value::percent)]
+    pub(crate) min_percent: Option<f64>,
+
+    /// File to write to [default: stdout].
+    #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
+    pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+}
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The most important of several.
+    Summary,
+    /// Functions.
+    Functions,
+    /// Lines of source.
+    Lines,
+    /// The call tree from roots.
+    Tree,
+    /// Functions by self cost, with their callers.
+    BottomUp,
+    /// Callers and callees of a function.
+    Callers(String),
+    /// Threads.
+    Threads,
+    /// Processes.
+    Processes,
+    /// Categories.
+    Categories,
+    /// What programs waste time on.
+    Buckets,
+}
+
+/// How to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for a terminal or a pipe.
+    Text,
+    /// Markdown tables.
+    Md,
+    /// One JSON object.
+    Json,
+}
+
+/// What functions and lines are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sort {
+    /// What ran in the function itself.
+    #[value(name = "self")]
+    Own,
+    /// And in all that it called.
+    Total,
+    /// Name.
+    Name,
+}

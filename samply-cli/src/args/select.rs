@@ -1,0 +1,120 @@
+//! Flags that say which samples of a profile are looked at, and where its symbols are.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use profile::view::select::Filter;
+
+use super::value;
+use crate::input::InputOptions;
+
+/// Which samples.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Which samples")]
+pub(crate) struct SelectArgs {
+    /// Only threads of this name or tid. May be given several times.
+    #[arg(short, long, value_name = "NAME|TID", env = "SPROF_THREAD", hide_env = true)]
+    pub(crate) thread: Vec<String>,
+
+    /// Only processes of this name or pid. May be given several times.
+    #[arg(long, value_name = "NAME|PID", env = "SPROF_PROCESS", hide_env = true)]
+    pub(crate) process: Vec<String>,
+
+    /// Only samples that ran code of this category, for example Kernel. May be given several times.
+    #[arg(long, value_name = "NAME", env = "SPROF_CATEGORY", hide_env = true)]
+    pub(crate) category: Vec<String>,
+
+    /// Only this time, in seconds since recording began: 1.5..3, 2.. or ..0.5.
+    #[arg(long, value_name = "FROM..TO", env = "SPROF_TIME_RANGE", hide_env = true, value_parser = value::time_range)]
+    pub(crate) time_range: Option<value::TimeRange>,
+
+    /// Only while a marker of this name lasted in a thread of the same process.
+    #[arg(long, value_name = "NAME", env = "SPROF_MARKER", hide_env = true)]
+    pub(crate) marker: Option<String>,
+
+    /// Only stacks with this function: one of exactly this name, else of this last part, else any that contains it. May be
+    /// given several times.
+    #[arg(long, value_name = "FUNCTION", env = "SPROF_FOCUS", hide_env = true)]
+    pub(crate) focus: Vec<String>,
+
+    /// Take this function out of all stacks; what it cost is its callers'. May be given several times.
+    #[arg(long, value_name = "FUNCTION", env = "SPROF_HIDE", hide_env = true)]
+    pub(crate) hide: Vec<String>,
+
+    /// Show all instances of a generic function as one: Vec<_>::push.
+    #[arg(long, env = "SPROF_MERGE_GENERICS", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) merge_generics: bool,
+
+    /// Show what threads waited for (recorded with --off-cpu) instead of what they ran.
+    #[arg(long, env = "SPROF_WAITS", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) waits: bool,
+
+    /// Of a file with several events (of perf record), the samples of this one [default: the first].
+    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
+    pub(crate) event: Option<String>,
+
+    /// Folder to look for debug files in, too. May be given several times.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "SPROF_SYMBOL_DIR",
+        hide_env = true,
+        value_delimiter = ':'
+    )]
+    pub(crate) symbol_dir: Vec<PathBuf>,
+
+    /// Print more: why which names are missing.
+    #[arg(short, long, env = "SPROF_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) verbose: bool,
+}
+
+impl SelectArgs {
+    /// How to read the file.
+    pub(crate) fn input(&self) -> InputOptions {
+        InputOptions {
+            event: self.event.clone(),
+            symbol_dirs: self.symbol_dir.clone(),
+        }
+    }
+
+    /// Which of its samples.
+    pub(crate) fn filter(&self) -> Filter {
+        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
+        Filter {
+            waits: self.waits,
+            threads: self.thread.clone(),
+            processes: self.process.clone(),
+            categories: self.category.clone(),
+            from_ms: ms(self.time_range.and_then(|range| range.from_s)),
+            to_ms: ms(self.time_range.and_then(|range| range.to_s)),
+            marker: self.marker.clone(),
+            focus: self.focus.clone(),
+            hide: self.hide.clone(),
+            merge_generics: self.merge_generics,
+        }
+    }
+
+    /// The conditions in words, a phrase each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut list = |what: &str, values: &[String]| {
+            if !values.is_empty() {
+                words.push(format!("{what} {}", values.join(" or ")));
+            }
+        };
+        list("threads", &self.thread);
+        list("processes", &self.process);
+        list("category", &self.category);
+        list("while marker", self.marker.as_slice());
+        list("stacks with", &self.focus);
+        list("hiding", &self.hide);
+        if let Some(range) = self.time_range {
+            words.push(format!("time {range}"));
+        }
+        if self.merge_generics {
+            words.push("generics merged".to_owned());
+        }
+        words
+    }
+}

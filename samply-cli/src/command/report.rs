@@ -1,0 +1,108 @@
+//! `sprof report`: a file to views to text, Markdown or JSON.
+
+use std::io::{self, BufWriter, Write};
+
+use profile::view::select::select;
+
+use crate::args::{Format, ReportArgs, View};
+use crate::exit::{Failure, Outcome, Status};
+use crate::input;
+use crate::output::Output;
+use crate::report::about::{About, has_times};
+use crate::report::build::{Extent, tables};
+use crate::report::text::Page;
+use crate::report::{Measure, Report, json, markdown, text};
+use crate::term::{self, Term, Verbosity};
+
+/// Rows of each table of the summary.
+const SUMMARY_ROWS: usize = 10;
+/// Rows of a view that was asked for.
+const VIEW_ROWS: usize = 40;
+
+/// Runs the command.
+pub(crate) fn run(args: &ReportArgs) -> Outcome {
+    let verbosity = if args.select.verbose {
+        Verbosity::Verbose
+    } else {
+        Verbosity::Normal
+    };
+    let input = input::open(&args.file, &args.select.input(), &Term::stderr(verbosity))?;
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
+    let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
+    let views = match args.view.as_slice() {
+        [] => &[View::Summary][..],
+        views => views,
+    };
+    let mut shown = Vec::new();
+    for view in views {
+        let extent = extent(args, view);
+        shown.extend(tables(&selection, view, extent).map_err(|error| failed(&error))?);
+    }
+    let conditions = args.select.describe();
+    let report = Report {
+        about: About::new(&args.file, &selection, &conditions, args.select.waits, input.notes),
+        tables: shown,
+        measure: Measure {
+            whole: selection.total,
+            unit: input.data.unit,
+            interval_ms: has_times(&input.data).then_some(input.data.interval_ms),
+        },
+    };
+    match &args.output {
+        None => {
+            let page = Page {
+                columns: term::stdout_columns(),
+                color: term::stdout_color(),
+            };
+            print(&report, args.format, page)
+        }
+        Some(path) => {
+            let page = Page {
+                columns: None,
+                color: false,
+            };
+            let output = Output::prepare(path).map_err(Failure::failed)?;
+            let saved = output
+                .save(|out| write(&report, args.format, page, out))
+                .map_err(Failure::failed)?;
+            match saved.problem {
+                Some(problem) => Err(Failure::failed(problem)),
+                None => Ok(Status::SUCCESS),
+            }
+        }
+    }
+}
+
+fn extent(args: &ReportArgs, view: &View) -> Extent {
+    let default = match (args.format, view) {
+        (Format::Json, _) => usize::MAX,
+        (_, View::Summary) => SUMMARY_ROWS,
+        _ => VIEW_ROWS,
+    };
+    Extent {
+        rows: match args.limit {
+            Some(0) => usize::MAX,
+            Some(limit) => limit,
+            None => default,
+        },
+        min_percent: args.min_percent,
+        sort: args.sort,
+    }
+}
+
+fn print(report: &Report, format: Format, page: Page) -> Outcome {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match write(report, format, page, &mut out).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Status::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::failed(format_args!("writing the report failed: {error}"))),
+    }
+}
+
+fn write(report: &Report, format: Format, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Text => text::write(report, page, out),
+        Format::Md => markdown::write(report, out),
+        Format::Json => json::write(report, out),
+    }
+}

@@ -1,0 +1,314 @@
+//! What a profile is of, and how far it can be trusted.
+
+use std::path::Path;
+
+use profile::view::data::{Data, RowValue, Unit};
+use profile::view::select::Selection;
+
+use super::{bytes, time};
+use crate::summary::{count, grouped};
+
+/// Lines for people, and the same for programs.
+pub(crate) struct About {
+    /// What, when, how long, by whom.
+    pub(crate) recorded: String,
+    /// How much.
+    pub(crate) samples: String,
+    /// How far it can be trusted; the second is true if something limits that.
+    pub(crate) quality: (String, bool),
+    /// Which samples are shown.
+    pub(crate) selected: Option<String>,
+    /// Waits, which are apart.
+    pub(crate) apart: Option<String>,
+    /// What limits the data.
+    pub(crate) notes: Vec<String>,
+    pub(crate) json: serde_json::Value,
+}
+
+/// Rows of our profiles that limit nothing.
+const HARMLESS: &[&str] = &[
+    "Samples",
+    "Lost records",
+    "Stacks that reach their root",
+    "Stacks truncated",
+    "Stacks unverified",
+    "Stacks completed from live memory",
+    "Stacks with frames found by frame pointer",
+    "Modules not read, anonymous memory",
+];
+
+impl About {
+    pub(crate) fn new(
+        file: &Path,
+        selection: &Selection<'_>,
+        conditions: &[String],
+        waits: bool,
+        notes: Vec<String>,
+    ) -> About {
+        let data = selection.data;
+        let kind = if waits { "waits" } else { "samples" };
+        let selected = (!conditions.is_empty()).then(|| {
+            let of = data
+                .threads
+                .iter()
+                .map(|thread| thread.samples.len() as u64)
+                .sum::<u64>();
+            format!(
+                "{}: {} {kind} of {}",
+                conditions.join(", "),
+                grouped(selection.total.samples),
+                grouped(of.max(selection.total.samples))
+            )
+        });
+        About {
+            recorded: recorded(file, data),
+            samples: samples(selection, waits),
+            quality: quality(data),
+            selected,
+            apart: apart(selection, waits),
+            json: json(file, selection, conditions, waits, &notes),
+            notes,
+        }
+    }
+}
+
+fn recorded(file: &Path, data: &Data) -> String {
+    let program = match data.product.as_str() {
+        "" => file
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        product => product.to_owned(),
+    };
+    let mut text = program;
+    if !data.arguments.is_empty() {
+        text.push_str(&format!(" {}", data.arguments));
+    }
+    if data.start_ms > 0.0 {
+        text.push_str(&format!(", {}", utc(data.start_ms)));
+    }
+    if let Some(ms) = duration_ms(data) {
+        text.push_str(&format!(", {} long", time(ms)));
+    }
+    let by = [data.imported_from.as_str(), data.os.as_str(), data.cpu.as_str()];
+    let by: Vec<&str> = by.into_iter().filter(|part| !part.is_empty()).collect();
+    if !by.is_empty() {
+        text.push_str(&format!(" ({})", by.join(", ")));
+    }
+    text
+}
+
+/// As recorded, or else up to the last sample.
+fn duration_ms(data: &Data) -> Option<f64> {
+    let last = || {
+        let times = data
+            .threads
+            .iter()
+            .filter_map(|thread| thread.samples.time_ms.last().copied());
+        times.filter(|time| time.is_finite()).reduce(f64::max)
+    };
+    data.duration_ms
+        .filter(|ms| ms.is_finite())
+        .or_else(last)
+        .filter(|ms| *ms > 0.0)
+}
+
+fn processes(data: &Data) -> usize {
+    let mut pids: Vec<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids.len()
+}
+
+fn samples(selection: &Selection<'_>, waits: bool) -> String {
+    let data = selection.data;
+    let mut text = format!(
+        "{}, {}, {}",
+        count(processes(data) as u64, "process", "processes"),
+        count(data.threads.len() as u64, "thread", "threads"),
+        match waits {
+            false => count(selection.total.samples, "sample", "samples"),
+            true => count(selection.total.samples, "wait", "waits"),
+        },
+    );
+    match data.unit {
+        Unit::Samples if has_times(data) => {
+            text.push_str(&format!(" of {} each", time(data.interval_ms)));
+        }
+        Unit::Samples => {}
+        Unit::Milliseconds => text.push_str(&format!(", {}", time(selection.total.weight))),
+        Unit::Bytes => text.push_str(&format!(", {}", bytes(selection.total.weight))),
+    }
+    if selection.without_stack.samples > 0 {
+        text.push_str(&format!(
+            ", {} of them without a stack",
+            grouped(selection.without_stack.samples)
+        ));
+    }
+    text
+}
+
+/// False for folded stacks: what a sample of theirs stands for, nobody knows.
+pub(crate) fn has_times(data: &Data) -> bool {
+    data.interval_ms > 0.0 && data.interval_ms.is_finite()
+}
+
+fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
+    let other = selection.other_kind;
+    (other.samples > 0).then(|| match waits {
+        false => format!(
+            "{} ({}) are apart from this: --waits shows them",
+            count(other.samples, "wait", "waits"),
+            time(other.weight)
+        ),
+        true => format!(
+            "{} of running threads ({}) are apart from this: without --waits they are shown",
+            count(other.samples, "sample", "samples"),
+            time(other.weight)
+        ),
+    })
+}
+
+fn quality(data: &Data) -> (String, bool) {
+    let number = |label: &str| data.extra_number(label);
+    let (Some(lost), Some(truncated), Some(unverified)) = (
+        number("Lost records"),
+        number("Stacks truncated"),
+        number("Stacks unverified"),
+    ) else {
+        return ("the file does not say what was lost or guessed".to_owned(), false);
+    };
+    let whole = |number: f64| grouped(number.max(0.0) as u64);
+    let mut text = format!(
+        "{} lost, {} truncated, {} unverified",
+        whole(lost),
+        whole(truncated),
+        whole(unverified)
+    );
+    let mut limits = lost + truncated + unverified > 0.0;
+    let rows = data.extra.iter().filter(|section| section.label == "Recording quality");
+    for row in rows.flat_map(|section| &section.rows) {
+        if let RowValue::Number(value) = row.value
+            && value > 0.0
+            && !HARMLESS.contains(&row.label.as_str())
+        {
+            limits = true;
+            text.push_str(&format!("; {}: {}", row.label, whole(value)));
+        }
+    }
+    let rows = data.extra.iter().filter(|section| section.label == "Recording");
+    let text_of = |label: &str| {
+        rows.clone()
+            .flat_map(|section| &section.rows)
+            .find_map(|row| match &row.value {
+                RowValue::Text(text) if row.label == label => Some(text.as_str()),
+                _ => None,
+            })
+    };
+    let rate = |label: &str| {
+        text_of(label)
+            .and_then(|text| text.split_whitespace().next())
+            .map(|hz| hz.trim_end_matches(".0").to_owned())
+    };
+    let parts = [
+        text_of("Event").map(|event| format!("event {event}")),
+        rate("Asked rate").map(|hz| format!("asked {hz} Hz")),
+        rate("Achieved rate").map(|hz| format!("achieved {hz} Hz")),
+        text_of("Kernel code").map(|kernel| format!("kernel {kernel}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        text.push_str(&format!(" ({})", parts.join(", ")));
+    }
+    (text, limits)
+}
+
+fn json(
+    file: &Path,
+    selection: &Selection<'_>,
+    conditions: &[String],
+    waits: bool,
+    notes: &[String],
+) -> serde_json::Value {
+    let data = selection.data;
+    let extra: serde_json::Map<String, serde_json::Value> = (data.extra.iter())
+        .map(|section| {
+            let rows = section.rows.iter().map(|row| {
+                let value = match &row.value {
+                    RowValue::Number(number) => number_json(*number),
+                    RowValue::Text(text) => text.as_str().into(),
+                    RowValue::Other => serde_json::Value::Null,
+                };
+                (row.label.clone(), value)
+            });
+            (section.label.clone(), serde_json::Value::Object(rows.collect()))
+        })
+        .collect();
+    serde_json::json!({
+        "file": file.to_string_lossy(),
+        "profile": {
+            "product": data.product,
+            "arguments": data.arguments,
+            "recorded_by": data.imported_from,
+            "os": data.os,
+            "cpu": data.cpu,
+            "start_unix_ms": data.start_ms,
+            "duration_ms": duration_ms(data),
+            "interval_ms": data.interval_ms,
+            "processes": processes(data),
+            "threads": data.threads.len(),
+            "symbolicated": data.symbolicated,
+            "extra": extra,
+        },
+        "selection": {
+            "kind": if waits { "waits" } else { "cpu" },
+            "conditions": conditions,
+            "samples": selection.total.samples,
+            "weight": number_json(selection.total.weight),
+            "without_stack": selection.without_stack.samples,
+            "other_kind": { "samples": selection.other_kind.samples, "weight": number_json(selection.other_kind.weight) },
+        },
+        "unit": match data.unit {
+            Unit::Samples => "samples",
+            Unit::Milliseconds => "ms",
+            Unit::Bytes => "bytes",
+        },
+        "notes": notes,
+    })
+}
+
+/// A whole number where it is one: `12`, not `12.0`.
+pub(crate) fn number_json(number: f64) -> serde_json::Value {
+    match number.fract() == 0.0 && number.abs() < 9e15 {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
+/// `2026-11-21 10:44:20 UTC`. Days to dates: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+fn utc(unix_ms: f64) -> String {
+    let seconds = (unix_ms / 1000.0) as i64;
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    /// `date -u -d @SECONDS`
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(utc(0.0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400_000.0), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_790_000_000_123.0), "2026-09-21 14:13:20 UTC");
+    }
+}

@@ -1,0 +1,350 @@
+//! From views to tables.
+
+use profile::view::breakdown::{self, PartRow};
+use profile::view::buckets::buckets;
+use profile::view::cost::Cost;
+use profile::view::data::NONE;
+use profile::view::functions::{FunctionRow, functions};
+use profile::view::lines::lines;
+use profile::view::select::{NotFound, Selection};
+use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down};
+use serde_json::{Value, json};
+
+use super::{Row, Table};
+use crate::args::{Sort, View};
+
+/// How many rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) rows: usize,
+    /// Of the selected weight.
+    pub(crate) min_percent: Option<f64>,
+    pub(crate) sort: Sort,
+}
+
+/// What trees leave out unless told otherwise.
+const TREE_PERCENT: f64 = 1.0;
+/// Levels of a bottom-up tree: what is further away says little about a leaf.
+const DEPTH_UP: usize = 60;
+/// The hot path ends where no callee has this part of its caller.
+const HOT_PART: f64 = 0.25;
+
+/// The tables of a view.
+pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> Result<Vec<Table>, NotFound> {
+    let of = Build { selection, extent };
+    Ok(match view {
+        View::Summary => of.summary(),
+        View::Functions => vec![of.functions("functions", "Functions", extent.sort)],
+        View::Lines => vec![of.lines()],
+        View::Tree => vec![of.tree("tree", "Call tree, from roots", &top_down(selection))],
+        View::BottomUp => {
+            let tree = bottom_up(selection, of.limits());
+            vec![of.tree("bottom_up", "Functions by self, with their callers", &tree)]
+        }
+        View::Callers(function) => of.callers(function)?,
+        View::Threads => vec![of.parts("threads", "Threads", breakdown::threads(selection))],
+        View::Processes => vec![of.parts("processes", "Processes", breakdown::processes(selection))],
+        View::Categories => vec![of.categories()],
+        View::Buckets => vec![of.buckets()],
+    })
+}
+
+struct Build<'a> {
+    selection: &'a Selection<'a>,
+    extent: Extent,
+}
+
+impl Build<'_> {
+    fn summary(&self) -> Vec<Table> {
+        let mut tables = vec![self.functions("functions", "Functions by self", Sort::Own)];
+        tables.push(self.functions("functions_by_total", "Functions by total", Sort::Total));
+        tables.push(self.hot_path());
+        tables.push(self.buckets());
+        let threads = self.parts("threads", "Threads", breakdown::threads(self.selection));
+        if threads.rows.len() > 1 {
+            tables.push(threads);
+        }
+        let processes = self.parts("processes", "Processes", breakdown::processes(self.selection));
+        if processes.rows.len() > 1 {
+            tables.push(processes);
+        }
+        tables.retain(|table| !table.rows.is_empty());
+        tables
+    }
+
+    fn is_enough(&self, cost: Cost, default_percent: f64) -> bool {
+        let percent = self.extent.min_percent.unwrap_or(default_percent);
+        100.0 * cost.share_of(self.selection.total) >= percent
+    }
+
+    fn table(&self, id: &'static str, title: &str, mut rows: Vec<Row>) -> Table {
+        let left_out = rows.len().saturating_sub(self.extent.rows);
+        rows.truncate(self.extent.rows);
+        Table {
+            id,
+            title: title.to_owned(),
+            own_label: "self",
+            other_label: "",
+            rows,
+            left_out,
+        }
+    }
+
+    fn function_row(&self, func: u32) -> Row {
+        let data = self.selection.data;
+        let lib = data.lib_name(func).unwrap_or_default().to_owned();
+        let name = self.selection.name(func).to_owned();
+        let file = data.text(data.funcs[func as usize].file);
+        Row {
+            fields: vec![("function", json!(name)), ("library", text(&lib)), ("file", text(file))],
+            name,
+            is_function: true,
+            place: lib,
+            ..Row::default()
+        }
+    }
+
+    fn functions(&self, id: &'static str, title: &str, sort: Sort) -> Table {
+        let mut found = functions(self.selection);
+        match sort {
+            Sort::Own => {}
+            Sort::Total => found.sort_by(|a, b| b.total.weight.total_cmp(&a.total.weight)),
+            Sort::Name => found.sort_by_key(|row| self.selection.name(row.func)),
+        }
+        let by = |row: &FunctionRow| if sort == Sort::Own { row.own } else { row.total };
+        // By self, what ran nothing itself is no part of the list.
+        found.retain(|row| self.is_enough(by(row), 0.0) && (sort != Sort::Own || !row.own.is_zero()));
+        let rows = found.iter().map(|row| Row {
+            own: Some(row.own),
+            total: Some(row.total),
+            ..self.function_row(row.func)
+        });
+        self.table(id, title, rows.collect())
+    }
+
+    fn lines(&self) -> Table {
+        let data = self.selection.data;
+        let mut found = lines(self.selection);
+        match self.extent.sort {
+            Sort::Own => {}
+            Sort::Total => found.sort_by(|a, b| b.total.weight.total_cmp(&a.total.weight)),
+            Sort::Name => found.sort_by_key(|row| (data.text(row.file), row.line)),
+        }
+        let is_own = self.extent.sort == Sort::Own;
+        found.retain(|row| {
+            let by = if is_own { row.own } else { row.total };
+            self.is_enough(by, 0.0) && !(is_own && row.own.is_zero())
+        });
+        let rows = found.iter().map(|row| {
+            let function = self.selection.name(row.func);
+            let file = data.text(row.file);
+            let line = (row.line != NONE).then_some(row.line);
+            let name = match (file, line) {
+                ("", _) => format!("{function} (no source known)"),
+                (file, None) => format!("{file} (no line known)"),
+                (file, Some(line)) => format!("{file}:{line}"),
+            };
+            Row {
+                name,
+                place: function.to_owned(),
+                own: Some(row.own),
+                total: Some(row.total),
+                fields: vec![
+                    ("file", text(file)),
+                    ("line", json!(line)),
+                    ("function", json!(function)),
+                ],
+                ..Row::default()
+            }
+        });
+        self.table("lines", "Lines", rows.collect())
+    }
+
+    /// Below each function the callee with the largest part, as long as there is one that matters.
+    fn hot_path(&self) -> Table {
+        let tree = top_down(self.selection);
+        let mut rows: Vec<Row> = Vec::new();
+        let mut node = &tree.nodes[0];
+        while let Some(child) = node.children.first() {
+            let child = &tree.nodes[*child as usize];
+            if child.total.weight < node.total.weight * HOT_PART {
+                break;
+            }
+            rows.push(Row {
+                depth: rows.len(),
+                own: Some(child.own),
+                total: Some(child.total),
+                ..self.function_row(child.func)
+            });
+            node = child;
+        }
+        // Its end tells more than its beginning.
+        let left_out = rows.len().saturating_sub(self.extent.rows.max(1));
+        rows.drain(..left_out);
+        let mut table = self.table("hot_path", "Hot path", rows);
+        if left_out > 0 {
+            table.title = format!(
+                "Hot path, the last {} of {} calls",
+                table.rows.len(),
+                table.rows.len() + left_out
+            );
+        }
+        table
+    }
+
+    fn limits(&self) -> Limits {
+        let percent = self.extent.min_percent.unwrap_or(TREE_PERCENT);
+        Limits {
+            min_weight: self.selection.total.weight * percent / 100.0,
+            depth: DEPTH_UP,
+        }
+    }
+
+    fn tree(&self, id: &'static str, title: &str, tree: &Tree) -> Table {
+        let mut rows = Vec::new();
+        let shown = |node: &Node| -> Vec<u32> {
+            let children = node.children.iter().copied();
+            children
+                .filter(|child| self.is_enough(tree.nodes[*child as usize].total, TREE_PERCENT))
+                .collect()
+        };
+        // (node, levels, indent)
+        let mut open: Vec<(u32, usize, usize)> = Vec::new();
+        let first = shown(&tree.nodes[0]);
+        open.extend(first.into_iter().rev().map(|child| (child, 0, 0)));
+        while let Some((at, depth, indent)) = open.pop() {
+            let node = &tree.nodes[at as usize];
+            rows.push(Row {
+                depth,
+                indent,
+                own: Some(node.own),
+                total: Some(node.total),
+                ..self.function_row(node.func)
+            });
+            let children = shown(node);
+            // A chain of calls that all have the same stays in its column.
+            let is_chain =
+                children.len() == 1 && tree.nodes[children[0] as usize].total.weight >= node.total.weight * 0.98;
+            let indent = indent + usize::from(!is_chain);
+            open.extend(children.into_iter().rev().map(|child| (child, depth + 1, indent)));
+        }
+        let mut table = self.table(id, title, rows);
+        if id == "bottom_up" || id == "callers" {
+            table.own_label = "ends";
+        }
+        table
+    }
+
+    fn callers(&self, function: &str) -> Result<Vec<Table>, NotFound> {
+        let funcs = self.selection.find(function)?;
+        let (up, down) = (
+            callers(self.selection, &funcs, self.limits()),
+            callees(self.selection, &funcs),
+        );
+        let itself = funcs.iter().map(|func| self.function_row(*func));
+        let mut itself: Vec<Row> = match funcs.as_slice() {
+            [_] => itself.collect(),
+            funcs => vec![Row {
+                name: format!("{} functions that match {function}", funcs.len()),
+                fields: vec![("function", json!(function))],
+                ..Row::default()
+            }],
+        };
+        for row in &mut itself {
+            (row.own, row.total) = (Some(down.nodes[0].own), Some(down.nodes[0].total));
+        }
+        Ok(vec![
+            self.table("function", "Function", itself),
+            self.tree("callers", "Called by", &up),
+            self.tree("callees", "Calls", &down),
+        ])
+    }
+
+    fn parts(&self, id: &'static str, title: &str, found: Vec<PartRow>) -> Table {
+        let has_other = found.iter().any(|row| !row.other_kind.is_zero());
+        let enough = found
+            .into_iter()
+            .filter(|row| self.extent.min_percent.is_none() || self.is_enough(row.own, 0.0));
+        let rows = enough.map(|row| {
+            let mut fields = vec![("name", json!(row.name)), ("pid", json!(row.pid))];
+            let place = match (&row.process, &row.tid) {
+                (Some(process), Some(tid)) => {
+                    fields.extend([("process", json!(process)), ("tid", json!(tid))]);
+                    let process = if *process == row.name {
+                        String::new()
+                    } else {
+                        format!("{process} ")
+                    };
+                    format!("{process}pid {}, tid {tid}", row.pid)
+                }
+                _ => {
+                    fields.push(("threads", json!(row.threads)));
+                    let threads = if row.threads == 1 { "thread" } else { "threads" };
+                    format!("pid {}, {} {threads}", row.pid, row.threads)
+                }
+            };
+            Row {
+                name: row.name,
+                place,
+                own: Some(row.own),
+                other: has_other.then_some(row.other_kind),
+                fields,
+                ..Row::default()
+            }
+        });
+        let mut table = self.table(id, title, rows.collect());
+        table.own_label = "share";
+        table.other_label = "waits";
+        table
+    }
+
+    fn categories(&self) -> Table {
+        let rows = breakdown::categories(self.selection).into_iter().map(|row| Row {
+            fields: vec![("name", text(&row.name))],
+            name: if row.name.is_empty() {
+                "(none)".to_owned()
+            } else {
+                row.name
+            },
+            own: Some(row.own),
+            ..Row::default()
+        });
+        let mut table = self.table("categories", "Categories", rows.collect());
+        table.own_label = "share";
+        table
+    }
+
+    fn buckets(&self) -> Table {
+        let rows = buckets(self.selection).into_iter();
+        let rows = rows.filter(|row| self.is_enough(row.cost, 0.0)).map(|row| {
+            let functions = row.functions.iter().take(5);
+            let named: Vec<Value> = functions
+                .map(|(func, cost)| json!({"function": self.selection.name(*func), "samples": cost.samples}))
+                .collect();
+            let first = row.functions.first().map(|(func, _)| self.selection.name(*func));
+            Row {
+                name: row.bucket.label().to_owned(),
+                place: first.map_or_else(String::new, |name| {
+                    format!("most: {}", profile::view::names::short(name))
+                }),
+                own: Some(row.cost),
+                fields: vec![("bucket", json!(row.bucket.id())), ("functions", json!(named))],
+                ..Row::default()
+            }
+        });
+        let mut table = self.table(
+            "buckets",
+            "Cost buckets, by the innermost function with a known purpose",
+            rows.collect(),
+        );
+        table.own_label = "share";
+        table
+    }
+}
+
+fn text(text: &str) -> Value {
+    match text {
+        "" => Value::Null,
+        text => text.into(),
+    }
+}

@@ -1,0 +1,72 @@
+//! A report for programs.
+//!
+//! ```text
+//! schema          "sprof-report"
+//! schema_version  1; one more where a field goes or changes its meaning, not for a new one
+//! sprof_version
+//! file            as it was named
+//! profile         product, arguments, recorded_by, os, cpu, start_unix_ms, duration_ms, interval_ms, processes, threads,
+//!                 symbolicated, extra: what the recorder says about lost and truncated samples
+//! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, what shares are of;
+//!                 without_stack; other_kind: what was kept apart
+//! unit            of weights: "samples", "ms" or "bytes"
+//! notes           what limits the data, a sentence each
+//! views           id, rows, left_out: rows that there are, too
+//!   rows          function, library, file, line, name, pid, tid, process, threads, bucket, functions: as far as known
+//!                 depth: in trees; rows are in depth-first order
+//!                 self, total, other_kind: samples, weight, share (0 to 1), time_ms (null where samples stand for no time)
+//! ```
+
+use std::io::{self, Write};
+
+use profile::view::cost::Cost;
+use serde_json::{Map, Value, json};
+
+use super::about::number_json;
+use super::{Measure, Report};
+
+/// See the list above.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let views: Vec<Value> = (report.tables.iter())
+        .map(|table| {
+            let is_tree = matches!(table.id, "tree" | "bottom_up" | "callers" | "callees" | "hot_path");
+            let rows: Vec<Value> = (table.rows.iter())
+                .map(|row| {
+                    let mut fields: Map<String, Value> = Map::new();
+                    if is_tree {
+                        fields.insert("depth".into(), row.depth.into());
+                    }
+                    fields.extend(row.fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+                    for (key, cost) in [("self", row.own), ("total", row.total), ("other_kind", row.other)] {
+                        if let Some(cost) = cost {
+                            fields.insert(key.into(), cost_json(cost, &report.measure));
+                        }
+                    }
+                    Value::Object(fields)
+                })
+                .collect();
+            json!({"id": table.id, "rows": rows, "left_out": table.left_out})
+        })
+        .collect();
+    let mut object = Map::new();
+    object.insert("schema".into(), "sprof-report".into());
+    object.insert("schema_version".into(), SCHEMA_VERSION.into());
+    object.insert("sprof_version".into(), env!("CARGO_PKG_VERSION").into());
+    if let Value::Object(about) = &report.about.json {
+        object.extend(about.clone());
+    }
+    object.insert("views".into(), Value::Array(views));
+    serde_json::to_writer(&mut *out, &object)?;
+    out.write_all(b"\n")
+}
+
+fn cost_json(cost: Cost, measure: &Measure) -> Value {
+    json!({
+        "samples": cost.samples,
+        "weight": number_json(cost.weight),
+        "share": cost.share_of(measure.whole),
+        "time_ms": measure.time_ms(cost).map(number_json),
+    })
+}

@@ -1,0 +1,112 @@
+//! A report as Markdown tables, for pull requests and chats.
+
+use std::io::{self, Write};
+
+use profile::view::cost::Cost;
+
+use super::{Measure, Report, bytes, time};
+use crate::summary::grouped;
+
+pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let about = &report.about;
+    writeln!(out, "**{}**  ", escaped(&about.recorded))?;
+    writeln!(out, "{}  ", escaped(&about.samples))?;
+    writeln!(out, "quality: {}", escaped(&about.quality.0))?;
+    for line in about.selected.iter().chain(&about.apart).chain(&about.notes) {
+        writeln!(out, "\n> {}", escaped(line))?;
+    }
+    for table in &report.tables {
+        writeln!(out, "\n### {}\n", escaped(&table.title))?;
+        let has = |cost: fn(&super::Row) -> Option<Cost>| table.rows.iter().any(|row| cost(row).is_some());
+        let (has_total, has_other) = (has(|row| row.total), has(|row| row.other));
+        let has_place = table.rows.iter().any(|row| !row.place.is_empty());
+        let mut head = format!(
+            "| {} % | {} | samples |",
+            table.own_label,
+            amount_label(&report.measure)
+        );
+        let mut line = "|---:|---:|---:|".to_owned();
+        if has_total {
+            head.push_str(&format!(" total % | total {} |", amount_label(&report.measure)));
+            line.push_str("---:|---:|");
+        }
+        if has_other {
+            head.push_str(&format!(" {} |", table.other_label));
+            line.push_str("---:|");
+        }
+        head.push_str(" |");
+        line.push_str("---|");
+        if has_place {
+            head.push_str(" |");
+            line.push_str("---|");
+        }
+        writeln!(out, "{head}\n{line}")?;
+        for row in &table.rows {
+            let own = row.own.unwrap_or_default();
+            write!(
+                out,
+                "| {:.1} | {} | {} |",
+                report.measure.percent(own),
+                amount(&report.measure, own),
+                grouped(own.samples)
+            )?;
+            if has_total {
+                let total = row.total.unwrap_or_default();
+                let percent = report.measure.percent(total);
+                write!(out, " {percent:.1} | {} |", amount(&report.measure, total))?;
+            }
+            if has_other {
+                write!(out, " {} |", amount(&report.measure, row.other.unwrap_or_default()))?;
+            }
+            // Spaces at the beginning of a cell are not shown.
+            write!(out, " {}{} |", "&nbsp;".repeat(2 * row.indent), code(&row.name))?;
+            match has_place {
+                true => writeln!(out, " {} |", escaped(&row.place))?,
+                false => writeln!(out)?,
+            }
+        }
+        if table.left_out > 0 {
+            writeln!(out, "\n{} more", grouped(table.left_out as u64))?;
+        }
+    }
+    Ok(())
+}
+
+fn amount_label(measure: &Measure) -> &'static str {
+    match measure.unit {
+        profile::view::data::Unit::Bytes => "bytes",
+        _ => "time",
+    }
+}
+
+fn amount(measure: &Measure, cost: Cost) -> String {
+    match measure.time_ms(cost) {
+        Some(ms) => time(ms),
+        None if measure.unit == profile::view::data::Unit::Bytes => bytes(cost.weight),
+        None => "-".to_owned(),
+    }
+}
+
+/// A code span; a bar would end the cell even there.
+fn code(text: &str) -> String {
+    let text = text.replace(['\n', '\r'], " ").replace('|', "\\|");
+    match text.contains('`') {
+        true => format!("`` {text} ``"),
+        false => format!("`{text}`"),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '_' | '`' | '[' | ']' | '<' | '>' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '\n' | '\r' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,271 @@
+//! A report for people: tables that fit the terminal. In a pipe nothing is cut.
+
+use std::io::{self, Write};
+
+use profile::view::cost::Cost;
+use profile::view::data::Unit;
+use profile::view::names::{merged, short};
+
+use super::{Measure, Report, Row, Table, bytes, time};
+use crate::summary::grouped;
+use crate::term::{Style, Styled};
+
+/// What the text goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Page {
+    /// Columns of the terminal; `None` where there is none.
+    pub(crate) columns: Option<usize>,
+    pub(crate) color: bool,
+}
+
+/// Columns of numbers go until a name has at least this, or half of the terminal.
+const NAME_COLUMNS: usize = 44;
+
+impl Page {
+    fn style<T>(self, style: Style, text: T) -> Styled<T> {
+        Styled::new(self.color, style, text)
+    }
+}
+
+pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let about = &report.about;
+    let mut lines = Wrapped { page, out };
+    lines.write("", &about.recorded, Some(Style::Bold))?;
+    lines.write("", &about.samples, None)?;
+    let (quality, limits) = &about.quality;
+    lines.write("quality: ", quality, limits.then_some(Style::Warning))?;
+    if let Some(selected) = &about.selected {
+        lines.write("selected: ", selected, Some(Style::Bold))?;
+    }
+    for line in about.apart.iter() {
+        lines.write("", line, None)?;
+    }
+    for note in &about.notes {
+        lines.write("note: ", note, Some(Style::Warning))?;
+    }
+    for table in &report.tables {
+        writeln!(out)?;
+        write_table(table, &report.measure, page, out)?;
+    }
+    if report.tables.iter().all(|table| table.rows.is_empty()) {
+        writeln!(out, "\nno samples: nothing to show")?;
+    }
+    Ok(())
+}
+
+/// Lines of words, broken where the terminal ends.
+struct Wrapped<'a> {
+    page: Page,
+    out: &'a mut dyn Write,
+}
+
+impl Wrapped<'_> {
+    fn write(&mut self, label: &str, text: &str, style: Option<Style>) -> io::Result<()> {
+        let width = self.page.columns.unwrap_or(usize::MAX).max(20);
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mut line = label.to_owned();
+        let mut used = line.chars().count();
+        let mut lines = Vec::new();
+        for word in text.split(' ') {
+            let len = word.chars().count();
+            if used + len > width && used > 0 {
+                lines.push(std::mem::take(&mut line));
+                line.push_str("  ");
+                used = 2;
+            }
+            line.push_str(word);
+            line.push(' ');
+            used += len + 1;
+        }
+        lines.push(line);
+        for line in lines {
+            match style {
+                Some(style) => writeln!(self.out, "{}", self.page.style(style, line.trim_end()))?,
+                None => writeln!(self.out, "{}", line.trim_end())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A column of numbers.
+struct Column {
+    head: String,
+    cells: Vec<String>,
+    /// The last to go where space is short has 0.
+    rank: u8,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        cells.chain([self.head.len()]).max().unwrap_or(0)
+    }
+}
+
+fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
+    let column = |rank: u8, head: &str, cell: &dyn Fn(&Row) -> String| Column {
+        head: head.to_owned(),
+        cells: table.rows.iter().map(cell).collect(),
+        rank,
+    };
+    let share =
+        |rank: u8, head: &str, cost: fn(&Row) -> Cost| column(rank, head, &|row| percent(measure.percent(cost(row))));
+    // In trees, and where it is what orders them, the total comes first.
+    let total_first = matches!(
+        table.id,
+        "tree" | "bottom_up" | "callers" | "callees" | "hot_path" | "functions_by_total"
+    );
+    let own = |row: &Row| row.own.unwrap_or_default();
+    let total = |row: &Row| row.total.unwrap_or_default();
+    let (first, head): (fn(&Row) -> Cost, &str) = match total_first {
+        true => (total, "total"),
+        false => (own, table.own_label),
+    };
+    let mut columns = vec![share(0, head, first)];
+    if let Some(head) = amount_head(measure) {
+        columns.push(column(2, head, &|row| amount(measure, first(row))));
+    }
+    columns.push(column(3, "samples", &|row| grouped(first(row).samples)));
+    if total_first {
+        columns.push(share(1, table.own_label, own));
+    } else if table.rows.iter().any(|row| row.total.is_some()) {
+        columns.push(share(1, "total", total));
+    }
+    if table.rows.iter().any(|row| row.other.is_some()) {
+        let other = |row: &Row| amount(measure, row.other.unwrap_or_default());
+        columns.push(column(1, table.other_label, &other));
+    }
+    columns
+}
+
+fn percent(percent: f64) -> String {
+    match percent {
+        0.0 => "-".to_owned(),
+        percent if percent.abs() < 0.05 => "< 0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+fn amount_head(measure: &Measure) -> Option<&'static str> {
+    match measure.unit {
+        Unit::Bytes => Some("bytes"),
+        _ => measure.time_ms(Cost::default()).map(|_| "time"),
+    }
+}
+
+fn amount(measure: &Measure, cost: Cost) -> String {
+    match measure.time_ms(cost) {
+        Some(ms) => time(ms),
+        None => bytes(cost.weight),
+    }
+}
+
+fn write_table(table: &Table, measure: &Measure, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    let mut columns = columns(table, measure);
+    let numbers = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
+    if let Some(width) = page.columns {
+        let name = NAME_COLUMNS.min(width / 2);
+        while columns.len() > 1 && numbers(&columns) + name > width {
+            let Some(least) = (0..columns.len()).max_by_key(|at| columns[*at].rank) else {
+                break;
+            };
+            columns.remove(least);
+        }
+    }
+    let for_name = page.columns.map(|width| width.saturating_sub(numbers(&columns)).max(8));
+    let title: String = match page.columns {
+        Some(width) => cut(&table.title, width),
+        None => table.title.clone(),
+    };
+    writeln!(out, "{}", page.style(Style::Bold, title))?;
+    let heads = columns
+        .iter()
+        .map(|column| format!("{:>1$}  ", column.head, column.width()));
+    writeln!(out, "{}", page.style(Style::Dim, heads.collect::<String>().trim_end()))?;
+    for (at, row) in table.rows.iter().enumerate() {
+        for (index, column) in columns.iter().enumerate() {
+            let cell = format!("{:>1$}", column.cells[at], column.width());
+            match index {
+                0 => write!(out, "{}  ", page.style(Style::Bold, cell))?,
+                _ => write!(out, "{cell}  ")?,
+            }
+        }
+        let (name, place) = fit(row, for_name);
+        match place.is_empty() {
+            true => writeln!(out, "{name}")?,
+            false => writeln!(out, "{name}  {}", page.style(Style::Dim, place))?,
+        }
+    }
+    if table.left_out > 0 {
+        let more = format!("{} more: --limit shows them", grouped(table.left_out as u64));
+        writeln!(
+            out,
+            "{}",
+            page.style(Style::Dim, cut(&more, page.columns.unwrap_or(usize::MAX)))
+        )?;
+    }
+    Ok(())
+}
+
+/// Name and place of a row in so many columns.
+fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
+    let clean = |text: &str| -> String { text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect() };
+    let (name, place) = (clean(&row.name), clean(&row.place));
+    let Some(columns) = columns else {
+        return (format!("{}{name}", "  ".repeat(row.indent)), place);
+    };
+    // Deep trees must leave space for names.
+    let indent = " ".repeat(row.indent.min(columns / 3));
+    let space = columns - indent.len();
+    let len = |text: &str| text.chars().count();
+    let fits = |name: &str| len(name) <= space;
+    let mut name = name;
+    if !fits(&name) && row.is_function {
+        name = [merged(&name), short(&name)]
+            .into_iter()
+            .find(|shorter| fits(shorter))
+            .unwrap_or_else(|| short(&name));
+    }
+    let name = match row.is_function {
+        true => cut_middle(&name, space),
+        false => cut_start(&name, space),
+    };
+    let left = space - len(&name);
+    let place = match left {
+        left if left >= 2 + len(&place) => place,
+        left if left >= 14 => cut(&place, left - 2),
+        _ => String::new(),
+    };
+    (format!("{indent}{name}"), place)
+}
+
+/// Both ends of a name tell most.
+fn cut_middle(text: &str, columns: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= columns {
+        return text.to_owned();
+    }
+    let keep = columns.saturating_sub(1);
+    let (start, end) = (&chars[..keep / 3], &chars[chars.len() - (keep - keep / 3)..]);
+    start.iter().chain(['…'].iter()).chain(end).collect()
+}
+
+/// The end of a path tells most.
+fn cut_start(text: &str, columns: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    match chars.len() <= columns {
+        true => text.to_owned(),
+        false => ['…']
+            .iter()
+            .chain(&chars[chars.len() - columns.saturating_sub(1)..])
+            .collect(),
+    }
+}
+
+fn cut(text: &str, columns: usize) -> String {
+    match text.chars().count() <= columns {
+        true => text.to_owned(),
+        false => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
+    }
+}
