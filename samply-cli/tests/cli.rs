@@ -113,6 +113,7 @@ fn help_lists_what_exists_and_nothing_else() {
         "record",
         "load",
         "diff",
+        "report",
         "doctor",
         "completions",
         "man",
@@ -121,7 +122,7 @@ fn help_lists_what_exists_and_nothing_else() {
     ] {
         assert!(help.contains(command), "{command}");
     }
-    for command in ["report", "annotate", "export", "share", "setup"] {
+    for command in ["annotate", "export", "share", "setup"] {
         assert!(!help.contains(command), "{command} is announced");
     }
 }

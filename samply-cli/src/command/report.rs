@@ -86,6 +86,7 @@ fn extent(args: &ReportArgs, view: &View) -> Extent {
             None => default,
         },
         min_percent: args.min_percent,
+        no_frame_of_all: args.format != Format::Json,
         sort: args.sort,
     }
 }

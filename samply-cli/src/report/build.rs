@@ -19,6 +19,8 @@ pub(crate) struct Extent {
     pub(crate) rows: usize,
     /// Of the selected weight.
     pub(crate) min_percent: Option<f64>,
+    /// For people: what is on nearly every stack and ran nothing itself is left out of the summary.
+    pub(crate) no_frame_of_all: bool,
     pub(crate) sort: Sort,
 }
 
@@ -26,8 +28,12 @@ pub(crate) struct Extent {
 const TREE_PERCENT: f64 = 1.0;
 /// Levels of a bottom-up tree: what is further away says little about a leaf.
 const DEPTH_UP: usize = 60;
-/// The hot path ends where no callee has this part of its caller.
+/// The hot path ends where no callee has this part of its caller,
 const HOT_PART: f64 = 0.25;
+/// or this share of all.
+const HOT_SHARE: f64 = 0.03;
+/// `main`, `start_thread`, `catch_unwind`: what has this share of all, and none itself, tells nothing.
+const NEARLY_ALL: f64 = 0.98;
 
 /// The tables of a view.
 pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> Result<Vec<Table>, NotFound> {
@@ -57,7 +63,7 @@ struct Build<'a> {
 impl Build<'_> {
     fn summary(&self) -> Vec<Table> {
         let mut tables = vec![self.functions("functions", "Functions by self", Sort::Own)];
-        tables.push(self.functions("functions_by_total", "Functions by total", Sort::Total));
+        tables.push(self.by_total());
         tables.push(self.hot_path());
         tables.push(self.buckets());
         let threads = self.parts("threads", "Threads", breakdown::threads(self.selection));
@@ -70,6 +76,27 @@ impl Build<'_> {
         }
         tables.retain(|table| !table.rows.is_empty());
         tables
+    }
+
+    fn by_total(&self) -> Table {
+        let all = Build {
+            selection: self.selection,
+            extent: Extent {
+                rows: usize::MAX,
+                ..self.extent
+            },
+        };
+        let mut rows = all.functions("", "", Sort::Total).rows;
+        let before = rows.len();
+        if self.extent.no_frame_of_all {
+            let share = |cost: Option<Cost>| cost.unwrap_or_default().share_of(self.selection.total);
+            rows.retain(|row| share(row.total) < NEARLY_ALL || share(row.own) > 0.0);
+        }
+        let title = match before - rows.len() {
+            0 => "Functions by total".to_owned(),
+            out => format!("Functions by total (without {out} that nearly all stacks have)"),
+        };
+        self.table("functions_by_total", &title, rows)
     }
 
     fn is_enough(&self, cost: Cost, default_percent: f64) -> bool {
@@ -112,8 +139,7 @@ impl Build<'_> {
             Sort::Name => found.sort_by_key(|row| self.selection.name(row.func)),
         }
         let by = |row: &FunctionRow| if sort == Sort::Own { row.own } else { row.total };
-        // By self, what ran nothing itself is no part of the list.
-        found.retain(|row| self.is_enough(by(row), 0.0) && (sort != Sort::Own || !row.own.is_zero()));
+        found.retain(|row| self.is_enough(by(row), 0.0));
         let rows = found.iter().map(|row| Row {
             own: Some(row.own),
             total: Some(row.total),
@@ -131,10 +157,7 @@ impl Build<'_> {
             Sort::Name => found.sort_by_key(|row| (data.text(row.file), row.line)),
         }
         let is_own = self.extent.sort == Sort::Own;
-        found.retain(|row| {
-            let by = if is_own { row.own } else { row.total };
-            self.is_enough(by, 0.0) && !(is_own && row.own.is_zero())
-        });
+        found.retain(|row| self.is_enough(if is_own { row.own } else { row.total }, 0.0));
         let rows = found.iter().map(|row| {
             let function = self.selection.name(row.func);
             let file = data.text(row.file);
@@ -167,7 +190,8 @@ impl Build<'_> {
         let mut node = &tree.nodes[0];
         while let Some(child) = node.children.first() {
             let child = &tree.nodes[*child as usize];
-            if child.total.weight < node.total.weight * HOT_PART {
+            let least = (node.total.weight * HOT_PART).max(self.selection.total.weight * HOT_SHARE);
+            if child.total.weight < least {
                 break;
             }
             rows.push(Row {
@@ -246,6 +270,12 @@ impl Build<'_> {
             [_] => itself.collect(),
             funcs => vec![Row {
                 name: format!("{} functions that match {function}", funcs.len()),
+                place: funcs
+                    .iter()
+                    .take(5)
+                    .map(|func| self.selection.name(*func))
+                    .collect::<Vec<_>>()
+                    .join(", "),
                 fields: vec![("function", json!(function))],
                 ..Row::default()
             }],
