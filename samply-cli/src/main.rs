@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Load(args) => command::load::run(args),
+            Command::Check(args) => command::check::run(&args),
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),

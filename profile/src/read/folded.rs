@@ -169,6 +169,7 @@ impl Folding {
         Data {
             imported_from: "folded stacks".into(),
             unit: Unit::Samples,
+            is_summed: true,
             symbolicated: true,
             threads: vec![Thread {
                 samples: self.samples,

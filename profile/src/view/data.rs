@@ -32,6 +32,8 @@ pub struct Data {
     pub interval_ms: f64,
     /// What weights count.
     pub unit: Unit,
+    /// True if each sample stands for as many as it weighs, which came at times that are not known: folded stacks.
+    pub is_summed: bool,
     /// True if functions have the names that symbols gave; false if they are addresses.
     pub symbolicated: bool,
     /// What frames' categories are called.

@@ -3,6 +3,7 @@
 //! Help, man pages and shell completions derive from these definitions. What a flag means for the machine at hand
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
+mod check;
 mod diff;
 mod doctor;
 mod load;
@@ -12,6 +13,7 @@ mod select;
 mod serve;
 pub(crate) mod value;
 
+pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use load::LoadArgs;
@@ -58,6 +60,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print what a profile says: functions, lines, call trees, threads, cost buckets.
     Report(Box<ReportArgs>),
+    /// Check rules on what may get slower from one profile to another: exit status 1 where one is broken.
+    Check(CheckArgs),
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use profile::view::data::Data;
+use profile::view::data::{Data, Unit};
 use profile::view::diff::{Change, Comparison, Limits, Total, diff};
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ fn text(args: &DiffArgs, compared: &Comparison) -> String {
         ("before", &compared.base, None),
         ("after", &compared.new, Some(&compared.base)),
     ] {
-        let _ = writeln!(out, "{name:>7}: {}", describe(total, base));
+        let _ = writeln!(out, "{name:>7}: {}", describe(compared, total, base));
     }
     let (slower, faster): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| change.share_delta() > 0.0);
     for (title, changes) in [("slower", slower), ("faster", faster)] {
@@ -95,7 +95,11 @@ fn text(args: &DiffArgs, compared: &Comparison) -> String {
         let _ = writeln!(
             out,
             "\n{:>9} {:>9} {:>9}   {:<17} {:>21}  {title}",
-            "before", "after", "points", "95 % sure", "ms a run"
+            "before",
+            "after",
+            "points",
+            "95 % sure",
+            format!("{} a run", unit(compared))
         );
         for change in changes {
             let (low, high) = change.share_change;
@@ -142,15 +146,15 @@ fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
     let _ = writeln!(
         out,
         "\nbefore: {}; after: {}",
-        describe(&compared.base, None),
-        describe(&compared.new, Some(&compared.base))
+        describe(compared, &compared.base, None),
+        describe(compared, &compared.new, Some(&compared.base))
     );
     out
 }
 
 fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
-    let total = |total: &Total| json!({"runs": total.runs, "samples": total.samples, "ms_per_run": total.per_run});
-    let amount = |amount: &profile::view::diff::Amount| json!({"samples": amount.samples, "share": amount.share, "ms_per_run": amount.per_run});
+    let total = |total: &Total| json!({"runs": total.runs, "samples": total.samples, "per_run": total.per_run});
+    let amount = |amount: &profile::view::diff::Amount| json!({"samples": amount.samples, "share": amount.share, "per_run": amount.per_run});
     let changes: Vec<Value> = shown(args, compared)
         .map(|change| {
             json!({
@@ -178,6 +182,7 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
         },
         "base": total(&compared.base),
         "new": total(&compared.new),
+        "unit": unit(compared),
         "tested": compared.tested,
         "false_discoveries": args.limits().false_discoveries,
         "least_change": args.limits().least_change,
@@ -215,17 +220,27 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
     )
 }
 
-fn describe(total: &Total, base: Option<&Total>) -> String {
+pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
     let mut text = format!(
-        "{}, {}, {:.0} ms a run",
+        "{}, {}, {:.0} {} a run",
         count(total.runs as u64, "recording", "recordings"),
         count(total.samples, "sample", "samples"),
         total.per_run,
+        unit(compared),
     );
     if let Some(base) = base.filter(|base| base.per_run > 0.0) {
         let _ = write!(text, " ({:+.1} %)", (total.per_run / base.per_run - 1.0) * 100.0);
     }
     text
+}
+
+/// What amounts are in.
+pub(super) fn unit(compared: &Comparison) -> &'static str {
+    match compared.unit {
+        Unit::Milliseconds => "ms",
+        Unit::Samples => "samples",
+        Unit::Bytes => "bytes",
+    }
 }
 
 fn name(change: &Change) -> String {

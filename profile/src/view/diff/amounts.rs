@@ -161,15 +161,18 @@ impl Run {
             .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack))
             .collect();
         samples.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, BLOCKS);
+        // Without times there is one block, and each line of the file is many samples.
+        let most_blocks = if data.is_summed { 1 } else { BLOCKS };
+        let count_of = |weight: f64| if data.is_summed { weight as u64 } else { 1 };
+        let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, most_blocks);
         let mut run = Run {
             blocks: vec![0.0; block_count],
             weight: 0.0,
-            samples: samples.len() as u64,
+            samples: samples.iter().map(|(_, _, weight)| count_of(*weight)).sum(),
             squares: 0.0,
             factor: match data.unit {
-                Unit::Samples => data.interval_ms,
-                Unit::Milliseconds | Unit::Bytes => 1.0,
+                Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,
+                Unit::Samples | Unit::Milliseconds | Unit::Bytes => 1.0,
             },
             amounts: FxHashMap::default(),
         };
@@ -181,22 +184,31 @@ impl Run {
             let block = index * block_count / count;
             run.blocks[block] += weight;
             run.weight += weight;
-            run.squares += weight * weight;
+            run.squares += if data.is_summed { weight } else { weight * weight };
             if leaf == NONE {
                 continue;
             }
             match what {
-                What::Own => run.add(key_of_frame[data.frame_with_code(leaf) as usize], block, weight),
+                What::Own => run.add(
+                    key_of_frame[data.frame_with_code(leaf) as usize],
+                    block,
+                    weight,
+                    count_of(weight),
+                ),
                 What::Inlined | What::Lines => {
-                    run.add(key_of_frame[data.stacks[leaf as usize].frame as usize], block, weight);
+                    let key = key_of_frame[data.stacks[leaf as usize].frame as usize];
+                    run.add(key, block, weight, count_of(weight));
                 }
-                What::Paths => run.add(path(data, leaf, &key_of_frame, &mut path_of_stack, keys), block, weight),
+                What::Paths => {
+                    let key = path(data, leaf, &key_of_frame, &mut path_of_stack, keys);
+                    run.add(key, block, weight, count_of(weight));
+                }
                 What::Total => {
                     let mut stack = leaf;
                     while let Some(node) = data.stacks.get(stack as usize) {
                         let key = key_of_frame[node.frame as usize];
                         if seen.insert(key, index) != Some(index) {
-                            run.add(key, block, weight);
+                            run.add(key, block, weight, count_of(weight));
                         }
                         stack = node.prefix;
                     }
@@ -206,9 +218,9 @@ impl Run {
         run
     }
 
-    fn add(&mut self, key: u32, block: usize, weight: f64) {
+    fn add(&mut self, key: u32, block: usize, weight: f64, samples: u64) {
         let amount = self.amounts.entry(key).or_default();
-        amount.samples += 1;
+        amount.samples += samples;
         amount.weight += weight;
         match amount.blocks.last_mut() {
             Some((last, sum)) if *last == block as u32 => *sum += weight,

@@ -12,8 +12,9 @@ mod amounts;
 mod test;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
-use super::data::Data;
+use super::data::{Data, Unit};
 use amounts::{Key, Side};
 
 /// What is compared.
@@ -35,12 +36,16 @@ pub enum What {
 /// What changed, and of what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
+    /// What amounts are in: time, where the profiles tell how much time a sample stands for.
+    pub unit: Unit,
     /// What was compared to.
     pub base: Total,
     /// What was compared.
     pub new: Total,
     /// How many functions, lines or paths had samples enough to be tested.
     pub tested: usize,
+    /// The functions' names among these, each once.
+    pub functions: BTreeSet<String>,
     /// Changes that are not chance; what got slower first, largest change of share first.
     pub changes: Vec<Change>,
 }
@@ -52,7 +57,7 @@ pub struct Total {
     pub runs: usize,
     /// Samples of running threads.
     pub samples: u64,
-    /// What they weigh, a run: ms, or the unit of the profile where that is not time.
+    /// What they weigh, a run, in [`Comparison::unit`].
     pub per_run: f64,
 }
 
@@ -118,6 +123,11 @@ impl Default for Limits {
 /// not the program's: on a busy one they took 0.1 to 0.7 % of a program that never called the kernel.
 pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
     let mut keys = amounts::Keys::default();
+    let unit = match base.first() {
+        Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
+        Some(data) => data.unit,
+        None => Unit::Samples,
+    };
     let base = Side::of(base, what, &mut keys);
     let new = Side::of(new, what, &mut keys);
     let mut changes: Vec<Change> = (0..keys.len())
@@ -143,15 +153,18 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
         })
         .collect();
     let tested = changes.len();
+    let functions = changes.iter().map(|change| change.function.clone()).collect();
     changes.sort_by(|a, b| a.p.total_cmp(&b.p));
     let real = test::discoveries(changes.iter().map(|change| change.p), limits.false_discoveries);
     changes.truncate(real);
     changes.retain(|change| change.share_delta().abs() >= limits.least_change);
     changes.sort_by(by_change);
     Comparison {
+        unit,
         base: base.total(),
         new: new.total(),
         tested,
+        functions,
         changes,
     }
 }
