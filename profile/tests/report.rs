@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use profile::view::annotate::{addresses_of, inlined_into, lines_of};
 use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
 use profile::view::cost::Cost;
@@ -559,4 +560,42 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn lines_and_addresses_of_a_function_have_their_samples() {
+    let mut data = one(&[
+        "main:1 > f:5 > g:9+",
+        "main:1 > f:5 > g:8+",
+        "main:2 > f:5",
+        "main:2 > g:9",
+        "main:1 > f:5 > g:9+ > x:3",
+    ]);
+    data.libs.push(Default::default());
+    for (at, frame) in data.frames.iter_mut().enumerate() {
+        (frame.lib, frame.address) = (0, Some(at as u64));
+    }
+    let selection = select(&data, &Filter::default()).unwrap();
+    let lines = |name: &str| -> Vec<(u32, u64, u64)> {
+        let files = lines_of(&selection, &selection.find(name).unwrap());
+        assert_eq!(files.len(), 1);
+        let lines = files[0].lines.iter();
+        lines
+            .map(|(line, (own, total))| (*line, own.samples, total.samples))
+            .collect()
+    };
+    assert_eq!(lines("f"), [(5, 1, 4)]);
+    assert_eq!(lines("g"), [(8, 1, 1), (9, 2, 3)]);
+    // `g` is inlined into `f`, but for one call.
+    let code = |name: &str| {
+        let found = addresses_of(&selection, &selection.find(name).unwrap());
+        found
+            .values()
+            .flat_map(|costs| costs.values())
+            .map(|cost| cost.samples)
+            .sum::<u64>()
+    };
+    assert_eq!((code("f"), code("g"), code("main")), (3, 1, 0));
+    let into = inlined_into(&selection, &selection.find("g").unwrap());
+    assert_eq!((selection.name(into[0].0), into[0].1.samples), ("f", 2));
 }

@@ -30,7 +30,6 @@ pub(crate) struct Input {
     /// Its samples, named as far as possible.
     pub(crate) data: Data,
     /// What answers for its libraries.
-    #[allow(dead_code, reason = "for source and assembly")]
     pub(crate) symbolicator: Arc<Symbolicator>,
     /// What limits the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,

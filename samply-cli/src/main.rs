@@ -46,6 +46,7 @@ fn main() -> ExitCode {
             Command::Check(args) => command::check::run(&args),
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
+            Command::Annotate(args) => command::annotate::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

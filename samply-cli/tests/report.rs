@@ -409,3 +409,53 @@ fn damaged_and_foreign_files_are_named_with_the_place_and_what_was_expected() {
     let output = report(Path::new("/no/such/profile"), &[]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/profile"));
 }
+
+#[test]
+fn annotate_shows_source_and_machine_code_with_their_samples() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, profile) = record().profile(program("split").unwrap(), &["1000"]);
+    let annotate = |arguments: &[&str]| {
+        let output = sprof()
+            .arg("annotate")
+            .arg(&recording.output)
+            .args(arguments)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = annotate(&["sixty"]);
+    // The line of the program's source, as it stands there, and the instructions of the function.
+    let source = fs::read_to_string(support::tests_dir().join("programs/split.c")).unwrap();
+    let line = source.lines().find(|line| line.contains("void sixty(")).unwrap();
+    assert!(text.contains(line), "{text}");
+    assert!(text.contains("bytes of ") && text.contains("address"), "{text}");
+    // Shares of instructions sum up to those of samples in the function's machine code, rounding apart.
+    let code = annotate(&["sixty", "--asm", "-C", "0"]);
+    let sum: f64 = (code.lines().skip_while(|line| !line.contains("address")))
+        .filter_map(|line| line.trim_start().split_once(" %")?.0.parse::<f64>().ok())
+        .sum();
+    let share = profile.share_of("sixty").percent();
+    assert!((sum - share).abs() < 3.0, "{sum} is not {share}: {code}");
+    assert!(!code.contains("void sixty("), "{code}");
+
+    // Where there is no source, that is said, and the numbers stay.
+    let unknown = sprof()
+        .arg("annotate")
+        .arg(&recording.output)
+        .arg("nowhere")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(125));
+    assert!(stderr.contains("no function \"nowhere\""), "{stderr}");
+    let dir = temp_dir();
+    let file = small(dir.path(), "p.json");
+    let output = sprof().arg("annotate").arg(&file).arg("main").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("no source lines are known"),
+        "{text}"
+    );
+}

@@ -3,6 +3,7 @@
 //! Help, man pages and shell completions derive from these definitions. What a flag means for the machine at hand
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
+mod annotate;
 mod check;
 mod diff;
 mod doctor;
@@ -13,6 +14,7 @@ mod select;
 mod serve;
 pub(crate) mod value;
 
+pub(crate) use annotate::AnnotateArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
@@ -62,6 +64,8 @@ pub(crate) enum Command {
     Report(Box<ReportArgs>),
     /// Check rules on what may get slower from one profile to another: exit status 1 where one is broken.
     Check(CheckArgs),
+    /// Print source and machine code of a function with the samples of each line and instruction.
+    Annotate(Box<AnnotateArgs>),
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.

@@ -1,5 +1,6 @@
 //! What each command does: arguments to options to library calls.
 
+pub(crate) mod annotate;
 pub(crate) mod check;
 mod convert;
 pub(crate) mod diff;

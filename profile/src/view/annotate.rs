@@ -1,0 +1,110 @@
+//! What each line and each instruction of a function costs.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::data::{Data, NONE};
+use super::select::Selection;
+use super::sums::by_key;
+
+/// A source file that a function has lines in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileLines {
+    /// Index of a text: its path.
+    pub file: u32,
+    /// A frame of the function in this file that has an address: what its text is asked by. [`NONE`] if none has.
+    pub frame: u32,
+    /// (self, total) of each line that has samples.
+    pub lines: BTreeMap<u32, (Cost, Cost)>,
+    /// Of all lines.
+    pub own: Cost,
+}
+
+/// Costs by line of a function (any of these): the file with the largest self cost first.
+pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
+    let data = selection.data;
+    // All other code is key 0.
+    let mut places: Vec<(u32, u32)> = vec![(NONE, NONE)];
+    let mut keys: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let mut frame_of: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut key = Vec::with_capacity(data.frames.len());
+    for (index, frame) in data.frames.iter().enumerate() {
+        let file = data.funcs[frame.func as usize].file;
+        let is_ours = funcs.contains(&selection.representative(frame.func));
+        if !is_ours || file == NONE || frame.line == NONE {
+            key.push(0);
+            continue;
+        }
+        if frame.address.is_some() {
+            frame_of.entry(file).or_insert(index as u32);
+        }
+        key.push(*keys.entry((file, frame.line)).or_insert_with(|| {
+            places.push((file, frame.line));
+            places.len() as u32 - 1
+        }));
+    }
+    let (own, total) = by_key(selection, places.len(), &key);
+    let mut files: BTreeMap<u32, FileLines> = BTreeMap::new();
+    for (&(file, line), (own, total)) in places.iter().zip(own.into_iter().zip(total)).skip(1) {
+        if total.is_zero() {
+            continue;
+        }
+        let of_file = files.entry(file).or_insert_with(|| FileLines {
+            file,
+            frame: frame_of.get(&file).copied().unwrap_or(NONE),
+            lines: BTreeMap::new(),
+            own: Cost::default(),
+        });
+        of_file.lines.insert(line, (own, total));
+        of_file.own += own;
+    }
+    let mut files: Vec<FileLines> = files.into_values().collect();
+    files.sort_by(|a, b| b.own.weight.total_cmp(&a.own.weight));
+    files
+}
+
+/// Self cost by address, of samples that ran machine code of a function (any of these) or what was inlined into it: for each
+/// library, by relative address.
+pub fn addresses_of(selection: &Selection<'_>, funcs: &[u32]) -> BTreeMap<u32, BTreeMap<u64, Cost>> {
+    let data = selection.data;
+    let mut found: BTreeMap<u32, BTreeMap<u64, Cost>> = BTreeMap::new();
+    for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
+        let leaf = data.frames[selection.stacks[stack].frame as usize];
+        let (Some(address), true) = (leaf.address, leaf.lib != NONE) else {
+            continue;
+        };
+        if funcs.contains(&selection.representative(machine_function(selection, stack))) {
+            *found.entry(leaf.lib).or_default().entry(address).or_default() += *cost;
+        }
+    }
+    found
+}
+
+/// The function whose machine code a stack's leaf is in: that which the leaf was inlined into.
+fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
+    let data: &Data = selection.data;
+    loop {
+        let node = selection.stacks[stack];
+        let frame = data.frames[node.frame as usize];
+        if !frame.inlined || node.prefix == NONE {
+            return frame.func;
+        }
+        stack = node.prefix as usize;
+    }
+}
+
+/// Functions that these were inlined into, with the cost of samples that ran them there: the largest first.
+pub fn inlined_into(selection: &Selection<'_>, funcs: &[u32]) -> Vec<(u32, Cost)> {
+    let mut found: FxHashMap<u32, Cost> = FxHashMap::default();
+    for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
+        let into = selection.representative(machine_function(selection, stack));
+        if funcs.contains(&selection.func(stack as u32)) && !funcs.contains(&into) {
+            *found.entry(into).or_default() += *cost;
+        }
+    }
+    let mut found: Vec<(u32, Cost)> = found.into_iter().collect();
+    found.sort_by(|a, b| b.1.weight.total_cmp(&a.1.weight).then(a.0.cmp(&b.0)));
+    found
+}

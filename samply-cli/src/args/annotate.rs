@@ -1,0 +1,42 @@
+//! `sprof annotate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+
+use super::SelectArgs;
+
+/// Flags of `sprof annotate`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AnnotateArgs {
+    /// A saved profile, a file of `perf record`, or a .partial file.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// The function: its whole name, or else its last part, or else any part.
+    #[arg(value_name = "FUNCTION")]
+    pub(crate) function: String,
+
+    /// Only the source.
+    #[arg(long, env = "SPROF_SOURCE", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "asm")]
+    pub(crate) source: bool,
+
+    /// Only the machine code.
+    #[arg(long, env = "SPROF_ASM", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) asm: bool,
+
+    /// Lines and instructions to show around those that have samples.
+    #[arg(
+        short = 'C',
+        long,
+        value_name = "N",
+        env = "SPROF_CONTEXT",
+        hide_env = true,
+        default_value_t = 4
+    )]
+    pub(crate) context: usize,
+
+    #[command(flatten)]
+    pub(crate) select: SelectArgs,
+}

@@ -1,0 +1,284 @@
+//! `sprof annotate`: source and machine code of a function, with the samples of each line and instruction.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write};
+
+use profile::view::annotate::{FileLines, addresses_of, inlined_into, lines_of};
+use profile::view::cost::Cost;
+use profile::view::functions::{FunctionRow, functions};
+use profile::view::select::{Selection, select};
+use symbolicator::{Assembly, ModuleKey, Symbolicator};
+
+use crate::args::AnnotateArgs;
+use crate::command::load::module;
+use crate::exit::{Failure, Outcome, Status};
+use crate::input;
+use crate::summary::grouped;
+use crate::term::{self, Style, Styled, Term, Verbosity};
+
+/// Runs the command.
+pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
+    let verbosity = if args.select.verbose {
+        Verbosity::Verbose
+    } else {
+        Verbosity::Normal
+    };
+    let term = Term::stderr(verbosity);
+    let input = input::open(&args.file, &args.select.input(), &term)?;
+    input.notes.iter().for_each(|note| term.warning(note));
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
+    let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
+    let found = selection.find(&args.function).map_err(|error| failed(&error))?;
+    let annotation = Annotation {
+        args,
+        selection: &selection,
+        symbolicator: &input.symbolicator,
+        color: term::stdout_color(),
+        columns: term::stdout_columns(),
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    match annotation.write(&found, &mut out).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Status::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
+    }
+}
+
+struct Annotation<'a> {
+    args: &'a AnnotateArgs,
+    selection: &'a Selection<'a>,
+    symbolicator: &'a Symbolicator,
+    color: bool,
+    columns: Option<usize>,
+}
+
+impl Annotation<'_> {
+    fn write(&self, found: &[u32], out: &mut dyn Write) -> io::Result<()> {
+        let rows = functions(self.selection).into_iter();
+        let mut rows: Vec<_> = rows.filter(|row| found.contains(&row.func)).collect();
+        rows.sort_by(|a, b| b.total.weight.total_cmp(&a.total.weight));
+        let Some(first) = rows.first() else {
+            return writeln!(out, "{}: none of the selected samples is in it", self.args.function);
+        };
+        // All functions of this one's name: a generic one's instances, static ones of several files.
+        let name = self.selection.name(first.func);
+        let (same, others): (Vec<&FunctionRow>, Vec<&FunctionRow>) =
+            rows.iter().partition(|row| self.selection.name(row.func) == name);
+        let funcs: Vec<u32> = same.iter().map(|row| row.func).collect();
+        let own: Cost = same.iter().map(|row| row.own).sum();
+        writeln!(out, "{}", self.style(Style::Bold, name))?;
+        writeln!(
+            out,
+            "self {:.1} % ({} samples), total {:.1} %, of {} samples",
+            self.percent(own),
+            grouped(own.samples),
+            self.percent(first.total),
+            grouped(self.selection.total.samples)
+        )?;
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().take(8).map(|row| self.selection.name(row.func)).collect();
+            writeln!(
+                out,
+                "{} others match {}, too: {}",
+                others.len(),
+                self.args.function,
+                names.join(", ")
+            )?;
+        }
+        if !self.args.asm {
+            self.write_source(&funcs, out)?;
+        }
+        if !self.args.source {
+            self.write_assembly(&funcs, out)?;
+        }
+        Ok(())
+    }
+
+    fn write_source(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
+        let files = lines_of(self.selection, funcs);
+        if files.is_empty() {
+            let step = "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=line-tables-only, C and C++: -g), and record again";
+            return writeln!(out, "\nno source lines are known: {step}");
+        }
+        for file in files {
+            let path = self.selection.data.text(file.file);
+            writeln!(out, "\n{}", self.style(Style::Link, path))?;
+            writeln!(out, "{}", self.style(Style::Dim, "   self    total   line"))?;
+            let text = self.source(&file, path);
+            if let Err(reason) = &text {
+                writeln!(out, "{}", self.style(Style::Warning, reason))?;
+            }
+            let text = text.unwrap_or_default();
+            let text: Vec<&str> = text.lines().collect();
+            let wanted: Vec<usize> = file.lines.keys().map(|line| *line as usize).collect();
+            let context = if text.is_empty() { 0 } else { self.args.context };
+            self.write_around(
+                &wanted,
+                1,
+                text.len().max(wanted.last().copied().unwrap_or(0)),
+                context,
+                out,
+                |line, out| {
+                    let cost = file.lines.get(&(line as u32)).copied();
+                    let text = text.get(line - 1).copied().unwrap_or_default();
+                    let (own, total) = cost.unwrap_or_default();
+                    self.write_line(Some(own), Some(total), &format!("{line:>5}  {text}"), out)
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn source(&self, file: &FileLines, path: &str) -> Result<String, String> {
+        let data = self.selection.data;
+        let frame = data.frames.get(file.frame as usize);
+        let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
+        let Some((lib, address)) = place else {
+            return Err(
+                "the file does not say where in which library this is, so its source can't be looked up".into(),
+            );
+        };
+        let module = module(lib).ok_or("its library has no name")?;
+        (self.symbolicator)
+            .source(&ModuleKey::of(&module), address, path)
+            .map_err(|error| error.to_string())
+    }
+
+    fn write_assembly(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
+        let data = self.selection.data;
+        let found = addresses_of(self.selection, funcs);
+        if found.is_empty() {
+            let into = inlined_into(self.selection, funcs);
+            return match into.first() {
+                None => writeln!(out, "\nno samples in its own machine code"),
+                Some((into, _)) => writeln!(
+                    out,
+                    "\nit has no samples in machine code of its own: it is inlined, most of it into {}",
+                    self.selection.name(*into)
+                ),
+            };
+        }
+        for (lib, addresses) in found {
+            let lib = &data.libs[lib as usize];
+            let Some(module) = module(lib) else { continue };
+            let asked: Vec<u64> = addresses.keys().copied().collect();
+            let infos = self.symbolicator.lookup(&module, &asked);
+            let infos = match infos {
+                Ok(infos) => infos,
+                Err(error) => {
+                    let text = format!("\nno machine code of {}: {error}", module.name());
+                    writeln!(out, "{}", self.style(Style::Warning, text))?;
+                    continue;
+                }
+            };
+            // By the start of the function that the symbols give for each address.
+            let mut by_start: BTreeMap<u64, BTreeMap<u64, Cost>> = BTreeMap::new();
+            for ((address, cost), info) in addresses.into_iter().zip(infos) {
+                let start = info.function.map_or(address, |function| function.start);
+                by_start.entry(start).or_default().insert(address, cost);
+            }
+            for (start, costs) in by_start {
+                let last = costs.keys().next_back().copied().unwrap_or(start);
+                let size = last.saturating_sub(start) + 1;
+                match self.symbolicator.assembly(&ModuleKey::of(&module), start, size, true) {
+                    Ok(assembly) => self.write_instructions(&module.name(), &assembly, &costs, out)?,
+                    Err(error) => {
+                        let text = format!("\nno machine code at {start:#x} of {}: {error}", module.name());
+                        writeln!(out, "{}", self.style(Style::Warning, text))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_instructions(
+        &self,
+        lib: &str,
+        assembly: &Assembly,
+        costs: &BTreeMap<u64, Cost>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let title = format!(
+            "\n{:#x} in {lib}, {} bytes of {}",
+            assembly.start, assembly.size, assembly.arch
+        );
+        writeln!(out, "{}", self.style(Style::Link, title))?;
+        writeln!(out, "{}", self.style(Style::Dim, "   self  address"))?;
+        let instructions = &assembly.instructions;
+        let mut cost_of: BTreeMap<usize, Cost> = BTreeMap::new();
+        for (address, cost) in costs {
+            let offset = address.saturating_sub(assembly.start);
+            let next = instructions.partition_point(|instruction| instruction.offset <= offset);
+            *cost_of.entry(next.saturating_sub(1)).or_default() += *cost;
+        }
+        let wanted: Vec<usize> = cost_of.keys().copied().collect();
+        let last = instructions.len().saturating_sub(1);
+        self.write_around(&wanted, 0, last, self.args.context, out, |at, out| {
+            let Some(instruction) = instructions.get(at) else {
+                return Ok(());
+            };
+            let address = assembly.start + instruction.offset;
+            let cost = cost_of.get(&at).copied();
+            self.write_line(cost, None, &format!("{address:>8x}  {}", instruction.text), out)
+        })
+    }
+
+    /// Calls `write` for each of `wanted` and so many around it, and marks gaps.
+    fn write_around(
+        &self,
+        wanted: &[usize],
+        first: usize,
+        last: usize,
+        context: usize,
+        out: &mut dyn Write,
+        write: impl Fn(usize, &mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut next = first;
+        for at in wanted {
+            let from = at.saturating_sub(context).max(next);
+            if from > next && next > first {
+                writeln!(out, "{}", self.style(Style::Dim, "    ..."))?;
+            }
+            for line in from..=at.saturating_add(context).min(last) {
+                write(line, out)?;
+                next = line + 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_line(&self, own: Option<Cost>, total: Option<Cost>, text: &str, out: &mut dyn Write) -> io::Result<()> {
+        let share = |cost: Option<Cost>| match cost {
+            Some(cost) if !cost.is_zero() => format!("{:.1} %", self.percent(cost)),
+            _ => String::new(),
+        };
+        let mut numbers = format!("{:>7}", share(own));
+        if let Some(total) = total {
+            numbers.push_str(&format!("  {:>7}", share(Some(total))));
+        }
+        let text: String = text
+            .chars()
+            .map(|c| if c == '\t' { ' ' } else { c })
+            .filter(|c| !c.is_control())
+            .collect();
+        let line = format!("{numbers}  {text}");
+        let line: String = match self.columns {
+            Some(columns) => line.chars().take(columns).collect(),
+            None => line,
+        };
+        let is_hot = own.is_some_and(|own| self.percent(own) >= 1.0);
+        match is_hot {
+            true => writeln!(out, "{}", self.style(Style::Bold, line.trim_end())),
+            false => writeln!(out, "{}", line.trim_end()),
+        }
+    }
+
+    fn percent(&self, cost: Cost) -> f64 {
+        100.0 * cost.share_of(self.selection.total)
+    }
+
+    fn style<T>(&self, style: Style, text: T) -> Styled<T> {
+        Styled::new(self.color, style, text)
+    }
+}
