@@ -118,6 +118,11 @@ pub(crate) const CATEGORIES: &[Category] = &[
     },
 ];
 
+/// True if the frames of this category stand for waits, in profiles of ours.
+pub(crate) fn is_wait(category: &str) -> bool {
+    matches!(category, "Off-CPU" | "Waiting for a CPU")
+}
+
 impl Kind {
     /// Index into [`CATEGORIES`], and into its subcategories.
     pub(crate) fn category(self, inlined: bool) -> (usize, usize) {
@@ -217,6 +222,7 @@ mod tests {
             let (category, subcategory) = Kind::Wait(Some(reason)).category(false);
             let category = &CATEGORIES[category];
             let name = category.subcategories[subcategory].to_lowercase();
+            assert!(is_wait(category.name));
             match reason {
                 WaitReason::Cpu => assert_eq!(category.name, "Waiting for a CPU"),
                 WaitReason::Other => assert_eq!(name, "something else"),

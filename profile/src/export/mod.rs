@@ -1,3 +1,18 @@
 //! File formats: one folder or file each, one function each, the writer passed in.
+//!
+//! [`firefox`] writes what was built. All others write what was read, whoever recorded it: [`Data`](crate::view::data::Data),
+//! of which [`Picked`] says which samples count, and how much. They agree with each other to the last sample.
 
+pub mod callgrind;
 pub mod firefox;
+pub mod folded;
+mod label;
+pub mod perf_script;
+mod pick;
+pub mod pprof;
+mod protobuf;
+pub mod speedscope;
+pub mod svg;
+mod tree;
+
+pub use pick::{Counted, Picked, Time, Totals};

@@ -3,13 +3,11 @@
 //! Made by [`read::whole`](crate::read::whole) from a file. Tables point at each
 //! other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
 
+use crate::category::is_wait;
 use crate::read::SavedLib;
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;
-
-/// The categories of waits' leaves in profiles of sprof.
-const WAITS: [&str; 2] = ["Off-CPU", "Waiting for a CPU"];
 
 /// Samples of all threads with all that they point at. Indices are checked: none points beyond its table.
 #[derive(Clone, Debug, Default)]
@@ -217,7 +215,7 @@ impl Data {
             return false;
         };
         let category = self.categories.get(self.frames[stack.frame as usize].category as usize);
-        category.is_some_and(|category| WAITS.contains(&category.as_str()))
+        category.is_some_and(|category| is_wait(category))
     }
 
     /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.

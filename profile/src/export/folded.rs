@@ -1,0 +1,51 @@
+//! Folded stacks: a line for each call path, `process;function;function weight`, as inferno and FlameGraph read them.
+//!
+//! There is no specification. What splits a line is replaced in names as FlameGraph's stackcollapse-perf.pl does: `;` by `:`.
+
+use std::io::{self, BufWriter, Write};
+
+use super::Picked;
+use super::tree::{Shape, Tree};
+
+/// What lines are like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FoldedOptions {
+    /// With the thread after the process. Default: threads of a process are added up.
+    pub threads: bool,
+}
+
+/// Writes the samples as folded stacks, sorted by name. Weights are those of [`Picked::counted`].
+pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io::Result<()> {
+    let tree = Tree::of(picked, Shape::Merged, options.threads)?;
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    // The path to the node at hand, and the length of the path to each node on it.
+    let mut line: Vec<u8> = Vec::new();
+    let mut lens: Vec<usize> = Vec::new();
+    tree.walk(|id, depth| {
+        let node = &tree.nodes[id as usize];
+        lens.truncate(depth);
+        line.truncate(lens.last().copied().unwrap_or(0));
+        // The root is nobody's function.
+        if depth > 0 {
+            if depth > 1 {
+                line.push(b';');
+            }
+            put_name(&mut line, tree.label(node));
+        }
+        lens.push(line.len());
+        if node.own > 0 {
+            out.write_all(&line)?;
+            writeln!(out, " {}", node.own)?;
+        }
+        Ok(true)
+    })?;
+    out.flush()
+}
+
+fn put_name(line: &mut Vec<u8>, name: &str) {
+    line.extend(name.bytes().map(|byte| match byte {
+        b';' => b':',
+        0..0x20 | 0x7f => b' ',
+        byte => byte,
+    }));
+}

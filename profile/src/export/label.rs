@@ -1,0 +1,105 @@
+//! What functions are called in exports, and what kind of code they are.
+
+use std::borrow::Cow;
+
+use crate::view::data::{Data, Frame, Thread};
+
+/// In place of the stack of a sample that has none.
+pub(super) const NO_STACK: &str = "[no stack]";
+
+/// A function's name. One that is only an address is named with its library, or equal addresses of two would be added up.
+pub(super) fn function(data: &Data, func: u32) -> Cow<'_, str> {
+    let name = data.func_name(func);
+    match data.lib_name(func) {
+        _ if name.is_empty() => "[unknown]".into(),
+        Some(lib) if is_address(name) => format!("{lib}+{name}").into(),
+        _ => name.into(),
+    }
+}
+
+fn is_address(name: &str) -> bool {
+    let digits = name.strip_prefix("0x").unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A process, by its name where it has one.
+pub(super) fn process(thread: &Thread) -> Cow<'_, str> {
+    match (thread.process_name.as_str(), thread.pid.as_str()) {
+        ("", "") => "[unknown process]".into(),
+        ("", pid) => format!("process {pid}").into(),
+        (name, _) => name.into(),
+    }
+}
+
+/// A thread: no two of a process are added up because they have the same name.
+pub(super) fn thread(thread: &Thread) -> String {
+    match (thread.name.as_str(), thread.tid.as_str()) {
+        (name, "") => name.to_owned(),
+        ("", tid) => format!("thread {tid}"),
+        (name, tid) => format!("{name} ({tid})"),
+    }
+}
+
+/// What kind of code a frame is, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Program,
+    Library,
+    System,
+    RustStd,
+    Jit,
+    Kernel,
+    Wait,
+    Mark,
+    /// A process or thread.
+    Place,
+    Other,
+}
+
+impl Kind {
+    /// In the words of a legend.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Program => "program",
+            Kind::Library => "library",
+            Kind::System => "system library",
+            Kind::RustStd => "Rust standard library",
+            Kind::Jit => "JIT and anonymous",
+            Kind::Kernel => "kernel",
+            Kind::Wait => "waiting",
+            Kind::Mark => "incomplete stack",
+            Kind::Place => "process, thread",
+            Kind::Other => "other",
+        }
+    }
+
+    fn of_category(name: &str) -> Option<Kind> {
+        Some(match name {
+            // Ours, and those of samply and of the front end's imports.
+            "Program" | "User" | "Native" => Kind::Program,
+            "Library" => Kind::Library,
+            "System library" => Kind::System,
+            "Rust standard library" => Kind::RustStd,
+            "JIT and anonymous" | "JIT" | "JavaScript" | "Java" => Kind::Jit,
+            "Kernel" => Kind::Kernel,
+            "Incomplete stack" => Kind::Mark,
+            _ if crate::category::is_wait(name) => Kind::Wait,
+            _ => return None,
+        })
+    }
+}
+
+/// The kinds of a profile's frames.
+pub(super) struct Kinds(Vec<Option<Kind>>);
+
+impl Kinds {
+    pub(super) fn of(data: &Data) -> Kinds {
+        Kinds(data.categories.iter().map(|name| Kind::of_category(name)).collect())
+    }
+
+    pub(super) fn kind(&self, data: &Data, frame: &Frame) -> Kind {
+        let by_category = self.0.get(frame.category as usize).copied().flatten();
+        let is_kernel = || (data.lib_name(frame.func)).is_some_and(|lib| lib.starts_with("[kernel"));
+        by_category.unwrap_or_else(|| if is_kernel() { Kind::Kernel } else { Kind::Other })
+    }
+}

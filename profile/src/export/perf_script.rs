@@ -1,0 +1,77 @@
+//! The text of `perf script`, for stackcollapse-perf.pl, inferno-collapse-perf, the Firefox Profiler and others.
+//!
+//! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's period: what
+//! the sample counts. Readers that count samples instead see the same where each of them is one.
+
+use std::io::{self, BufWriter, Write};
+
+use super::label::{self, NO_STACK};
+use super::{Counted, Picked, Time};
+use crate::view::data::{Data, NONE, Thread};
+
+/// Writes each sample with its stack, leaf first; thread after thread, each in time order.
+pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
+    let data = picked.data;
+    let mut out = BufWriter::with_capacity(1 << 16, out);
+    let event = match (picked.counted(), picked.time()) {
+        (Counted::Samples, Time::Waits) => "waits",
+        (Counted::Samples, _) => "samples",
+        (Counted::Bytes, _) => "bytes",
+        (_, Time::Cpu) => "cpu-ns",
+        (_, Time::Waits) => "wait-ns",
+        (_, Time::All) => "wall-ns",
+    };
+    for thread in &data.threads {
+        let (comm, pid, tid) = names(thread);
+        for sample in picked.samples(thread) {
+            let us = (sample.time_ms.max(0.0) * 1e3).round() as u64;
+            writeln!(
+                out,
+                "{comm} {pid}/{tid} {}.{:06}: {:>10} {event}: ",
+                us / 1_000_000,
+                us % 1_000_000,
+                sample.weight
+            )?;
+            stack(&mut out, data, sample.stack)?;
+        }
+    }
+    out.flush()
+}
+
+fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
+    if stack == NONE {
+        writeln!(out, "\t{:>16x} {NO_STACK} ([unknown])", 0)?;
+    }
+    while stack != NONE {
+        let node = data.stacks[stack as usize];
+        let frame = data.frames[node.frame as usize];
+        let name = label::function(data, frame.func);
+        // Readers take a name in brackets at the start for the process.
+        let name = name.replace(|c: char| c.is_control(), " ");
+        let lib = data
+            .lib_name(frame.func)
+            .unwrap_or("[unknown]")
+            .replace(['(', ')', '\n'], "_");
+        let place = if frame.inlined { "inlined" } else { &lib };
+        writeln!(out, "\t{:>16x} {name} ({place})", frame.address.unwrap_or(0))?;
+        stack = node.prefix;
+    }
+    writeln!(out)
+}
+
+/// Process, pid and tid as numbers: readers want them to be.
+fn names(thread: &Thread) -> (String, u64, u64) {
+    let number = |text: &str| {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    };
+    let comm = match thread.name.as_str() {
+        "" => label::process(thread).into_owned(),
+        name => name.to_owned(),
+    };
+    (
+        comm.replace(|c: char| c.is_control(), " "),
+        number(&thread.pid),
+        number(&thread.tid),
+    )
+}

@@ -1,0 +1,134 @@
+//! Which samples are exported, and what each of them counts: the same whole numbers in every format.
+
+use crate::view::data::{Data, Thread, Unit};
+
+/// Which part of the threads' time is exported. Waits are never added to CPU time unless that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Time {
+    /// Samples of running threads.
+    #[default]
+    Cpu,
+    /// Waits.
+    Waits,
+    /// Both: where the time of the threads went.
+    All,
+}
+
+/// What exported numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Samples.
+    Samples,
+    /// Nanoseconds: milliseconds of the profile, so that they are whole numbers.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+}
+
+/// A profile, and which of its samples are exported.
+#[derive(Debug)]
+pub struct Picked<'a> {
+    pub(super) data: &'a Data,
+    time: Time,
+}
+
+/// One exported sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Since the profile's start, ms; 0 where the file has none.
+    pub(super) time_ms: f64,
+    /// Index of a stack, or [`NONE`](crate::view::data::NONE).
+    pub(super) stack: u32,
+    /// In [`Counted`].
+    pub(super) weight: u64,
+    /// How many samples it stands for.
+    pub(super) count: u64,
+}
+
+/// Sums over a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Exported samples.
+    pub samples: u64,
+    /// What they count, in [`Counted`].
+    pub weight: u64,
+    /// What the samples of the other kind count: waits, if CPU time is exported.
+    pub left_out: u64,
+    /// Samples that no format can hold: their weight is negative or missing.
+    pub unusable: u64,
+    /// Threads with exported samples.
+    pub threads: u64,
+}
+
+impl<'a> Picked<'a> {
+    /// The samples of `data` that stand for this time.
+    pub fn new(data: &'a Data, time: Time) -> Picked<'a> {
+        Picked { data, time }
+    }
+
+    /// What is exported.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// What numbers count.
+    pub fn counted(&self) -> Counted {
+        match self.data.unit {
+            Unit::Samples => Counted::Samples,
+            Unit::Milliseconds => Counted::Nanoseconds,
+            Unit::Bytes => Counted::Bytes,
+        }
+    }
+
+    /// The exported samples of a thread.
+    pub(super) fn samples(&self, thread: &'a Thread) -> impl Iterator<Item = Sample> + '_ {
+        let samples = thread.samples.iter();
+        let picked = samples.filter(|(_, stack, _)| self.picks(*stack));
+        picked.filter_map(|(time_ms, stack, weight)| {
+            let weight = self.whole(weight)?;
+            Some(Sample {
+                time_ms: if time_ms.is_finite() { time_ms } else { 0.0 },
+                stack,
+                weight,
+                count: if self.data.unit == Unit::Samples { weight } else { 1 },
+            })
+        })
+    }
+
+    /// Sums over all threads.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for thread in &self.data.threads {
+            let before = totals.samples;
+            for (_, stack, weight) in thread.samples.iter() {
+                match self.whole(weight) {
+                    None => totals.unusable += 1,
+                    Some(weight) if self.picks(stack) => {
+                        totals.samples += 1;
+                        totals.weight = totals.weight.saturating_add(weight);
+                    }
+                    Some(weight) => totals.left_out = totals.left_out.saturating_add(weight),
+                }
+            }
+            totals.threads += u64::from(totals.samples > before);
+        }
+        totals
+    }
+
+    fn picks(&self, stack: u32) -> bool {
+        match self.time {
+            Time::All => true,
+            Time::Cpu => !self.data.is_wait(stack),
+            Time::Waits => self.data.is_wait(stack),
+        }
+    }
+
+    fn whole(&self, weight: f64) -> Option<u64> {
+        let scale = match self.data.unit {
+            Unit::Milliseconds => 1e6,
+            Unit::Samples | Unit::Bytes => 1.0,
+        };
+        // Files have up to six decimals of a millisecond.
+        (weight >= 0.0).then_some((weight * scale).round() as u64)
+    }
+}

@@ -1,0 +1,184 @@
+// The picture in a browser. The state is in the address: `#zoom=12&search=alloc`, so that it can be sent and goes back.
+"use strict";
+(function () {
+  const svg = document.documentElement;
+  if (svg.tagName !== "svg") return;
+  const NS = "http://www.w3.org/2000/svg";
+  const frames = document.getElementById("frames");
+  const details = document.getElementById("details");
+  const CHAR_PIXELS = 7.25;
+  const UNITS = 10000;
+
+  // Edges as whole numbers: the file writes them with four decimals.
+  const units = (rect, name) => Math.round(parseFloat(rect.getAttribute(name)) * UNITS);
+  const all = Array.from(frames.children, (g, index) => {
+    const [title, rect, text] = g.children;
+    const words = title.textContent;
+    const name = words.replace(/ \([^()]*\)$/, "");
+    return { g, rect, text, words, name, index, x: units(rect, "x"), width: units(rect, "width"),
+             y: parseFloat(rect.getAttribute("y")), found: false };
+  });
+  all.forEach((frame) => { frame.g.frame = frame; });
+  const root = all[0];
+
+  function fit(name, pixels) {
+    const room = Math.floor((pixels - 6) / CHAR_PIXELS);
+    if (room < 3) return "";
+    if (name.length <= room) return name;
+    const plain = withoutArguments(name);
+    if (plain.length <= room) return plain;
+    const ends = [...plain.matchAll(/::/g)].filter((match) => match.index > 0);
+    const short = ends.length < 2 ? plain : plain.slice(ends[ends.length - 2].index + 2);
+    return short.length <= room ? short : short.slice(0, room - 1) + "\u2026";
+  }
+
+  function withoutArguments(name) {
+    let text = "", depth = 0, last = " ";
+    for (const c of name) {
+      if ((c === "<" || c === "(") && (depth > 0 || /[\p{L}\p{N}_:]/u.test(last))) depth++;
+      else if (depth > 0 && (c === ">" || c === ")") && last !== "-") depth--;
+      else if (depth === 0) text += c;
+      last = c;
+    }
+    return text === "" ? name : text.replaceAll("::::", "::");
+  }
+
+  let zoomed = root;
+
+  function layOut() {
+    const pixels = svg.getBoundingClientRect().width - 2 * MARGIN;
+    frames.setAttribute("width", Math.max(pixels, 1));
+    const left = zoomed.x, right = zoomed.x + zoomed.width;
+    const isBelow = (frame) => (INVERTED ? frame.y >= zoomed.y : frame.y <= zoomed.y);
+    for (const frame of all) {
+      const { g, rect, text } = frame;
+      const end = frame.x + frame.width;
+      const isInside = isBelow(frame) && frame.x >= left && end <= right && (frame.width > 0 || zoomed === root);
+      const isOuter = !isBelow(frame) && frame.x <= left && end >= right;
+      g.classList.toggle("outer", isOuter);
+      g.classList.toggle("hidden", !isInside && !isOuter);
+      if (!isInside && !isOuter) continue;
+      const x = isOuter ? 0 : (100 * (frame.x - left)) / zoomed.width;
+      const width = isOuter ? 100 : (100 * frame.width) / zoomed.width;
+      rect.setAttribute("x", x + "%");
+      rect.setAttribute("width", width + "%");
+      text.setAttribute("x", x + "%");
+      text.textContent = fit(frame.name, (width * pixels) / 100);
+    }
+    reset.classList.toggle("hidden", zoomed === root && !state().get("search"));
+  }
+
+  function search(pattern) {
+    let expression = null;
+    input.classList.remove("wrong");
+    try {
+      if (pattern) expression = new RegExp(pattern, "i");
+    } catch {
+      input.classList.add("wrong");
+    }
+    // Of what is shown; a match below a match is not counted again. Frames are in the order of a walk from the root.
+    let covered = zoomed.x, sum = 0;
+    frames.classList.toggle("searched", expression !== null);
+    for (const frame of all) {
+      frame.found = expression !== null && expression.test(frame.name);
+      frame.g.classList.toggle("found", frame.found);
+      if (!frame.found || frame.g.classList.contains("hidden")) continue;
+      const from = Math.max(frame.x, covered);
+      const to = Math.min(frame.x + frame.width, zoomed.x + zoomed.width);
+      if (to > from) { sum += to - from; covered = to; }
+    }
+    matched.textContent = expression === null ? "" : "matched: " + ((100 * sum) / Math.max(zoomed.width, 1)).toFixed(2) + " %";
+    button.textContent = expression === null ? "search" : "search: " + pattern;
+  }
+
+  const state = () => new URLSearchParams(location.hash.slice(1));
+  function change(entries) {
+    const next = state();
+    for (const [key, value] of Object.entries(entries)) value ? next.set(key, value) : next.delete(key);
+    const hash = next.toString();
+    if (hash !== location.hash.slice(1)) location.hash = hash;
+    apply();
+  }
+  function apply() {
+    zoomed = all[Number(state().get("zoom"))] || root;
+    if (zoomed.width === 0) zoomed = root;
+    layOut();
+    search(state().get("search"));
+  }
+
+  function put(parent, name, attributes) {
+    const element = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    parent.append(element);
+    return element;
+  }
+  const head = document.getElementById("head"), foot = document.getElementById("foot");
+  const button = put(head, "text", { class: "button", x: "100%", dx: -MARGIN, y: 24 });
+  button.textContent = "search";
+  const reset = put(head, "text", { class: "button hidden", x: "100%", dx: -MARGIN, y: 42 });
+  reset.textContent = "show all";
+  const bottom = details.getAttribute("y");
+  const matched = put(foot, "text", { id: "matched", x: "100%", dx: -MARGIN, y: bottom, "text-anchor": "end" });
+
+  // HTML inside of SVG: made here, so that programs which only draw never meet it.
+  const box = put(head, "foreignObject", { class: "hidden", width: 260, height: 28, y: 8 });
+  const input = document.createElementNS("http://www.w3.org/1999/xhtml", "input");
+  input.placeholder = "regular expression";
+  box.append(input);
+  function ask() {
+    box.setAttribute("x", svg.getBoundingClientRect().width - 260 - MARGIN);
+    box.classList.remove("hidden");
+    button.classList.add("hidden");
+    input.value = state().get("search") || "";
+    input.focus();
+    input.select();
+  }
+  function answered() {
+    box.classList.add("hidden");
+    button.classList.remove("hidden");
+  }
+  input.addEventListener("input", () => search(input.value));
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key === "Escape") { answered(); search(state().get("search")); }
+    if (event.key === "Enter") { change({ search: input.value }); answered(); }
+  });
+  input.addEventListener("blur", () => {
+    if (!box.classList.contains("hidden")) { change({ search: input.value }); answered(); }
+  });
+
+  button.addEventListener("click", ask);
+  reset.addEventListener("click", () => change({ zoom: null, search: null }));
+  frames.addEventListener("click", (event) => {
+    const frame = event.target.closest("g")?.frame;
+    if (frame) change({ zoom: frame === root ? null : frame.index });
+  });
+  frames.addEventListener("mouseover", (event) => {
+    const frame = event.target.closest("g")?.frame;
+    details.textContent = frame ? frame.words : " ";
+  });
+  frames.addEventListener("mouseleave", () => { details.textContent = " "; });
+  window.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") change({ zoom: null, search: null });
+    const isFind = (event.ctrlKey || event.metaKey) && event.key === "f";
+    if (isFind || event.key === "/") { event.preventDefault(); ask(); }
+  });
+  window.addEventListener("hashchange", apply);
+  window.addEventListener("resize", layOut);
+
+  // Head and foot stay in sight while a deep graph scrolls.
+  const height = parseFloat(svg.getAttribute("height"));
+  function stick() {
+    const lower = Math.min(0, window.scrollY + window.innerHeight - height);
+    head.setAttribute("transform", `translate(0 ${Math.max(0, window.scrollY)})`);
+    foot.setAttribute("transform", `translate(0 ${lower})`);
+  }
+  window.addEventListener("scroll", stick);
+  window.addEventListener("resize", stick);
+
+  svg.removeAttribute("viewBox");
+  svg.setAttribute("width", "100%");
+  apply();
+  if (!INVERTED) window.scrollTo(0, height);
+  stick();
+})();

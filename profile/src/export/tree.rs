@@ -1,0 +1,343 @@
+//! Samples added up by call path, functions of one name as one: what flame graphs and folded stacks are made of.
+
+use std::io;
+
+use rustc_hash::FxHashMap;
+
+use super::Picked;
+use super::label::{self, Kind, Kinds, NO_STACK};
+use crate::view::data::{Data, NONE, Thread};
+
+/// Nodes at most: a gigabyte. Real profiles have hundreds of thousands.
+const MAX_NODES: usize = 1 << 24;
+
+/// How samples become a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Equal call paths are one, from the root; siblings by name.
+    #[default]
+    Merged,
+    /// The same from the leaf: who called what is hot.
+    Reverse,
+    /// In time order, thread after thread: only neighbours are one.
+    TimeOrder,
+}
+
+/// The tree. Node 0 is the root, and children come after their parents.
+pub(super) struct Tree {
+    pub(super) nodes: Vec<Node>,
+    labels: Vec<Box<str>>,
+}
+
+/// A call path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    /// See [`Tree::label`].
+    label: u32,
+    pub(super) parent: u32,
+    /// Weight of the samples that end here.
+    pub(super) own: u64,
+    /// And of those that go on from here.
+    pub(super) total: u64,
+    pub(super) kind: Kind,
+    /// True if it was inlined wherever it was seen.
+    pub(super) inlined: bool,
+    pub(super) first_child: u32,
+    pub(super) next_sibling: u32,
+}
+
+impl Tree {
+    /// Adds up the samples, below their process, and with `threads` below their thread.
+    pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<Tree> {
+        let mut building = Building::new(picked, threads);
+        for thread in &picked.data.threads {
+            match shape {
+                Shape::Merged => building.merge(thread)?,
+                Shape::Reverse => building.merge_reverse(thread)?,
+                Shape::TimeOrder => building.append(thread)?,
+            }
+        }
+        let mut tree = building.tree;
+        tree.add_up();
+        match shape {
+            Shape::TimeOrder => tree.link(|_, _| std::cmp::Ordering::Equal),
+            Shape::Merged | Shape::Reverse => tree.link(|a, b| a.cmp(b)),
+        }
+        Ok(tree)
+    }
+
+    pub(super) fn label(&self, node: &Node) -> &str {
+        &self.labels[node.label as usize]
+    }
+
+    /// Calls `visit` with each node and its depth (the root's is 0), parents first, siblings in order. Where it answers
+    /// false, what is below is passed over.
+    pub(super) fn walk(&self, mut visit: impl FnMut(u32, usize) -> io::Result<bool>) -> io::Result<()> {
+        let mut next = 0;
+        let mut path: Vec<u32> = Vec::new();
+        loop {
+            if next != NONE {
+                let below = visit(next, path.len())?;
+                path.push(next);
+                next = if below {
+                    self.nodes[next as usize].first_child
+                } else {
+                    NONE
+                };
+            } else if let Some(done) = path.pop() {
+                next = self.nodes[done as usize].next_sibling;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn add_up(&mut self) {
+        for node in (0..self.nodes.len()).rev() {
+            let Node { own, total, parent, .. } = self.nodes[node];
+            let sum = total.saturating_add(own);
+            self.nodes[node].total = sum;
+            if let Some(parent) = self.nodes.get_mut(parent as usize) {
+                parent.total = parent.total.saturating_add(sum);
+            }
+        }
+    }
+
+    /// Links siblings in this order of their labels; where it says that they are equal, in that of their making.
+    fn link(&mut self, order: impl Fn(&str, &str) -> std::cmp::Ordering) {
+        let mut nodes: Vec<u32> = (1..self.nodes.len() as u32).collect();
+        let label = |node: u32| &*self.labels[self.nodes[node as usize].label as usize];
+        nodes.sort_by(|a, b| order(label(*a), label(*b)));
+        for node in nodes.into_iter().rev() {
+            let parent = self.nodes[node as usize].parent as usize;
+            self.nodes[node as usize].next_sibling = self.nodes[parent].first_child;
+            self.nodes[parent].first_child = node;
+        }
+    }
+}
+
+struct Building<'a> {
+    picked: &'a Picked<'a>,
+    data: &'a Data,
+    kinds: Kinds,
+    threads: bool,
+    tree: Tree,
+    label_ids: FxHashMap<Box<str>, u32>,
+    func_labels: Vec<u32>,
+    children: FxHashMap<(u32, u32), u32>,
+}
+
+/// A step of a path.
+#[derive(Clone, Copy)]
+struct Step {
+    label: u32,
+    kind: Kind,
+    inlined: bool,
+}
+
+impl<'a> Building<'a> {
+    fn new(picked: &'a Picked<'a>, threads: bool) -> Building<'a> {
+        let mut building = Building {
+            picked,
+            data: picked.data,
+            kinds: Kinds::of(picked.data),
+            threads,
+            tree: Tree {
+                nodes: Vec::new(),
+                labels: Vec::new(),
+            },
+            label_ids: FxHashMap::default(),
+            func_labels: vec![NONE; picked.data.funcs.len()],
+            children: FxHashMap::default(),
+        };
+        let label = building.label("all");
+        building.tree.nodes.push(Node {
+            label,
+            parent: NONE,
+            own: 0,
+            total: 0,
+            kind: Kind::Place,
+            inlined: false,
+            first_child: NONE,
+            next_sibling: NONE,
+        });
+        building
+    }
+
+    fn merge(&mut self, thread: &Thread) -> io::Result<()> {
+        let place = self.place(thread);
+        let mut top = None;
+        // Of this process or thread, the node of each stack.
+        let mut nodes: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut path = Vec::new();
+        for (stack, weight) in self.per_stack(thread) {
+            let top = match top {
+                Some(top) => top,
+                None => *top.insert(place.iter().try_fold(0, |node, step| self.child(node, *step))?),
+            };
+            let mut node = top;
+            let mut next = stack;
+            path.clear();
+            while next != NONE {
+                if let Some(known) = nodes.get(&next) {
+                    node = *known;
+                    break;
+                }
+                path.push(next);
+                next = self.data.stacks[next as usize].prefix;
+            }
+            if stack == NONE {
+                let step = self.no_stack();
+                node = self.child(node, step)?;
+            }
+            for stack in path.drain(..).rev() {
+                let step = self.step(stack);
+                node = self.child(node, step)?;
+                nodes.insert(stack, node);
+            }
+            self.add(node, weight);
+        }
+        Ok(())
+    }
+
+    fn merge_reverse(&mut self, thread: &Thread) -> io::Result<()> {
+        let place = self.place(thread);
+        for (stack, weight) in self.per_stack(thread) {
+            let mut node = 0;
+            for step in self.steps(stack) {
+                node = self.child(node, step)?;
+            }
+            for step in place.iter().rev() {
+                node = self.child(node, *step)?;
+            }
+            self.add(node, weight);
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, thread: &Thread) -> io::Result<()> {
+        let place = self.place(thread);
+        // The path of the sample before, from the root.
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        for sample in self.picked.samples(thread).filter(|sample| sample.weight > 0) {
+            let mut steps = self.steps(sample.stack);
+            steps.extend(place.iter().rev());
+            let same = (steps.iter().rev().zip(&open)).take_while(|(step, (label, _))| step.label == *label);
+            let same = same.count();
+            open.truncate(same);
+            for step in steps.into_iter().rev().skip(same) {
+                let parent = open.last().map_or(0, |(_, node)| *node);
+                open.push((step.label, self.push(parent, step)?));
+            }
+            let leaf = open.last().map_or(0, |(_, node)| *node);
+            self.add(leaf, sample.weight);
+        }
+        Ok(())
+    }
+
+    /// The weight of each stack of a thread, in the order of the stacks.
+    fn per_stack(&self, thread: &Thread) -> Vec<(u32, u64)> {
+        let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
+        for sample in self.picked.samples(thread) {
+            let sum = sums.entry(sample.stack).or_default();
+            *sum = sum.saturating_add(sample.weight);
+        }
+        let mut sums: Vec<(u32, u64)> = sums.into_iter().filter(|(_, weight)| *weight > 0).collect();
+        sums.sort_unstable();
+        sums
+    }
+
+    fn add(&mut self, node: u32, weight: u64) {
+        let own = &mut self.tree.nodes[node as usize].own;
+        *own = own.saturating_add(weight);
+    }
+
+    /// Leaf first.
+    fn steps(&mut self, mut stack: u32) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if stack == NONE {
+            steps.push(self.no_stack());
+        }
+        while stack != NONE {
+            steps.push(self.step(stack));
+            stack = self.data.stacks[stack as usize].prefix;
+        }
+        steps
+    }
+
+    fn step(&mut self, stack: u32) -> Step {
+        let frame = self.data.frames[self.data.stacks[stack as usize].frame as usize];
+        let mut label = self.func_labels[frame.func as usize];
+        if label == NONE {
+            label = self.label(&label::function(self.data, frame.func));
+            self.func_labels[frame.func as usize] = label;
+        }
+        Step {
+            label,
+            kind: self.kinds.kind(self.data, &frame),
+            inlined: frame.inlined,
+        }
+    }
+
+    fn no_stack(&mut self) -> Step {
+        Step {
+            label: self.label(NO_STACK),
+            kind: Kind::Mark,
+            inlined: false,
+        }
+    }
+
+    /// Root first.
+    fn place(&mut self, thread: &Thread) -> Vec<Step> {
+        let mut labels = vec![self.label(&label::process(thread))];
+        if self.threads {
+            labels.push(self.label(&label::thread(thread)));
+        }
+        let step = |label| Step {
+            label,
+            kind: Kind::Place,
+            inlined: false,
+        };
+        labels.into_iter().map(step).collect()
+    }
+
+    fn label(&mut self, text: &str) -> u32 {
+        if let Some(label) = self.label_ids.get(text) {
+            return *label;
+        }
+        let label = self.tree.labels.len() as u32;
+        self.tree.labels.push(text.into());
+        self.label_ids.insert(text.into(), label);
+        label
+    }
+
+    fn child(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+        if let Some(node) = self.children.get(&(parent, step.label)) {
+            self.tree.nodes[*node as usize].inlined &= step.inlined;
+            return Ok(*node);
+        }
+        let node = self.push(parent, step)?;
+        self.children.insert((parent, step.label), node);
+        Ok(node)
+    }
+
+    fn push(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+        if self.tree.nodes.len() >= MAX_NODES {
+            return Err(io::Error::other(format!(
+                "there are more than {MAX_NODES} call paths; record a shorter time"
+            )));
+        }
+        let node = self.tree.nodes.len() as u32;
+        self.tree.nodes.push(Node {
+            label: step.label,
+            parent,
+            own: 0,
+            total: 0,
+            kind: step.kind,
+            inlined: step.inlined,
+            first_child: NONE,
+            next_sibling: NONE,
+        });
+        Ok(node)
+    }
+}
