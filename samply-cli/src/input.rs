@@ -109,7 +109,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
 }
 
 /// The one way from a profile in memory to data is through its file: then both say the same.
-fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std::error::Error>> {
+pub(crate) fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std::error::Error>> {
     let mut file = tempfile::Builder::new().prefix("sprof-").suffix(".json").tempfile()?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
     firefox::write(profile, &mut out)?;

@@ -47,6 +47,8 @@ fn main() -> ExitCode {
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
             Command::Annotate(args) => command::annotate::run(&args),
+            Command::Export(args) => command::export::run(&args),
+            Command::Flamegraph(args) => command::flamegraph::run(*args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

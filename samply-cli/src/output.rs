@@ -139,6 +139,14 @@ impl Output {
         Some(path.into())
     }
 
+    /// Calls `write` with the open file, and puts the file in its place: for what can be made again.
+    pub(crate) fn save_there(self, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        match self.place {
+            Place::Stdout(file) | Place::Direct(file) => fill(&file, &write),
+            Place::Beside { partial, target } => fill_beside(partial, &target, &write),
+        }
+    }
+
     /// Calls `write` with the open file, and puts the file in its place. When that fails, `write` is called again for a
     /// file elsewhere, so that no recording is lost for lack of space in one place.
     pub(crate) fn save(self, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, OutputError> {

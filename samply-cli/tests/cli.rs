@@ -115,6 +115,8 @@ fn help_lists_what_exists_and_nothing_else() {
         "diff",
         "report",
         "annotate",
+        "export",
+        "flamegraph",
         "doctor",
         "completions",
         "man",
@@ -123,7 +125,7 @@ fn help_lists_what_exists_and_nothing_else() {
     ] {
         assert!(help.contains(command), "{command}");
     }
-    for command in ["export", "share", "setup"] {
+    for command in ["share", "setup"] {
         assert!(!help.contains(command), "{command} is announced");
     }
 }

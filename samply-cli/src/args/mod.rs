@@ -7,6 +7,7 @@ mod annotate;
 mod check;
 mod diff;
 mod doctor;
+mod export;
 mod load;
 mod record;
 mod report;
@@ -18,8 +19,9 @@ pub(crate) use annotate::AnnotateArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
+pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
 pub(crate) use load::LoadArgs;
-pub(crate) use record::{Program, RecordArgs, split_environment};
+pub(crate) use record::{Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::SelectArgs;
 pub(crate) use serve::ServeArgs;
@@ -66,6 +68,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Print source and machine code of a function with the samples of each line and instruction.
     Annotate(Box<AnnotateArgs>),
+    /// Write a profile as a flame graph, or in the format of another tool.
+    Export(Box<ExportArgs>),
+    /// Record a program and draw a flame graph of it; or draw that of a saved profile.
+    Flamegraph(Box<FlamegraphArgs>),
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.
@@ -115,7 +121,11 @@ mod tests {
         Cli::try_parse_from(line.split_whitespace())
     }
 
-    fn record(line: &str) -> RecordArgs {
+    fn record(line: &str) -> RecordingArgs {
+        shown(line).recording
+    }
+
+    fn shown(line: &str) -> RecordArgs {
         match parse_line(line) {
             Ok(Cli {
                 command: Command::Record(args),
@@ -172,13 +182,13 @@ mod tests {
         assert_eq!((args.rate_hz(), args.ptrace_rate_hz()), (1000.0, 100.0));
         assert_eq!(args.stack_size, 16384);
         assert_eq!(
-            args.serve.port,
+            shown("sprof record ls").serve.port,
             value::Port {
                 first: 3000,
                 or_next: true
             }
         );
-        assert!(args.serve.address.is_loopback());
+        assert!(shown("sprof record ls").serve.address.is_loopback());
         assert_eq!(args.iteration_count, 1);
         assert_eq!(args.include_args, None);
     }

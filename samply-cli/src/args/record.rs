@@ -14,15 +14,9 @@ use super::{ServeArgs, value};
 /// here.
 const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
 
-/// Flags of `sprof record`.
+/// What to record, and how.
 #[derive(Args, Clone, Debug)]
-#[command(
-    override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
-                      sprof record [OPTIONS] -p PID[,PID]...\n       \
-                      sprof record [OPTIONS] -a",
-    after_help = super::EXIT_STATUS
-)]
-pub(crate) struct RecordArgs {
+pub(crate) struct RecordingArgs {
     /// The program to run and its arguments; VAR=x words before it are added to its environment.
     #[arg(
         value_name = "COMMAND",
@@ -118,6 +112,19 @@ pub(crate) struct RecordArgs {
         help_heading = "The profile"
     )]
     pub(crate) profile_name: Option<String>,
+}
+
+/// Flags of `sprof record`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
+                      sprof record [OPTIONS] -p PID[,PID]...\n       \
+                      sprof record [OPTIONS] -a",
+    after_help = super::EXIT_STATUS
+)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) recording: RecordingArgs,
 
     /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr). While recording, what there is
     /// so far stands in FILE.partial, which `sprof load` and `perf report` read.
@@ -151,7 +158,7 @@ pub(crate) struct RecordArgs {
     pub(crate) serve: ServeArgs,
 }
 
-impl RecordArgs {
+impl RecordingArgs {
     /// Samples a second of CPU time.
     pub(crate) fn rate_hz(&self) -> f64 {
         self.rate.unwrap_or(1000.0)

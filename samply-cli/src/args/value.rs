@@ -92,6 +92,14 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A width in pixels, also a part of one.
+pub(crate) fn pixels(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(pixels) if pixels.is_finite() && pixels >= 0.0 => Ok(pixels),
+        _ => Err("a number of pixels, 0 or more, for example 0.5".into()),
+    }
+}
+
 /// The address of a Firefox Profiler, without the slash at the end.
 pub(crate) fn ui_url(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));

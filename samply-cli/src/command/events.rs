@@ -1,12 +1,13 @@
 //! `-e`: the events that were named, and the list of those that there are.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use recorder_linux::events::{self, Selector};
 use recording::probe::Probe;
 use symbolicator::SymbolOptions;
 
-use crate::args::{self, RecordArgs};
+use crate::args::{self, RecordingArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::pipeline::recorder;
 use crate::probes;
@@ -15,17 +16,17 @@ use crate::probes;
 const LIST: &str = "list";
 
 /// The events as they were named, each a list that makes sense.
-pub(super) fn parse(args: &RecordArgs) -> Result<Vec<String>, Failure> {
+pub(super) fn parse(args: &RecordingArgs) -> Result<Vec<String>, Failure> {
     for list in &args.event {
         events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
     }
     Ok(args.event.clone())
 }
 
-/// The probes among them, found in their files. Text that makes no sense is left to [`parse`].
-pub(super) fn probes(args: &RecordArgs) -> Result<Vec<Probe>, Failure> {
+/// The probes among them, found in their files and in the folders of debug files. Text that makes no sense is left to [`parse`].
+pub(super) fn probes(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<Vec<Probe>, Failure> {
     let options = SymbolOptions {
-        symbol_dirs: args.serve.symbol_dir.clone(),
+        symbol_dirs: symbol_dirs.to_vec(),
         recorded_at: None,
     };
     let mut found: Vec<Probe> = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn probes(args: &RecordArgs) -> Result<Vec<Probe>, Failure> {
 }
 
 /// `-e list`, `-e list:PATTERN`: the pattern, empty for all.
-pub(super) fn asked_for_list(args: &RecordArgs) -> Option<&str> {
+pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
     args.event.iter().find_map(|event| {
         let rest = event.strip_prefix(LIST)?;
         match rest {

@@ -7,6 +7,8 @@ pub(crate) mod diff;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 mod events;
+pub(crate) mod export;
+pub(crate) mod flamegraph;
 pub(crate) mod load;
 pub(crate) mod record;
 pub(crate) mod report;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{events, show};
-use crate::args::{self, Program, RecordArgs};
+use crate::args::{self, Program, RecordArgs, RecordingArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Saved};
@@ -26,26 +26,20 @@ use crate::term::{Style, Term};
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Outcome {
-    if let Some(pattern) = events::asked_for_list(&args) {
+    if let Some(pattern) = events::asked_for_list(&args.recording) {
         return events::list(pattern);
     }
-    let plan = plan(&args)?;
+    let plan = plan(&args.recording, &args.serve.symbol_dir, "record")?;
+    check_stdout(&args)?;
     let term = Term::stderr(show::verbosity(&args.serve));
-    if plan.recorder.rate_hz < args.rate_hz() {
-        term.line(format_args!(
-            "sampling at {0} Hz instead of {1} Hz, which is above this machine's limit; to raise it: \
-             sysctl kernel.perf_event_max_sample_rate={1:.0}",
-            plan.recorder.rate_hz,
-            args.rate_hz()
-        ));
-    }
+    say_rate(&plan, &args.recording, &term);
 
     // All that can fail for reasons known beforehand fails before the program runs.
     let listener = match shows(&args) {
         true => Some(Listener::bind(&args.serve).map_err(Failure::failed)?),
         false => None,
     };
-    let output = output(&args)?;
+    let output = output(&args.output)?;
     if listener.is_some() {
         show::warn_of_others(&term, &args.serve);
     }
@@ -55,16 +49,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.serve.symbol_dir.clone(),
-        recorded_at: Some(std::time::SystemTime::now()),
-    }));
-    for (module, file) in recorded.kept_files.drain(..) {
-        symbolicator.add_kept_file(&module, file);
-    }
-    for (module, symbols) in recorded.jit_symbols.drain(..) {
-        symbolicator.add_jit(&module, symbols);
-    }
+    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
     let status = match listener {
@@ -72,6 +57,33 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         None => save(&args, &term, recorded, output, &symbolicator, &interrupt)?,
     };
     failure.map_or(Ok(status), Err)
+}
+
+/// What a rate that the machine does not permit became.
+pub(super) fn say_rate(plan: &Plan, args: &RecordingArgs, term: &Term) {
+    if plan.recorder.rate_hz < args.rate_hz() {
+        term.line(format_args!(
+            "sampling at {0} Hz instead of {1} Hz, which is above this machine's limit; to raise it: \
+             sysctl kernel.perf_event_max_sample_rate={1:.0}",
+            plan.recorder.rate_hz,
+            args.rate_hz()
+        ));
+    }
+}
+
+/// Knows the files of the recording, and what JIT compilers told.
+pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: Vec<PathBuf>) -> Symbolicator {
+    let symbolicator = Symbolicator::new(SymbolOptions {
+        symbol_dirs,
+        recorded_at: Some(std::time::SystemTime::now()),
+    });
+    for (module, file) in recorded.kept_files.drain(..) {
+        symbolicator.add_kept_file(&module, file);
+    }
+    for (module, symbols) in recorded.jit_symbols.drain(..) {
+        symbolicator.add_jit(&module, symbols);
+    }
+    symbolicator
 }
 
 /// Writes the profile with its symbols; then waits for the program.
@@ -139,7 +151,7 @@ fn save_and_serve(
 }
 
 /// Waits for the program, which recording may have outlived.
-fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
+pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     if recorded.stop != StopReason::ProgramEnded && recorded.program.may_be_running() {
         term.progress(false, "waiting for the program to end; Ctrl-C kills it");
     }
@@ -162,8 +174,20 @@ fn to_stdout(args: &RecordArgs) -> bool {
     args.output == Path::new("-")
 }
 
-fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
-    let usage = |message: String| Failure::from(args::usage_error("record", message));
+/// stdout has one use at most.
+fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
+    let refused = |message| Err(Failure::from(args::usage_error("record", message)));
+    if args.json && to_stdout(args) {
+        return refused("--json and the profile cannot both go to stdout; name a file with -o");
+    }
+    if to_stdout(args) && io::stdout().is_terminal() {
+        return refused("the profile cannot go to a terminal; redirect stdout, or name a file with -o");
+    }
+    Ok(())
+}
+
+pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str) -> Result<Plan, Failure> {
+    let usage = |message: String| Failure::from(args::usage_error(command, message));
     let (whom, program) = if args.all {
         (Whom::WholeMachine, Program::default())
     } else if !args.pid.is_empty() {
@@ -188,16 +212,6 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
     }
     // The kernel lowers its limit where interrupts take long, as in many virtual machines: seen at 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
-    if args.json && to_stdout(args) {
-        return Err(usage(
-            "--json and the profile cannot both go to stdout; name a file with -o".into(),
-        ));
-    }
-    if to_stdout(args) && io::stdout().is_terminal() {
-        return Err(usage(
-            "the profile cannot go to a terminal; redirect stdout, or name a file with -o".into(),
-        ));
-    }
     Ok(Plan {
         recorder: RecordOptions {
             whom,
@@ -208,7 +222,7 @@ fn plan(args: &RecordArgs) -> Result<Plan, Failure> {
             stack_bytes: args.stack_size,
             off_cpu: args.off_cpu,
             events: events::parse(args)?,
-            probes: events::probes(args)?,
+            probes: events::probes(args, symbol_dirs)?,
             event_sampling: args.event_sampling(),
             duration: args.duration,
             keep_running: args.keep_running,
@@ -234,9 +248,9 @@ fn rate_limit_hz() -> Option<f64> {
 
 /// The output, ready to be written to. Where that is stdout, the program gets stderr in its place, so that what it prints
 /// does not end up inside the profile.
-fn output(args: &RecordArgs) -> Result<Output, Failure> {
-    if !to_stdout(args) {
-        return Output::prepare(&args.output).map_err(Failure::failed);
+pub(super) fn output(path: &Path) -> Result<Output, Failure> {
+    if path != Path::new("-") {
+        return Output::prepare(path).map_err(Failure::failed);
     }
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
@@ -336,11 +350,15 @@ fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) ->
     if saved.problem.is_some() {
         return Ok(Status::PARTIAL);
     }
-    Ok(match exit {
+    Ok(status(exit))
+}
+
+pub(super) fn status(exit: ProgramExit) -> Status {
+    match exit {
         ProgramExit::Code(code) => Status::of_code(code),
         ProgramExit::Signal(signal) => Status::of_signal(signal),
         ProgramExit::StillRunning | ProgramExit::NotOurs => Status::SUCCESS,
-    })
+    }
 }
 
 #[cfg(test)]

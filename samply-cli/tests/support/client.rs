@@ -21,6 +21,30 @@ fn install_dir() -> PathBuf {
     std::env::var_os("SPROF_CLIENT_DIR").map_or(default, PathBuf::from)
 }
 
+/// What a script in `tests/client` prints, with the packages that are installed for it; `None` (after saying so) where they
+/// are not.
+pub(crate) fn script(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<String> {
+    let modules = install_dir().join("node_modules");
+    let reason = "no npm packages of the tests (`.ci/run client` installs them)";
+    if !has(Need::ProfilerCli, modules.join("ajv").exists(), reason) {
+        return None;
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("node")
+        .arg(super::tests_dir().join("client").join(name))
+        .args(arguments)
+        .env("PATH", format!("{}:{path}", modules.join(".bin").display()))
+        .env("NODE_PATH", &modules)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{name}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
 impl Client {
     /// Loads a file or a URL; `None` (after saying so) where the client is not installed.
     pub(crate) fn load(what: &str) -> Option<Client> {

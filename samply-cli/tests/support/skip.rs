@@ -27,6 +27,8 @@ pub(crate) enum Need {
     Bits32,
     Tracefs,
     Uprobes,
+    Valgrind,
+    Chromium,
 }
 
 impl Need {
@@ -47,6 +49,8 @@ impl Need {
             Need::Go => "go",
             Need::Bits32 => "32-bit",
             Need::Tracefs => "tracefs",
+            Need::Valgrind => "valgrind",
+            Need::Chromium => "chromium",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",

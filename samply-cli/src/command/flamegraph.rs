@@ -1,0 +1,104 @@
+//! `sprof flamegraph`: run, record, draw. Of a saved profile, `sprof export --format svg` with a file to write to.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use profile::export::{Picked, svg};
+use profile::view::{top, wait_places};
+
+use super::{export, record};
+use crate::args::{self, FlamegraphArgs, RecordingArgs};
+use crate::exit::{Failure, Outcome};
+use crate::input;
+use crate::interrupt::Interrupt;
+use crate::pipeline;
+use crate::spool::Spool;
+use crate::summary::{HOTTEST, Summary};
+use crate::term::{Style, Term};
+
+/// Runs the command.
+pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
+    let term = Term::stderr(export::verbosity(&args.input));
+    let time = export::time(args.recording.off_cpu, &args.pick);
+    let options = export::svg_options(&args.svg, &args.pick);
+    if let Some(file) = &args.file {
+        if is_meant_to_run(file) {
+            return Err(Failure::from(args::usage_error(
+                "flamegraph",
+                format_args!(
+                    "{0} is no saved profile; to record a program, put -- before it: sprof flamegraph -- {0}",
+                    file.display()
+                ),
+            )));
+        }
+        let target = export::Target::prepare(Some(&args.output), false)?;
+        let input = export::read(file, None, &args.input, &term)?;
+        let picked = Picked::new(&input.data, time);
+        export::say_what_is_missing(&picked, file, &term)?;
+        return target.write(&term, |out| svg::write(&picked, &options, out));
+    }
+
+    let recording = RecordingArgs {
+        off_cpu: args.recording.off_cpu || args.pick.wall,
+        ..args.recording
+    };
+    let plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
+    record::say_rate(&plan, &recording, &term);
+    let output = record::output(&args.output)?;
+    let interrupt =
+        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+    let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
+    let mut recorded = pipeline::record(&plan, &term, &interrupt, spool)?;
+    let failure = recorded.failure.take();
+    let symbolicator = record::symbolicator(&mut recorded, args.input.symbol_dir);
+    let enriched = pipeline::symbolicate(&mut recorded.profile, &symbolicator, &term, &interrupt);
+
+    term.progress(false, "drawing the flame graph");
+    let drawn = input::converted(&recorded.profile)
+        .map_err(|error| error.to_string())
+        .and_then(|data| {
+            let saved = output.save_there(|out| svg::write(&Picked::new(&data, time), &options, out));
+            saved.map_err(|error: io::Error| error.to_string())
+        });
+    term.erase_progress();
+    let exit = record::wait(&term, &mut recorded);
+    if let Err(error) = drawn {
+        return Err(Failure::failed(match recorded.spool.take().map(Spool::keep) {
+            Some(path) => format!(
+                "writing {0} failed: {error}; the recording is in {1}: free space, then sprof flamegraph {1}",
+                args.output.display(),
+                path.display()
+            ),
+            None => format!("writing {} failed: {error}", args.output.display()),
+        }));
+    }
+    recorded.spool = None;
+    let profile = &recorded.profile;
+    let summary = Summary {
+        info: profile.info().clone(),
+        quality: profile.quality().clone(),
+        counts: profile.counts(),
+        stop: recorded.stop,
+        iterations: recorded.iterations,
+        hottest: top(profile, HOTTEST).functions,
+        waits: profile.waits().cloned(),
+        wait_places: wait_places(profile, HOTTEST),
+        events: crate::events::of(profile),
+        enriched: Some(enriched),
+        path: None,
+        link: None,
+    };
+    summary.print(&term);
+    term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));
+    failure.map_or(Ok(record::status(exit)), Err)
+}
+
+/// True for programs and scripts, and for what is no file at all: who is used to other tools leaves `--` away.
+fn is_meant_to_run(path: &Path) -> bool {
+    let mut start = [0; 4];
+    match File::open(path) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(mut file) => file.read(&mut start).is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!")),
+    }
+}
