@@ -54,13 +54,29 @@ impl Client {
         if !has(Need::ProfilerCli, bin.join("profiler-cli").exists(), reason) {
             return None;
         }
-        let session = format!("sprof-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        // Its socket lives in here: a path of at most 108 bytes.
-        let state = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
-        let client = Client { bin, session, state };
-        let (success, text) = client.try_run(&["load", what]);
-        assert!(success, "profiler-cli load {what}: {text}");
-        Some(client)
+        // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms).
+        for attempt in 1.. {
+            let session = format!("sprof-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            // Its socket lives in here: a path of at most 108 bytes.
+            let state = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
+            let client = Client {
+                bin: bin.clone(),
+                session,
+                state,
+            };
+            let (success, text) = client.try_run(&["load", what]);
+            if success {
+                return Some(client);
+            }
+            let is_late = text.contains("did not become ready") && attempt < 5;
+            assert!(is_late, "profiler-cli load {what}: {text}");
+            let pid = text.split_once("running as pid ").map(|(_, rest)| rest);
+            let pid: String = (pid.unwrap_or_default().chars())
+                .take_while(char::is_ascii_digit)
+                .collect();
+            let _ = Command::new("kill").arg(pid).status();
+        }
+        None
     }
 
     /// Runs one command of the client and returns its JSON answer.
