@@ -1,7 +1,7 @@
 //! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
 //!
 //! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
-//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole`] what views need, [`folded`] the same
+//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole()`] what views need, [`folded()`] the same
 //! from folded stacks.
 
 mod error;
@@ -31,7 +31,7 @@ pub struct ReadLimits {
     pub memory_bytes: u64,
     /// Bytes of JSON after inflating. Default 4 GiB; browsers give up well below.
     pub json_bytes: u64,
-    /// Values in lists and objects: 8 bytes each where [`whole`] keeps them. Default 400 million.
+    /// Values in lists and objects: 8 bytes each where [`whole()`] keeps them. Default 400 million.
     pub values: u64,
 }
 
