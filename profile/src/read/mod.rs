@@ -149,6 +149,9 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     whole::to_data(raw).map_err(|error| error.of(path))
 }
 
+/// The JSON of a file, with the buffer outermost: the parser takes single bytes, and a virtual call for each is slow.
+type Guarded<'a> = BufReader<&'a mut dyn Read>;
+
 /// A file that may be a profile, at its first byte.
 struct Opened {
     file: File,
@@ -195,7 +198,7 @@ impl Opened {
         &mut self,
         path: &Path,
         limits: ReadLimits,
-        parse: impl FnOnce(&mut dyn Read) -> serde_json::Result<T>,
+        parse: impl FnOnce(Guarded<'_>) -> serde_json::Result<T>,
     ) -> Result<(T, u64), ReadError> {
         let mut raw = Counted {
             inner: &mut self.file,
@@ -207,7 +210,7 @@ impl Opened {
         } else {
             Guard::new(Box::new(&mut raw) as Box<dyn Read + '_>, limits)
         };
-        let parsed = parse(&mut BufReader::with_capacity(128 << 10, &mut guard));
+        let parsed = parse(BufReader::with_capacity(128 << 10, &mut guard));
         let (json_bytes, tripped) = (guard.passed(), guard.tripped());
         drop(guard);
         match (parsed, tripped) {

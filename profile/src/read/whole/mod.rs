@@ -20,7 +20,7 @@ use raw::RawProfile;
 /// Versions that are known. A later one may keep what is needed, or not.
 const VERSIONS: std::ops::RangeInclusive<u32> = 50..=75;
 
-pub(super) fn parse(json: &mut dyn Read) -> serde_json::Result<RawProfile> {
+pub(super) fn parse(json: impl Read) -> serde_json::Result<RawProfile> {
     let mut json = serde_json::Deserializer::from_reader(json);
     let raw = RawProfile::deserialize(&mut json)?;
     json.end()?;
