@@ -113,7 +113,7 @@ pub(crate) enum ExportFormat {
     Svg,
     /// For `go tool pprof` and all that read its format; gzip.
     Pprof,
-    /// For https://www.speedscope.app.
+    /// For <https://www.speedscope.app>.
     Speedscope,
     /// For callgrind_annotate and KCachegrind: by function and line, with calls.
     Callgrind,
