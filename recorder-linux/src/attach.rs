@@ -121,12 +121,12 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
         already.look(&threads);
         already
     });
-    let announcement = "recording the whole machine; Ctrl-C ends the recording";
     if !in_first_pid_namespace() {
-        let announcement = "sprof runs in a PID namespace of its own: what runs outside of it is recorded as one process, without \
-                            user stacks; run sprof outside of the container to see all";
-        opened.announcements.push(announcement.to_owned());
+        let outside = "sprof runs in a PID namespace of its own: what runs outside of it is recorded as one process, without \
+                       user stacks; run sprof outside of the container to see all";
+        opened.announcements.push(outside.to_owned());
     }
+    let announcement = "recording the whole machine; Ctrl-C ends the recording";
     opened.announcements.push(announcement.to_owned());
     let running = Running {
         watched: Watched::Machine,
