@@ -13,6 +13,7 @@ use std::time::Duration;
 use recording::clock::Timestamp;
 
 use crate::already::Already;
+use crate::aside::Emptying;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::origins::Origins;
 use crate::procfs;
@@ -39,9 +40,11 @@ pub(crate) struct Running {
     pub(crate) pids: Vec<i32>,
     /// Those of their threads that may be waiting already; `None` if waits are not recorded.
     pub(crate) already: Option<Already>,
+    /// Who has the rings until they are read.
+    pub(crate) emptying: Option<Emptying>,
 }
 
-/// Attaches to processes and all below them. The error is for the user.
+/// Attaches to processes and all below them. Call it when signals are blocked. The error is for the user.
 pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
     let mut seen = HashSet::new();
     let named: Vec<i32> = named.iter().copied().filter(|pid| seen.insert(*pid)).collect();
@@ -83,6 +86,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     opened.announcements.extend(unreadable_memory(named[0]));
 
     let start = Timestamp(monotonic_ns());
+    let emptying = Emptying::begin(&mut opened);
     enable(&opened)?;
     let mut threads = listed;
     threads.retain(|(pid, _)| !refused.contains(pid));
@@ -104,17 +108,19 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         start,
         pids,
         already,
+        emptying,
     };
     Ok((opened, running))
 }
 
-/// Records all tasks on the machine.
+/// Records all tasks on the machine. Call it when signals are blocked.
 pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running), String> {
     same_pid_namespace()?;
     process::raise_open_file_limit();
     let mut opened = open::open(Scope::Machine, EVERY_TASK, wanted).map_err(|error| error.to_string())?;
     let threads = wanted.off_cpu.then(|| threads_of(procfs::processes()));
     let start = Timestamp(monotonic_ns());
+    let emptying = Emptying::begin(&mut opened);
     enable(&opened)?;
     let already = threads.map(|threads| {
         let mut already = Already::default();
@@ -134,6 +140,7 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
         start,
         pids: procfs::processes(),
         already,
+        emptying,
     };
     Ok((opened, running))
 }

@@ -41,6 +41,8 @@ pub mod wait;
 #[cfg(target_os = "linux")]
 mod already;
 #[cfg(target_os = "linux")]
+mod aside;
+#[cfg(target_os = "linux")]
 mod attach;
 #[cfg(target_os = "linux")]
 mod cpus;

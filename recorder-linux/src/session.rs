@@ -181,13 +181,15 @@ impl Recording {
         )
         .map_err(RecordError::Failed)?;
         let wanted = Wanted::of(options, &events);
-        let attached = match &options.whom {
+        let pids: Option<Vec<i32>> = match &options.whom {
             Whom::Command => return Recording::launch(options, events, probes),
-            Whom::Processes(pids) => {
-                let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
-                attach::to_processes(&pids, &wanted)
-            }
-            Whom::WholeMachine => attach::to_whole_machine(&wanted),
+            Whom::Processes(pids) => Some(pids.iter().map(|pid| pid.0).collect()),
+            Whom::WholeMachine => None,
+        };
+        let signals = take_over_signals()?;
+        let attached = match pids {
+            Some(pids) => attach::to_processes(&pids, &wanted),
+            None => attach::to_whole_machine(&wanted),
         };
         let (opened, running) = attached.map_err(RecordError::Failed)?;
         let probes = probes.map(Probes::ready);
@@ -195,7 +197,7 @@ impl Recording {
             options: options.clone(),
             events,
             who: Who::Running(running),
-            signals: take_over_signals()?,
+            signals,
             rung: Rung::PerfEvent(Box::new(opened)),
             probes,
         })
@@ -276,6 +278,9 @@ impl Recording {
                 existing::tell(&running.pids, running.start, &mut translator, sink);
                 if let Some(already) = &running.already {
                     already::tell(already, running.start, sink);
+                }
+                if let Some(emptying) = running.emptying {
+                    emptying.end(opened);
                 }
                 let names = running.names.join(", ");
                 (running.start, running.watched, Some(names))

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::last_error;
 use super::perf_event::EventFd;
+use crate::aside::Aside;
 use crate::decode::{HEADER_BYTES, Header};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
@@ -28,6 +29,8 @@ pub(crate) struct Ring {
     head: u64,
     /// A wrapped record, put together.
     scratch: Vec<u8>,
+    /// What was copied out by [`Ring::set_aside`], older than all in the ring.
+    aside: Aside,
     /// Set when a header made no sense: everything up to `head` was dropped.
     pub(crate) corrupted: u64,
 }
@@ -59,6 +62,7 @@ impl Ring {
             tail: 0,
             head: 0,
             scratch: Vec::new(),
+            aside: Aside::default(),
             corrupted: 0,
         })
     }
@@ -78,8 +82,29 @@ impl Ring {
         self.head = self.control(DATA_HEAD).load(Ordering::Acquire);
     }
 
+    /// Copies all that the kernel has written until now out of the ring, so that there is place for more, but nothing if that is
+    /// more than `room` bytes. Returns how many bytes it was. [`Ring::peek`] gives what was copied first.
+    pub(crate) fn set_aside(&mut self, room: usize) -> usize {
+        self.refresh();
+        let available = self.head.wrapping_sub(self.tail);
+        let bytes = match usize::try_from(available) {
+            Ok(bytes) if bytes <= room.min(self.data_bytes) => bytes,
+            _ => return 0,
+        };
+        let mut piece = vec![0; bytes];
+        self.copy_out(self.tail, &mut piece);
+        self.aside.push(piece);
+        self.tail = self.head;
+        self.publish();
+        bytes
+    }
+
     /// The next record, whole, as of the last [`Ring::refresh`]; `None` when all is read.
     pub(crate) fn peek(&mut self) -> Option<&[u8]> {
+        self.corrupted += self.aside.drop_corrupted();
+        if self.aside.peek().is_some() {
+            return self.aside.peek();
+        }
         let available = self.head.wrapping_sub(self.tail);
         if available == 0 {
             return None;
@@ -110,6 +135,9 @@ impl Ring {
 
     /// Frees the record that [`Ring::peek`] returned, of this size.
     pub(crate) fn consume(&mut self, size: usize) {
+        if self.aside.consume(size) {
+            return;
+        }
         let available = self.head.wrapping_sub(self.tail);
         self.tail = self.tail.wrapping_add((size as u64).min(available));
         self.publish();
@@ -138,6 +166,9 @@ impl Ring {
         high.copy_from_slice(self.slice(0, high.len()));
     }
 }
+
+// SAFETY: `base` is a mapping of this process that belongs to this `Ring` alone, and no thread is special to it.
+unsafe impl Send for Ring {}
 
 impl Drop for Ring {
     fn drop(&mut self) {
