@@ -41,7 +41,7 @@ type Tried = Result<Opened, OpenError>;
 fn with_kernel(opened: &Tried) -> Finding {
     let works = |reason: &str| Finding::works("perf-kernel", "perf_event, with kernel functions", reason);
     match opened {
-        Ok(opened) if opened.choice.kernel => works(""),
+        Ok(opened) if opened.choice.counts_kernel() => works(""),
         Ok(_) => works(&format!(
             "this user may not sample the kernel{}",
             ladder::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))

@@ -87,7 +87,7 @@ pub(crate) fn open(
 ) -> Result<WaitEvents, String> {
     let attrs = [switches(choice, scope), stacks(choice, scope, stack_bytes)];
     let switches = open_each(&attrs[0], pid, cpus, "dummy")?;
-    let stacks = match choice.kernel {
+    let stacks = match choice.may_sample_kernel {
         true => open_each(&attrs[1], pid, cpus, "context-switches")?,
         false => {
             announcements.push(

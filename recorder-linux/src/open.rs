@@ -142,20 +142,26 @@ pub(crate) struct Choice {
     /// The one that the user named, in the place of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
-    pub(crate) kernel: bool,
+    /// The user's permission. A named event can leave the kernel out all the same: see [`Choice::counts_kernel`].
+    pub(crate) may_sample_kernel: bool,
     has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
 }
 
 impl Choice {
     pub(crate) fn name(&self) -> &str {
-        match (&self.named, self.hardware, self.kernel) {
+        match (&self.named, self.hardware, self.may_sample_kernel) {
             (Some(counter), _, _) => &counter.name,
             (None, true, true) => "cycles",
             (None, true, false) => "cycles:u",
             (None, false, true) => "cpu-clock",
             (None, false, false) => "cpu-clock:u",
         }
+    }
+
+    /// True if this event's samples come from the kernel, too. Of those beside it, each has its own answer.
+    pub(crate) fn counts_kernel(&self) -> bool {
+        self.may_sample_kernel && self.named.as_ref().is_none_or(|counter| counter.sides.kernel)
     }
 
     /// True if samples may come at any rate.
@@ -181,7 +187,7 @@ impl Choice {
     pub(crate) fn layout(&self, stack_bytes: u32) -> Layout {
         Layout {
             registers: RegisterSet::NATIVE,
-            call_chain: self.kernel,
+            call_chain: self.counts_kernel(),
             stack_bytes,
             period: self.named.as_ref().and_then(Counter::period_unsaid),
             raw: false,
@@ -202,7 +208,7 @@ impl Choice {
             | flag::SAMPLE_ID_ALL
             | flag::USE_CLOCKID;
         let mut sample_type = SAMPLE_TYPE;
-        if self.kernel {
+        if self.counts_kernel() {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
         } else {
@@ -444,7 +450,7 @@ impl Opened {
 pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenError> {
     let (scope, cpu) = (opened.attr_of.scope, opened.cpus[0]);
     let choice = Choice {
-        kernel: false,
+        may_sample_kernel: false,
         ..opened.choice.clone()
     };
     let attr = choice.attr(scope, 1.0, 0, core_type(&opened.attr_of.core_types, cpu));
@@ -474,7 +480,7 @@ fn choose(
     let mut choice = Choice {
         named: named.clone(),
         hardware: named.is_none(),
-        kernel: named.as_ref().is_none_or(|counter| counter.sides.kernel),
+        may_sample_kernel: true,
         has_build_ids: true,
         has_lost_counts: true,
     };
@@ -484,7 +490,15 @@ fn choose(
         let error = match EventFd::open(&attr, pid, cpu) {
             Ok(_) => {
                 if let Some(counter) = named {
-                    events::check(counter, choice.kernel)?;
+                    events::check(counter, choice.may_sample_kernel)?;
+                }
+                // An event of user code opens without the permission that those beside it may need.
+                if !choice.counts_kernel() && choice.may_sample_kernel {
+                    choice.may_sample_kernel = !refuses_kernel(scope, pid, &choice, cpu);
+                    let others = &wanted.events.counted;
+                    if !choice.may_sample_kernel && others.iter().any(|(_, counter)| counter.sides.kernel) {
+                        announcements.push(user_code_only());
+                    }
                 }
                 return Ok((choice, announcements));
             }
@@ -498,17 +512,12 @@ fn choose(
             }
             // Where all tasks are refused, it is not for the kernel's part.
             Some(libc::EACCES | libc::EPERM)
-                if choice.kernel
+                if choice.counts_kernel()
                     && scope != Scope::Machine
                     && named.as_ref().is_none_or(|counter| counter.sides.user) =>
             {
-                choice.kernel = false;
-                announcements.push(format!(
-                    "user code only: kernel time and kernel functions are not recorded{}",
-                    paranoid().map_or_else(String::new, |level| format!(
-                        " (perf_event_paranoid is {level}; `sudo sysctl kernel.perf_event_paranoid=1` allows them)"
-                    ))
-                ));
+                choice.may_sample_kernel = false;
+                announcements.push(user_code_only());
             }
             // What older kernels do not know: counts of lost records (Linux 6.0), build ids in mappings (5.12).
             Some(libc::EINVAL) if choice.has_lost_counts => choice.has_lost_counts = false,
@@ -537,6 +546,26 @@ fn choose(
             }
         }
     }
+}
+
+fn user_code_only() -> String {
+    format!(
+        "user code only: kernel time and kernel functions are not recorded{}",
+        paranoid().map_or_else(String::new, |level| format!(
+            " (perf_event_paranoid is {level}; `sudo sysctl kernel.perf_event_paranoid=1` allows them)"
+        ))
+    )
+}
+
+/// Opens the timer with the kernel, for a moment: every machine has it, and it needs the permission only.
+fn refuses_kernel(scope: Scope, pid: i32, choice: &Choice, cpu: u32) -> bool {
+    let timer = Choice {
+        named: None,
+        hardware: false,
+        ..choice.clone()
+    };
+    let opened = EventFd::open(&timer.attr(scope, 1.0, 0, 0), pid, cpu);
+    opened.is_err_and(|error| matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)))
 }
 
 fn open_failed(scope: Scope, choice: &Choice, cpu: u32, error: &io::Error) -> OpenError {

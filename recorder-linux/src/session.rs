@@ -325,7 +325,7 @@ impl Recording {
         let of_tasks = self.options.whom != Whom::WholeMachine;
         let cpu_time_ns = (of_tasks && counts.running_ns > 0).then_some(counts.running_ns);
         let achieved_rate_hz = cpu_time_ns
-            .filter(|_| opened.choice.kernel && opened.choice.is_time())
+            .filter(|_| opened.choice.counts_kernel() && opened.choice.is_time())
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
         let mut counts_of = opened.further.counts();
         let mut events = std::mem::take(&mut self.events);
@@ -436,14 +436,14 @@ fn of_events(info: RecordingInfo, opened: &Opened, events: &Events) -> Recording
     let mut events = events.infos.clone();
     for event in events
         .iter_mut()
-        .filter(|event| event.role != EventRole::Marker && !choice.kernel)
+        .filter(|event| event.role != EventRole::Marker && !choice.may_sample_kernel)
     {
         event.without_kernel.get_or_insert("no permission");
     }
     RecordingInfo {
         event: choice.name().to_owned(),
         unit: choice.unit(),
-        kernel_included: choice.kernel,
+        kernel_included: choice.counts_kernel(),
         events,
         host: host::describe(opened.cpus()),
         ..info

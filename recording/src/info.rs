@@ -116,7 +116,7 @@ pub struct RecordingInfo {
     pub event: String,
     /// The unit of the samples' periods.
     pub unit: PeriodUnit,
-    /// False if the kernel's share was not recorded for lack of permission.
+    /// False if samples do not come from the kernel: for lack of permission, or because a named event leaves it out.
     pub kernel_included: bool,
     /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong, or what could
     /// not be recorded.

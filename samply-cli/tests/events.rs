@@ -359,6 +359,38 @@ fn modifiers_choose_between_user_and_kernel_code() {
 }
 
 #[test]
+fn each_event_chooses_user_or_kernel_code_for_itself() {
+    let Some(_machine) = kernel_samples() else { return };
+    let (recording, profile) = record_events(
+        &["-e", "cpu-clock:u,context-switches/period=1/,page-faults/period=1/"],
+        &["both", "200"],
+    );
+    // A switch happens in the kernel only: one for each of the 2 naps.
+    let switches = thread(&profile, "events · context-switches/period=1/");
+    let naps = weight(&profile, &switches.samples, |names| names.contains(&"nap"));
+    assert!(naps >= 2.0, "{naps}\n{}", profile.summary());
+    // The kernel faults, too, where it lays out the new program's stack and reads its arguments.
+    let faults = thread(&profile, "events · page-faults/period=1/");
+    let few = weight(&profile, &faults.samples, |names| names.contains(&"few_pages"));
+    assert_eq!(few, 200.0, "{}", profile.summary());
+    let in_kernel = faults.samples.iter().filter(|sample| {
+        let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+        names
+            .iter()
+            .any(|name| name.contains("clear_user") || name.contains("copy_") || name.contains("exec"))
+    });
+    assert!(in_kernel.count() > 0, "{}", profile.summary());
+    let figures = profile.quality();
+    assert_eq!(figures["Kernel code"], "only user code was asked for");
+    let asked = "what samples weigh; sampled every 1000000 times; user code only: only user code was asked for";
+    assert_eq!(figures["cpu-clock:u"], asked);
+    for event in ["context-switches/period=1/", "page-faults/period=1/"] {
+        assert_eq!(figures[event], "tracks of their own; sampled each time");
+    }
+    assert!(!recording.stderr.contains("no permission"), "{}", recording.stderr);
+}
+
+#[test]
 fn what_was_recorded_of_events_survives_kill_9() {
     let Some(_machine) = tracepoints() else { return };
     let running = record()
@@ -521,6 +553,19 @@ fn an_ordinary_user_has_the_events_of_user_code_and_is_told_of_the_others() {
     let few = weight(&profile, profile.samples(), |names| names.contains(&"few_pages"));
     assert!((few - 2000.0).abs() <= 32.0, "{few}\n{stderr}");
     assert!(stderr.contains("user code only"), "{stderr}");
+    // What was not asked for needs no permission.
+    let (output, path) = playground.record(&["-e", "cpu-clock:u,page-faults"], "events", &["faults", "2000"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let figures = profile.quality();
+    let says = |event: &str, why: &str| figures[event].as_str().is_some_and(|says| says.ends_with(why));
+    assert!(
+        says("cpu-clock:u", "user code only: only user code was asked for"),
+        "{stderr}"
+    );
+    assert!(says("page-faults", "user code only: no permission"), "{stderr}");
+    assert!(stderr.contains("perf_event_paranoid is 2"), "{stderr}");
     for (event, words) in [
         ("context-switches", ["happens in the kernel", "perf_event_paranoid=1"]),
         ("page-faults:k", ["happens in the kernel", "perf_event_paranoid=1"]),

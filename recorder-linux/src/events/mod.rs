@@ -38,6 +38,7 @@ pub use list::list_events;
 pub use names::Generic;
 #[cfg(target_os = "linux")]
 pub(crate) use open::{Common, FurtherEvents};
+pub(crate) use parse::ONLY_USER_CODE;
 pub use parse::{EventSpec, ParseError, ProbeKind, Selector, Sides, parse};
 #[cfg(target_os = "linux")]
 pub(crate) use resolve::Events;

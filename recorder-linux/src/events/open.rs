@@ -262,7 +262,7 @@ impl What {
     fn layout(&self, common: &Common) -> Layout {
         Layout {
             registers: RegisterSet::NATIVE,
-            call_chain: common.choice.kernel,
+            call_chain: common.choice.may_sample_kernel,
             stack_bytes: self.stack_bytes(common),
             period: self.period_unsaid(),
             raw: matches!(self, What::Point(_)),
@@ -294,7 +294,7 @@ impl What {
     /// Without permission to sample the kernel, what happens only there opens and never fires.
     fn check(&self, common: &Common) -> Result<(), OpenError> {
         match self {
-            What::Counted(counter) => trouble::check(counter, common.choice.kernel),
+            What::Counted(counter) => trouble::check(counter, common.choice.may_sample_kernel),
             What::Point(_) => Ok(()),
         }
     }
@@ -336,11 +336,11 @@ impl Kind {
                 )
             }
         };
-        if common.choice.kernel {
+        if common.choice.may_sample_kernel {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
         }
-        if !sides.kernel || !common.choice.kernel && matches!(self.what, What::Counted(_)) {
+        if !sides.kernel || !common.choice.may_sample_kernel && matches!(self.what, What::Counted(_)) {
             flags |= flag::EXCLUDE_KERNEL;
         }
         if !sides.user {

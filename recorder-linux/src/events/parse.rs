@@ -22,6 +22,9 @@ pub struct EventSpec {
     pub sample_by: Option<SampleBy>,
 }
 
+/// Why an event does not count in the kernel, if a modifier says so.
+pub(crate) const ONLY_USER_CODE: &str = "only user code was asked for";
+
 /// In which code an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sides {

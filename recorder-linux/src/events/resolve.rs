@@ -6,7 +6,7 @@ use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
 
 use super::counter::Counter;
 use super::names;
-use super::parse::{EventSpec, Selector, Sides};
+use super::parse::{EventSpec, ONLY_USER_CODE, Selector, Sides};
 use super::pmu;
 use super::tracefs::{Tracefs, Tracepoint};
 use crate::probes::DefinedProbe;
@@ -148,7 +148,7 @@ impl Events {
             role: if is_weight { EventRole::Weight } else { EventRole::Track },
             unit: counter.unit(),
             sample_by: counter.sample_by,
-            without_kernel: (!counter.sides.kernel).then_some("only user code was asked for"),
+            without_kernel: (!counter.sides.kernel).then_some(ONLY_USER_CODE),
             fields: Vec::new(),
             counts: None,
         });

@@ -4,6 +4,7 @@ use recording::event::Value;
 use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
 
 use super::attr::Attr;
+use crate::events::{self, ONLY_USER_CODE};
 use crate::spool::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
 use crate::translate::Subject;
 
@@ -42,7 +43,7 @@ impl Named {
                     true => SampleBy::Frequency(attr.period_or_rate),
                     false => SampleBy::Period(attr.period_or_rate),
                 },
-                without_kernel: attr.excludes_kernel().then_some("no permission"),
+                without_kernel: attr.excludes_kernel().then(|| why_without_kernel(&attr.label())),
                 fields: Vec::new(),
                 counts: None,
             });
@@ -82,3 +83,11 @@ impl Named {
 
 /// Values of one event, at most.
 const MAX_VALUES: usize = 64;
+
+/// An event's modifiers are in its name; where they do not leave the kernel out, the permission was missing.
+fn why_without_kernel(name: &str) -> &'static str {
+    match events::parse(name).as_deref() {
+        Ok([spec]) if !spec.sides.kernel => ONLY_USER_CODE,
+        _ => "no permission",
+    }
+}

@@ -35,7 +35,7 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
     event(
         EVENT_ID,
         match (info.unit, weight) {
-            (PeriodUnit::Counts, Some(weight)) => named(weight, flags),
+            (PeriodUnit::Counts, Some(weight)) => named(weight),
             (PeriodUnit::CpuNanoseconds, _) => attr([1, 0], info.interval_ns, flags),
             (PeriodUnit::Cycles | PeriodUnit::Counts, _) => {
                 attr([0, 0], 1_000_000_000 / info.interval_ns.max(1), flags | FREQ)
@@ -52,7 +52,7 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
             .filter(|(_, event)| event.role != EventRole::Weight)
     };
     for (id, of) in further() {
-        event(id, named(of, flags));
+        event(id, named(of));
     }
     let mut name = |id: u64, name: &str| {
         put_record(&mut out, record_type::EVENT_UPDATE, 0, |body| {
@@ -79,8 +79,12 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const CONTEXT_SWITCH: u64 = 1 << 26;
 
 /// An event that the user named. perf takes it for a raw one, whose name it is told; `config1` says what it is for sprof.
-fn named(event: &EventInfo, flags: u64) -> Vec<u8> {
+fn named(event: &EventInfo) -> Vec<u8> {
     const PERF_TYPE_RAW: u32 = 4;
+    let flags = match event.without_kernel {
+        Some(_) => EXCLUDE_KERNEL,
+        None => 0,
+    };
     let (period_or_rate, flags) = match event.sample_by {
         SampleBy::Period(period) => (period, flags),
         SampleBy::Frequency(rate_hz) => (rate_hz, flags | FREQ),
