@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use profile::view::diff::Limits;
 
-use super::{By, value};
+use super::{By, LimitArgs};
 
 /// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
@@ -37,15 +36,8 @@ pub(crate) struct CheckArgs {
     )]
     pub(crate) by: By,
 
-    /// How many of 100 broken rules may be chance, at most.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
-          default_value = "1", value_parser = value::percentage)]
-    pub(crate) false_discoveries: f64,
-
-    /// Ignore changes of less than this share of all samples.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
-          default_value = "0.5", value_parser = value::percentage)]
-    pub(crate) min_change: f64,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     /// text for people, md for a comment on a pull request, junit for CI systems.
     #[arg(
@@ -56,16 +48,6 @@ pub(crate) struct CheckArgs {
         default_value = "text"
     )]
     pub(crate) format: CheckFormat,
-}
-
-impl CheckArgs {
-    /// What counts as a change.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            false_discoveries: self.false_discoveries / 100.0,
-            least_change: self.min_change / 100.0,
-        }
-    }
 }
 
 /// [`CheckArgs::format`].

@@ -28,15 +28,8 @@ pub(crate) struct DiffArgs {
     )]
     pub(crate) by: By,
 
-    /// How many of 100 listed changes may be chance, at most.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
-          default_value = "1", value_parser = value::percentage)]
-    pub(crate) false_discoveries: f64,
-
-    /// Leave out changes of less than this share of all samples.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
-          default_value = "0.5", value_parser = value::percentage)]
-    pub(crate) min_change: f64,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 
     /// List at most so many changes.
     #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true, default_value_t = 30)]
@@ -68,12 +61,25 @@ pub(crate) enum By {
     Paths,
 }
 
-impl DiffArgs {
-    /// What is listed.
-    pub(crate) fn limits(&self) -> Limits {
+/// What counts as a change: the same for `sprof diff` and `sprof check`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LimitArgs {
+    /// How many of 100 changes that are told may be chance, at most.
+    #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
+          default_value = "1", value_parser = value::percentage)]
+    pub(crate) false_discoveries: f64,
+
+    /// Leave out changes of less than this share of all samples.
+    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
+          default_value = "0.5", value_parser = value::percentage)]
+    pub(crate) min_change: f64,
+}
+
+impl From<LimitArgs> for Limits {
+    fn from(args: LimitArgs) -> Limits {
         Limits {
-            false_discoveries: self.false_discoveries / 100.0,
-            least_change: self.min_change / 100.0,
+            false_discoveries: args.false_discoveries / 100.0,
+            least_change: args.min_change / 100.0,
         }
     }
 }

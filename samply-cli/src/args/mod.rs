@@ -17,7 +17,7 @@ pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
-pub(crate) use diff::{By, DiffArgs, DiffFormat};
+pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
 pub(crate) use load::LoadArgs;

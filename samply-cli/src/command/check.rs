@@ -32,7 +32,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             ),
         )));
     }
-    let compared = diff::compare(&args.base, &args.files, args.by, args.limits(), &term)?;
+    let compared = diff::compare(&args.base, &args.files, args.by, args.limits.into(), &term)?;
     let results: Vec<Checked> = rules.iter().map(|rule| check(rule, &compared)).collect();
     for checked in results.iter().filter(|checked| !checked.seen) {
         term.warning(format_args!(

@@ -20,7 +20,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let term = Term::stderr(Verbosity::Normal);
     let (base, new) = sides(args)?;
-    let compared = compare(base, new, args.by, args.limits(), &term)?;
+    let compared = compare(base, new, args.by, args.limits.into(), &term)?;
     let text = match args.format {
         DiffFormat::Text => text(args, &compared),
         DiffFormat::Md => markdown(args, &compared),
@@ -184,8 +184,8 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
         "new": total(&compared.new),
         "unit": unit(compared),
         "tested": compared.tested,
-        "false_discoveries": args.limits().false_discoveries,
-        "least_change": args.limits().least_change,
+        "false_discoveries": Limits::from(args.limits).false_discoveries,
+        "least_change": Limits::from(args.limits).least_change,
         "changed": compared.changes.len(),
         "changes": changes,
     })
@@ -207,7 +207,7 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
         return format!(
             "No change: of {tested} with samples enough, none differs by {} % of all samples or more, and by more than chance. \
              Longer recordings, or several a side (--new), find smaller changes; --min-change shows them.",
-            args.min_change
+            args.limits.min_change
         );
     }
     let cut = match changed > args.limit {
@@ -216,7 +216,7 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
     };
     format!(
         "{changed} of {tested} changed{cut}; of such lists at most {} % of the entries are chance.",
-        args.false_discoveries
+        args.limits.false_discoveries
     )
 }
 
