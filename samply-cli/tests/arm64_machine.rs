@@ -78,7 +78,8 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
     (all, of_function)
 }
 
-/// The program runs the same loop 20 million and 60 million times, and touches 2000 and 6000 pages. `-O2` makes of
+/// The program runs the same loop 20 and 60 million times (or ten times as often), and touches 2000 and 6000 pages.
+/// `-O2` makes of
 /// `for (volatile long i = 0; i < n; i++) {}` on arm64:
 ///
 /// ```text
@@ -86,6 +87,10 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
 /// ```
 ///
 /// That is 6 each, and a compiler that makes it 5 or 7 changes nothing of the shares.
+///
+/// Of instructions, QEMU 7.2 sees that a period is over only when the kernel next reads the counter, at its tick every
+/// 4 ms, which is 4 million instructions here: with a period of 1 million, samples came at every fourth, and at others
+/// when the recorder ran on the same CPU (28.8 % where 25 % are true, in one run of many). So the period is five ticks.
 #[test]
 fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
     let Some(dir) = machine_dir() else { return };
@@ -94,11 +99,11 @@ fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
     // time however busy the host is, and only so does QEMU count instructions.
     let profiles = run_machine(&dir, "counted", &["-icount", "shift=0,sleep=off"], 4);
     let events = [
-        ("cycles", "cycles"),
-        ("instructions", "instructions"),
-        ("raw", "r11/period=1000000/u"),
+        ("cycles", "cycles", 1e6, 80e6),
+        ("instructions", "instructions", 20e6, 800e6),
+        ("raw", "r11/period=1000000/u", 1e6, 80e6),
     ];
-    for (name, event) in events {
+    for (name, event, period, iterations) in events {
         let profile = &profiles[name];
         let figures = profile.quality();
         assert_eq!(figures["Event"], event);
@@ -106,7 +111,7 @@ fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
         assert_eq!(profile.json["threads"][0]["samples"]["weightType"], "samples", "{name}");
         assert!(profile.json["meta"]["sampleUnits"].is_null(), "{name}");
         let samples = || profile.threads_named("events").flat_map(|thread| &thread.samples);
-        assert!(samples().all(|sample| sample.weight == 1e6), "{}", profile.summary());
+        assert!(samples().all(|sample| sample.weight == period), "{}", profile.summary());
         let (all, short) = weights(profile, "events", "short_loop");
         let (_, long) = weights(profile, "events", "long_loop");
         let share = 100.0 * short / (short + long);
@@ -116,14 +121,11 @@ fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
         let counted = figures[format!("{event}: counted by the kernel").as_str()]
             .as_f64()
             .unwrap();
-        let each = counted / 80e6;
+        let each = counted / iterations;
         assert!((4.9..7.2).contains(&each), "{name}: {each} an iteration");
         assert!(all <= counted, "{name}: {all} of {counted}");
-        // Less than a sample is left over on each of the two CPUs. Not so of instructions, whose interrupt came only at
-        // every fourth million (QEMU 7.2; the same period of cycles is kept).
-        if name != "instructions" {
-            assert!(counted - all < 2e6, "{name}: {all} of {counted}");
-        }
+        // Less than a sample is left over on each of the two CPUs.
+        assert!(counted - all < 2.0 * period, "{name}: {all} of {counted}");
     }
     // CPU_CYCLES has the number 0x11. `u` leaves the kernel out.
     assert_eq!(profiles["raw"].quality()["Kernel code"], "only user code was asked for");
