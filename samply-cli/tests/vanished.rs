@@ -133,10 +133,27 @@ fn a_binary_that_is_deleted_at_once_keeps_its_inline_frames_and_lines() {
     let Some(_machine) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = copy_of("inline_dwarf5", dir.path());
-    // Deleted before it is sampled: what is left of it is the mapping.
-    let script = format!("{0} 1000 & rm {0}; wait", copy.display());
-    let script = format!("exec 9<{0}; {script}", copy.display());
+    // Deleted as soon as it runs: what is left of it is the mapping. `-ef` is built into the shell, and so takes no time in
+    // which the program could be sampled; without it, `rm` can be faster than the program's start.
+    let script = format!(
+        "exec 9<{0}; {0} 1000 & until [ /proc/$!/exe -ef {0} ]; do :; done; rm {0}; wait",
+        copy.display()
+    );
     let (_, profile) = record().profile("bash", &["-c", &script]);
+    assert_inline_frames_and_lines(&profile);
+}
+
+#[test]
+fn a_binary_that_is_deleted_before_it_starts_keeps_its_inline_frames_and_lines() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let copy = copy_of("inline_dwarf5", dir.path());
+    let script = format!("exec 9<{0}; rm {0}; /proc/self/fd/9 1000", copy.display());
+    let (_, profile) = record().profile("bash", &["-c", &script]);
+    assert_inline_frames_and_lines(&profile);
+}
+
+fn assert_inline_frames_and_lines(profile: &Profile) {
     let (inner, line) = ("innermost", line_of("inline.c", "OUTER_LINE"));
     let of = profile.share(|names| names.contains(&"main"), |names| names.contains(&inner));
     assert!(of.of > 600 && of.percent() > 95.0, "{of:?}\n{}", profile.summary());
