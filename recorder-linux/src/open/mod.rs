@@ -1,0 +1,310 @@
+//! What to open: the best event and the largest rings that this machine and this user may have, every step down said.
+
+mod choice;
+mod rings;
+
+use std::io;
+use std::path::Path;
+
+pub(crate) use choice::{Choice, core_type, may_record_ourselves};
+use choice::{choose, open_failed};
+use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
+
+use crate::RecordOptions;
+use crate::cpus;
+use crate::decode::Layout;
+use crate::events::{self, Counter, Events, FurtherEvents};
+use crate::ladder::Refusal;
+use crate::offcpu::{self, WaitEvents};
+use crate::origins::Origins;
+use crate::sys::perf_event::{Attr, EventFd, flag};
+use crate::sys::ring::Ring;
+
+/// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
+const POINTS_RING_FACTOR: usize = 2;
+/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are completed.
+pub(crate) const FLOOD_STACK_BYTES: u32 = 8 << 10;
+
+/// Which tasks an event is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// A task that has not yet called exec, and all that come from it. Enabled by its exec.
+    OnExec,
+    /// A running task, and all that come from it. Enabled by hand.
+    Running,
+    /// All tasks on the machine but the idle ones. Enabled by hand.
+    Machine,
+}
+
+impl Scope {
+    /// The flags of an event that depend on it.
+    pub(crate) fn flags(self) -> u64 {
+        match self {
+            Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
+            Scope::Running => flag::INHERIT,
+            Scope::Machine => flag::EXCLUDE_IDLE,
+        }
+    }
+}
+
+/// Why events could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// The task has ended.
+    #[error("cannot open perf events: the process ended before they could be opened")]
+    NoSuchTask,
+    /// Events may be opened, but not of this task.
+    #[error("cannot open perf events: this process may not be looked into")]
+    NotThisTask,
+    /// No task of this kind may be recorded with perf events here, or there are none.
+    #[error("{0}")]
+    NoPerfEvents(Refusal),
+    /// What failed, and the next step.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for OpenError {
+    fn from(message: String) -> OpenError {
+        OpenError::Refused(message)
+    }
+}
+
+/// What the user wants to have recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) rate_hz: f64,
+    pub(crate) stack_bytes: u32,
+    pub(crate) off_cpu: bool,
+    pub(crate) events: &'a Events,
+}
+
+impl<'a> Wanted<'a> {
+    pub(crate) fn of(options: &RecordOptions, events: &'a Events) -> Wanted<'a> {
+        Wanted {
+            rate_hz: options.rate_hz,
+            stack_bytes: options.stack_bytes,
+            off_cpu: options.off_cpu,
+            events,
+        }
+    }
+}
+
+/// What is in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingOf {
+    Running,
+    Switches,
+    WaitStacks,
+    Counted,
+    Points,
+}
+
+/// All events of a recording, with their rings.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// The first ones have a ring each, in the order of `cpus`; further ones write to the ring of their CPU.
+    pub(crate) events: Vec<EventFd>,
+    cpus: Vec<u32>,
+    attr_of: AttrOf,
+    /// Those of `events`, of `waits`, of `further`.
+    pub(crate) rings: Vec<Ring>,
+    /// What is in each.
+    pub(crate) rings_of: Vec<RingOf>,
+    pub(crate) waits: WaitEvents,
+    pub(crate) further: FurtherEvents,
+    pub(crate) ring_bytes: usize,
+    pub(crate) layout: Layout,
+    pub(crate) choice: Choice,
+    /// Which event counts, where threads may have two.
+    pub(crate) origins: Option<Origins>,
+    /// A line each: what was stepped down from, and how to get it.
+    pub(crate) announcements: Vec<String>,
+    /// A line each, for the profile: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
+    pub(crate) notes: Vec<String>,
+}
+
+/// What every further event of a recording needs to be like the first ones.
+#[derive(Debug)]
+struct AttrOf {
+    choice: Choice,
+    scope: Scope,
+    rate_hz: f64,
+    stack_bytes: u32,
+    core_types: Vec<(u32, Vec<u32>)>,
+}
+
+impl AttrOf {
+    fn cpu(&self, cpu: u32) -> Attr {
+        let core_type = core_type(&self.core_types, cpu);
+        self.choice.attr(self.scope, self.rate_hz, self.stack_bytes, core_type)
+    }
+}
+
+/// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
+/// recorded, too.
+///
+/// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
+pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
+    let Wanted {
+        rate_hz,
+        stack_bytes,
+        off_cpu,
+        events: named,
+    } = *wanted;
+    let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
+        true => stack_bytes.min(FLOOD_STACK_BYTES),
+        false => stack_bytes,
+    };
+    let mut cpus = cpus::online(Path::new("/"))?;
+    if let Some(only) = named.weight.as_ref().and_then(|counter| counter.cpus.as_ref()) {
+        cpus.retain(|cpu| only.contains(cpu));
+    }
+    let first = *cpus
+        .first()
+        .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
+    let core_types = cpus::core_types(Path::new("/"));
+    let common = |choice: &Choice| events::Common {
+        scope,
+        choice: choice.clone(),
+        stack_bytes,
+        core_types: core_types.clone(),
+    };
+    let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
+    announcements.extend(named.announcements.iter().cloned());
+    let attr_of = AttrOf {
+        choice: choice.clone(),
+        scope,
+        rate_hz,
+        stack_bytes,
+        core_types: core_types.clone(),
+    };
+    let mut events = Vec::with_capacity(cpus.len());
+    let mut opened_cpus = Vec::with_capacity(cpus.len());
+    for cpu in cpus {
+        match EventFd::open(&attr_of.cpu(cpu), pid, cpu) {
+            Ok(event) => {
+                events.push(event);
+                opened_cpus.push(cpu);
+            }
+            // The CPU went offline after the list was read.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
+            Err(error) => return Err(open_failed(scope, &choice, cpu, &error)),
+        }
+    }
+    let waits = match off_cpu {
+        true => offcpu::open(scope, pid, &opened_cpus, &choice, stack_bytes, &mut announcements)?,
+        false => WaitEvents::default(),
+    };
+    let further = FurtherEvents::open(named, common(&choice), pid, &opened_cpus)?;
+    let wanted_bytes = match choice.may_flood() {
+        true => largest_ring_bytes(events.len()),
+        false => wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
+    };
+    let mut wanted_rings: Vec<(&EventFd, usize)> = (events.iter().chain(waits.iter()))
+        .map(|event| (event, wanted_bytes))
+        .collect();
+    wanted_rings.extend(
+        further
+            .owners()
+            .zip(further.rings_of_points())
+            .map(|(event, of_points)| {
+                let most = largest_ring_bytes(events.len());
+                (event, if of_points { most * POINTS_RING_FACTOR } else { most })
+            }),
+    );
+    let (rings, ring_bytes) = map_rings(&wanted_rings, wanted_bytes, &mut announcements)?;
+    further
+        .share_rings()
+        .map_err(|error| format!("cannot send events to one ring: {error}"))?;
+    let mut rings_of = vec![RingOf::Running; events.len()];
+    rings_of.extend(waits.switches.iter().map(|_| RingOf::Switches));
+    rings_of.extend(waits.stacks.iter().map(|_| RingOf::WaitStacks));
+    rings_of.extend(further.rings_of_points().map(|of_points| match of_points {
+        true => RingOf::Points,
+        false => RingOf::Counted,
+    }));
+    Ok(Opened {
+        events,
+        cpus: opened_cpus,
+        attr_of,
+        rings,
+        rings_of,
+        waits,
+        further,
+        ring_bytes,
+        layout: choice.layout(stack_bytes),
+        choice,
+        origins: None,
+        announcements,
+        notes: Vec::new(),
+    })
+}
+
+impl Opened {
+    /// All events: of samples, of waits, and those that the user named beside.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = &EventFd> {
+        self.added_since([0; 4])
+    }
+
+    /// How many events there are, for [`Opened::added_since`].
+    pub(crate) fn mark(&self) -> [usize; 4] {
+        let of_waits = &self.waits;
+        [
+            self.events.len(),
+            of_waits.switches.len(),
+            of_waits.stacks.len(),
+            self.further.len(),
+        ]
+    }
+
+    /// All events that were opened since the mark.
+    pub(crate) fn added_since(
+        &self,
+        [events, switches, stacks, further]: [usize; 4],
+    ) -> impl Iterator<Item = &EventFd> {
+        let of_waits = self.waits.switches.iter().skip(switches);
+        (self.events.iter().skip(events))
+            .chain(of_waits)
+            .chain(self.waits.stacks.iter().skip(stacks))
+            .chain(self.further.since(further))
+    }
+
+    /// How many CPUs are recorded.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
+    pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
+        let before = self.events.len();
+        for (at, cpu) in self.cpus.iter().enumerate() {
+            let event = EventFd::open(&self.attr_of.cpu(*cpu), tid, *cpu)
+                .and_then(|event| event.redirect_to(&self.events[at]).map(|()| event));
+            match event {
+                Ok(event) => self.events.push(event),
+                Err(error) => {
+                    self.events.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+        let before_waits = (self.waits.switches.len(), self.waits.stacks.len());
+        let added = (self.waits.add(tid, &self.cpus)).and_then(|()| self.further.add(tid));
+        added.inspect_err(|_| {
+            self.events.truncate(before);
+            self.waits.switches.truncate(before_waits.0);
+            self.waits.stacks.truncate(before_waits.1);
+        })
+    }
+}
+
+/// Opens the same event without the kernel, for a moment.
+pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenError> {
+    let (scope, cpu) = (opened.attr_of.scope, opened.cpus[0]);
+    let choice = opened.choice.without_kernel();
+    let attr = choice.attr(scope, 1.0, 0, core_type(&opened.attr_of.core_types, cpu));
+    EventFd::open(&attr, pid, cpu)
+        .map(|_| ())
+        .map_err(|error| open_failed(scope, &choice, cpu, &error))
+}

@@ -1,0 +1,86 @@
+//! How large rings are: what the rate and the number of CPUs ask for, less where the user's locked memory does not suffice.
+
+use std::io;
+
+use crate::sys::perf_event::EventFd;
+use crate::sys::ring::{Ring, page_bytes};
+
+/// Bytes of a sample besides its stack and its kernel call chain, rounded up.
+const SAMPLE_HEADER_BYTES: usize = 256;
+const SMALLEST_RING_BYTES: usize = 64 << 10;
+const USUAL_RING_BYTES: usize = 2 << 20;
+const LARGEST_RING_BYTES: usize = 8 << 20;
+/// On machines with many CPUs rings stay at their usual size.
+const ALL_RINGS_BYTES: usize = 64 << 20;
+/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
+/// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
+const RING_SECONDS: f64 = 0.26;
+
+/// For events that come at any rate.
+pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
+    wanted_ring_bytes(f64::INFINITY, 0, cpus)
+}
+
+pub(super) fn wanted_ring_bytes(rate_hz: f64, stack_bytes: u32, cpus: usize) -> usize {
+    let bytes_a_second = rate_hz * (stack_bytes as usize + SAMPLE_HEADER_BYTES) as f64;
+    let affordable = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_BYTES);
+    let bytes = ((bytes_a_second * RING_SECONDS) as usize).clamp(USUAL_RING_BYTES, affordable);
+    if bytes.is_power_of_two() {
+        bytes
+    } else {
+        bytes.next_power_of_two() / 2
+    }
+    .max(USUAL_RING_BYTES)
+}
+
+/// Maps a ring for every event; halves them all where the user's locked memory does not suffice (516 KiB a CPU and
+/// RLIMIT_MEMLOCK, `perf_event_mlock_kb`).
+pub(super) fn map_rings(
+    wanted: &[(&EventFd, usize)],
+    wanted_bytes: usize,
+    announcements: &mut Vec<String>,
+) -> Result<(Vec<Ring>, usize), String> {
+    let mut bytes = wanted_bytes;
+    let smallest = SMALLEST_RING_BYTES.max(page_bytes());
+    loop {
+        let halved = wanted_bytes / bytes;
+        let rings: io::Result<Vec<Ring>> = (wanted.iter())
+            .map(|(event, wanted)| Ring::map(event, (wanted / halved).max(smallest)))
+            .collect();
+        match rings {
+            Ok(rings) => {
+                if bytes < USUAL_RING_BYTES.min(wanted_bytes) {
+                    announcements.push(format!(
+                        "rings of {} KiB a CPU instead of {}: samples may be lost at high rates; `ulimit -l unlimited` allows more",
+                        bytes >> 10,
+                        wanted_bytes >> 10
+                    ));
+                }
+                return Ok((rings, bytes));
+            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) && bytes > smallest => {
+                bytes /= 2;
+            }
+            Err(error) => {
+                return Err(format!(
+                    "cannot map a perf ring of {} KiB: {error}; allow more locked memory with `ulimit -l unlimited`",
+                    bytes >> 10
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_hold_a_quarter_second_within_what_the_machine_affords() {
+        let mebibytes = |rate_hz, cpus| wanted_ring_bytes(rate_hz, 16384, cpus) >> 20;
+        assert_eq!(mebibytes(100.0, 2), 2);
+        assert_eq!(mebibytes(1000.0, 2), 4);
+        assert_eq!(mebibytes(10_000.0, 2), 8);
+        assert_eq!(mebibytes(10_000.0, 64), 2);
+    }
+}
