@@ -207,6 +207,26 @@ fn several_runs_a_side_find_a_smaller_change() {
 }
 
 #[test]
+fn recordings_of_different_rates_compare_by_time() {
+    let mut random = Random(6);
+    let mut pair = |factor: f64| {
+        let base = program().record(&mut random, 0.0);
+        let mut new = program().slower(1, factor).record(&mut random, 0.0);
+        // The same samples, each four times as often.
+        let samples = &mut new.threads[0].samples;
+        samples.stack = samples.stack.iter().flat_map(|stack| [*stack; 4]).collect();
+        samples.time_ms = (0..samples.stack.len()).map(|at| at as f64 / 4.0).collect();
+        new.interval_ms = 0.25;
+        changes(&[base], &[new], What::Own)
+    };
+    let faster = pair(0.7);
+    assert!(
+        faster[0].function == "f1" && faster[0].share_delta() < 0.0,
+        "{faster:?}"
+    );
+}
+
+#[test]
 fn what_is_new_and_what_is_gone_is_listed_with_its_amounts() {
     let base = of_stacks([1, 2].repeat(500), 4);
     let new = of_stacks([1, 3].repeat(500), 4);

@@ -258,6 +258,53 @@ fn a_flame_graph_is_searched_and_zoomed_in_a_browser_and_loads_nothing() {
 }
 
 #[test]
+fn what_changed_is_coloured_and_what_is_gone_is_found_in_a_browser() {
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (base, new, svg) = (path("base.folded"), path("new.folded"), path("changed.svg"));
+    std::fs::write(&base, "main;parse 3000\nmain;old 1000\nmain;rest 6000\n").unwrap();
+    std::fs::write(&new, "main;parse 5000\nmain;new;rest 1000\nmain;rest 4000\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let output = sprof().args(arguments).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), stderr)
+    };
+    let (status, list, stderr) = run(&["diff", &base, &new, "--flamegraph", &svg]);
+    assert_eq!((status, stderr), (Some(0), format!("sprof: wrote {svg}\n")));
+    assert!(list.contains("parse") && list.contains("(gone)"), "{list}");
+    // The same from the other command, and to stdout.
+    let text = std::fs::read_to_string(&svg).unwrap();
+    assert_eq!(run(&["flamegraph", &new, "--base", &base, "-o", "-"]).1, text);
+    assert_eq!(run(&["diff", &base, &new, "--flamegraph", "-"]).1, text);
+    for (arguments, expected) in [
+        (&["--reverse"][..], "--reverse is for the flame graph"),
+        (&["--flamegraph", "-", "--flame-chart"], "leave --flame-chart away"),
+    ] {
+        let (status, _, stderr) = run(&[&["diff", &base, &new], arguments].concat());
+        assert!(status == Some(2) && stderr.contains(expected), "{stderr}");
+    }
+    if !has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium") {
+        return;
+    }
+    let arguments: [&OsStr; 3] = [svg.as_ref(), "^old$|^new$".as_ref(), "new".as_ref()];
+    let Some(answer) = script("flamegraph.js", &arguments) else {
+        return;
+    };
+    let shown: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(shown["errors"], serde_json::json!([]), "{shown}");
+    // Both are found; but what is gone is not among what there is.
+    assert_eq!(shown["searched"]["found"], serde_json::json!(["new", "old"]), "{shown}");
+    assert_eq!(shown["searched"]["matched"], "matched: 10.00 %", "{shown}");
+    assert_eq!(shown["zoomed"]["matched"], "matched: 100.00 %", "{shown}");
+    assert_eq!(
+        shown["zoomed"]["wide"].as_array().unwrap().len(),
+        5,
+        "all to rest: {shown}"
+    );
+    assert_eq!(shown["reset"]["frames"], shown["start"]["frames"], "{shown}");
+}
+
+#[test]
 fn waits_are_exported_only_when_asked_for_and_told_of() {
     let Some(_machine) = kernel_samples() else { return };
     let (recording, _) = record()

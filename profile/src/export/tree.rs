@@ -11,6 +11,9 @@ use crate::view::data::{Data, NONE, Thread};
 /// Nodes at most: a gigabyte. Real profiles have hundreds of thousands.
 const MAX_NODES: usize = 1 << 24;
 
+/// In a tree of two profiles: above the call paths that only the first of them has. The last of its siblings.
+pub(super) const GONE: &str = "[gone]";
+
 /// How samples become a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
@@ -33,7 +36,7 @@ pub(super) struct Tree {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     /// See [`Tree::label`].
-    label: u32,
+    pub(super) label: u32,
     pub(super) parent: u32,
     /// Weight of the samples that end here.
     pub(super) own: u64,
@@ -49,21 +52,13 @@ pub(super) struct Node {
 impl Tree {
     /// Adds up the samples, below their process, and with `threads` below their thread.
     pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<Tree> {
-        let mut building = Building::new(picked, threads);
-        for thread in &picked.data.threads {
-            match shape {
-                Shape::Merged => building.merge(thread)?,
-                Shape::Reverse => building.merge_reverse(thread)?,
-                Shape::TimeOrder => building.append(thread)?,
-            }
-        }
-        let mut tree = building.tree;
-        tree.add_up();
-        match shape {
-            Shape::TimeOrder => tree.link(|_, _| std::cmp::Ordering::Equal),
-            Shape::Merged | Shape::Reverse => tree.link(|a, b| a.cmp(b)),
-        }
-        Ok(tree)
+        let mut growing = Growing::default();
+        let places = Places {
+            threads: threads.then_some(label::thread),
+            ..Places::default()
+        };
+        growing.add(picked, shape, places)?;
+        Ok(growing.finish(shape))
     }
 
     pub(super) fn label(&self, node: &Node) -> &str {
@@ -116,43 +111,29 @@ impl Tree {
     }
 }
 
-struct Building<'a> {
-    picked: &'a Picked<'a>,
-    data: &'a Data,
-    kinds: Kinds,
-    threads: bool,
-    tree: Tree,
+/// Where in the tree threads are.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Places<'a> {
+    /// In place of the process's own name.
+    pub(super) process: Option<&'a str>,
+    /// What a thread below its process is called; `None`: threads of a process are added up.
+    pub(super) threads: Option<fn(&Thread) -> String>,
+}
+
+/// A tree to which profiles are added.
+pub(super) struct Growing {
+    pub(super) tree: Tree,
     label_ids: FxHashMap<Box<str>, u32>,
-    func_labels: Vec<u32>,
     children: FxHashMap<(u32, u32), u32>,
 }
 
-/// A step of a path.
-#[derive(Clone, Copy)]
-struct Step {
-    label: u32,
-    kind: Kind,
-    inlined: bool,
-}
+/// For each thread of a profile, the nodes of its stacks.
+pub(super) type Leaves = Vec<FxHashMap<u32, u32>>;
 
-impl<'a> Building<'a> {
-    fn new(picked: &'a Picked<'a>, threads: bool) -> Building<'a> {
-        let mut building = Building {
-            picked,
-            data: picked.data,
-            kinds: Kinds::of(picked.data),
-            threads,
-            tree: Tree {
-                nodes: Vec::new(),
-                labels: Vec::new(),
-            },
-            label_ids: FxHashMap::default(),
-            func_labels: vec![NONE; picked.data.funcs.len()],
-            children: FxHashMap::default(),
-        };
-        let label = building.label("all");
-        building.tree.nodes.push(Node {
-            label,
+impl Default for Growing {
+    fn default() -> Growing {
+        let root = Node {
+            label: 0,
             parent: NONE,
             own: 0,
             total: 0,
@@ -160,11 +141,111 @@ impl<'a> Building<'a> {
             inlined: false,
             first_child: NONE,
             next_sibling: NONE,
-        });
-        building
+        };
+        Growing {
+            tree: Tree {
+                nodes: vec![root],
+                labels: vec!["all".into()],
+            },
+            label_ids: [("all".into(), 0)].into_iter().collect(),
+            children: FxHashMap::default(),
+        }
+    }
+}
+
+impl Growing {
+    /// Adds the samples of a profile. Of samples in time order no leaves are known.
+    pub(super) fn add(&mut self, picked: &Picked<'_>, shape: Shape, places: Places<'_>) -> io::Result<Leaves> {
+        let mut building = Building {
+            picked,
+            data: picked.data,
+            kinds: Kinds::of(picked.data),
+            places,
+            growing: self,
+            func_labels: vec![NONE; picked.data.funcs.len()],
+        };
+        let threads = picked.data.threads.iter();
+        threads
+            .map(|thread| match shape {
+                Shape::Merged => building.merge(thread),
+                Shape::Reverse => building.merge_reverse(thread),
+                Shape::TimeOrder => building.append(thread).map(|()| FxHashMap::default()),
+            })
+            .collect()
     }
 
-    fn merge(&mut self, thread: &Thread) -> io::Result<()> {
+    /// The tree, with totals and links.
+    pub(super) fn finish(self, shape: Shape) -> Tree {
+        let mut tree = self.tree;
+        tree.add_up();
+        match shape {
+            Shape::TimeOrder => tree.link(|_, _| std::cmp::Ordering::Equal),
+            Shape::Merged | Shape::Reverse => tree.link(|a, b| (a == GONE).cmp(&(b == GONE)).then_with(|| a.cmp(b))),
+        }
+        tree
+    }
+
+    pub(super) fn label(&mut self, text: &str) -> u32 {
+        if let Some(label) = self.label_ids.get(text) {
+            return *label;
+        }
+        let label = self.tree.labels.len() as u32;
+        self.tree.labels.push(text.into());
+        self.label_ids.insert(text.into(), label);
+        label
+    }
+
+    fn child(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+        if let Some(node) = self.children.get(&(parent, step.label)) {
+            self.tree.nodes[*node as usize].inlined &= step.inlined;
+            return Ok(*node);
+        }
+        let node = self.push(parent, step)?;
+        self.children.insert((parent, step.label), node);
+        Ok(node)
+    }
+
+    pub(super) fn push(&mut self, parent: u32, step: Step) -> io::Result<u32> {
+        if self.tree.nodes.len() >= MAX_NODES {
+            return Err(io::Error::other(format!(
+                "there are more than {MAX_NODES} call paths; record a shorter time"
+            )));
+        }
+        let node = self.tree.nodes.len() as u32;
+        self.tree.nodes.push(Node {
+            label: step.label,
+            parent,
+            own: 0,
+            total: 0,
+            kind: step.kind,
+            inlined: step.inlined,
+            first_child: NONE,
+            next_sibling: NONE,
+        });
+        Ok(node)
+    }
+}
+
+/// Adds a profile to a tree.
+struct Building<'a> {
+    picked: &'a Picked<'a>,
+    data: &'a Data,
+    kinds: Kinds,
+    places: Places<'a>,
+    growing: &'a mut Growing,
+    func_labels: Vec<u32>,
+}
+
+/// A step of a path.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) label: u32,
+    pub(super) kind: Kind,
+    pub(super) inlined: bool,
+}
+
+impl<'a> Building<'a> {
+    fn merge(&mut self, thread: &Thread) -> io::Result<FxHashMap<u32, u32>> {
         let place = self.place(thread);
         let mut top = None;
         // Of this process or thread, the node of each stack.
@@ -173,7 +254,7 @@ impl<'a> Building<'a> {
         for (stack, weight) in self.per_stack(thread) {
             let top = match top {
                 Some(top) => top,
-                None => *top.insert(place.iter().try_fold(0, |node, step| self.child(node, *step))?),
+                None => *top.insert(place.iter().try_fold(0, |node, step| self.growing.child(node, *step))?),
             };
             let mut node = top;
             let mut next = stack;
@@ -188,31 +269,34 @@ impl<'a> Building<'a> {
             }
             if stack == NONE {
                 let step = self.no_stack();
-                node = self.child(node, step)?;
+                node = self.growing.child(node, step)?;
+                nodes.insert(NONE, node);
             }
             for stack in path.drain(..).rev() {
                 let step = self.step(stack);
-                node = self.child(node, step)?;
+                node = self.growing.child(node, step)?;
                 nodes.insert(stack, node);
             }
             self.add(node, weight);
         }
-        Ok(())
+        Ok(nodes)
     }
 
-    fn merge_reverse(&mut self, thread: &Thread) -> io::Result<()> {
+    fn merge_reverse(&mut self, thread: &Thread) -> io::Result<FxHashMap<u32, u32>> {
         let place = self.place(thread);
+        let mut nodes = FxHashMap::default();
         for (stack, weight) in self.per_stack(thread) {
             let mut node = 0;
             for step in self.steps(stack) {
-                node = self.child(node, step)?;
+                node = self.growing.child(node, step)?;
             }
             for step in place.iter().rev() {
-                node = self.child(node, *step)?;
+                node = self.growing.child(node, *step)?;
             }
+            nodes.insert(stack, node);
             self.add(node, weight);
         }
-        Ok(())
+        Ok(nodes)
     }
 
     fn append(&mut self, thread: &Thread) -> io::Result<()> {
@@ -227,7 +311,7 @@ impl<'a> Building<'a> {
             open.truncate(same);
             for step in steps.into_iter().rev().skip(same) {
                 let parent = open.last().map_or(0, |(_, node)| *node);
-                open.push((step.label, self.push(parent, step)?));
+                open.push((step.label, self.growing.push(parent, step)?));
             }
             let leaf = open.last().map_or(0, |(_, node)| *node);
             self.add(leaf, sample.weight);
@@ -248,7 +332,7 @@ impl<'a> Building<'a> {
     }
 
     fn add(&mut self, node: u32, weight: u64) {
-        let own = &mut self.tree.nodes[node as usize].own;
+        let own = &mut self.growing.tree.nodes[node as usize].own;
         *own = own.saturating_add(weight);
     }
 
@@ -269,7 +353,7 @@ impl<'a> Building<'a> {
         let frame = self.data.frames[self.data.stacks[stack as usize].frame as usize];
         let mut label = self.func_labels[frame.func as usize];
         if label == NONE {
-            label = self.label(&label::function(self.data, frame.func));
+            label = self.growing.label(&label::function(self.data, frame.func));
             self.func_labels[frame.func as usize] = label;
         }
         Step {
@@ -281,7 +365,7 @@ impl<'a> Building<'a> {
 
     fn no_stack(&mut self) -> Step {
         Step {
-            label: self.label(NO_STACK),
+            label: self.growing.label(NO_STACK),
             kind: Kind::Mark,
             inlined: false,
         }
@@ -289,9 +373,10 @@ impl<'a> Building<'a> {
 
     /// Root first.
     fn place(&mut self, thread: &Thread) -> Vec<Step> {
-        let mut labels = vec![self.label(&label::process(thread))];
-        if self.threads {
-            labels.push(self.label(&label::thread(thread)));
+        let process = self.places.process.map_or_else(|| label::process(thread), Into::into);
+        let mut labels = vec![self.growing.label(&process)];
+        if let Some(name) = self.places.threads {
+            labels.push(self.growing.label(&name(thread)));
         }
         let step = |label| Step {
             label,
@@ -299,45 +384,5 @@ impl<'a> Building<'a> {
             inlined: false,
         };
         labels.into_iter().map(step).collect()
-    }
-
-    fn label(&mut self, text: &str) -> u32 {
-        if let Some(label) = self.label_ids.get(text) {
-            return *label;
-        }
-        let label = self.tree.labels.len() as u32;
-        self.tree.labels.push(text.into());
-        self.label_ids.insert(text.into(), label);
-        label
-    }
-
-    fn child(&mut self, parent: u32, step: Step) -> io::Result<u32> {
-        if let Some(node) = self.children.get(&(parent, step.label)) {
-            self.tree.nodes[*node as usize].inlined &= step.inlined;
-            return Ok(*node);
-        }
-        let node = self.push(parent, step)?;
-        self.children.insert((parent, step.label), node);
-        Ok(node)
-    }
-
-    fn push(&mut self, parent: u32, step: Step) -> io::Result<u32> {
-        if self.tree.nodes.len() >= MAX_NODES {
-            return Err(io::Error::other(format!(
-                "there are more than {MAX_NODES} call paths; record a shorter time"
-            )));
-        }
-        let node = self.tree.nodes.len() as u32;
-        self.tree.nodes.push(Node {
-            label: step.label,
-            parent,
-            own: 0,
-            total: 0,
-            kind: step.kind,
-            inlined: step.inlined,
-            first_child: NONE,
-            next_sibling: NONE,
-        });
-        Ok(node)
     }
 }

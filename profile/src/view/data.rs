@@ -84,6 +84,9 @@ pub enum RowValue {
     Other,
 }
 
+/// The label of the row that tells when each of several runs began: `0, 1204.337, 2410.9`.
+pub const RUNS_BEGAN: &str = "Runs began, ms";
+
 /// What the weights of samples count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
@@ -207,6 +210,21 @@ impl Data {
             RowValue::Number(number) if row.label == label => Some(number),
             _ => None,
         })
+    }
+
+    /// When each run of the program began, ms, where the file holds several (`--iteration-count`); else nothing. A row of
+    /// [`Data::extra`] holds them, see [`RUNS_BEGAN`].
+    pub fn run_starts_ms(&self) -> Vec<f64> {
+        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
+        let starts = rows.find_map(|row| match &row.value {
+            RowValue::Text(text) if row.label == RUNS_BEGAN => Some(text),
+            _ => None,
+        });
+        let starts: Option<Vec<f64>> =
+            starts.and_then(|text| text.split(", ").map(|start| start.parse().ok()).collect());
+        starts
+            .filter(|starts| starts.is_sorted() && starts.iter().all(|start| start.is_finite()))
+            .unwrap_or_default()
     }
 
     /// True for a sample of a thread that was not on a CPU; as far as known: in profiles of sprof.

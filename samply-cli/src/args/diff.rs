@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use profile::view::diff::{Limits, What};
 
-use super::value;
+use super::{SvgArgs, value};
 
 /// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
@@ -44,6 +44,14 @@ pub(crate) struct DiffArgs {
         default_value = "text"
     )]
     pub(crate) format: DiffFormat,
+
+    /// Draw a flame graph of the second side into this file, too, coloured by what changed: red grew, blue shrank, grey is
+    /// chance or nothing. `-` is stdout, without the list.
+    #[arg(long, value_name = "FILE", env = "SPROF_FLAMEGRAPH", hide_env = true)]
+    pub(crate) flamegraph: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) svg: SvgArgs,
 }
 
 /// [`DiffArgs::by`].

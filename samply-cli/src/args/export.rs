@@ -64,7 +64,7 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
     override_usage = "sprof flamegraph [OPTIONS] -- [VAR=x]... COMMAND [ARGS]...\n       \
                       sprof flamegraph [OPTIONS] -p PID[,PID]...\n       \
                       sprof flamegraph [OPTIONS] -a\n       \
-                      sprof flamegraph [OPTIONS] FILE",
+                      sprof flamegraph [OPTIONS] FILE [--base BASE...]",
     after_help = "With --off-cpu the flame graph shows where threads wait, with --wall CPU time and waits together.",
     mut_arg("command", |arg| arg
         .last(true)
@@ -75,6 +75,10 @@ pub(crate) struct FlamegraphArgs {
     /// A saved profile, a file of `perf record`, a .partial file, or folded stacks, instead of a program to record.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,
+
+    /// Profiles to compare FILE to, one or more: the flame graph is coloured by what changed. As `sprof diff --flamegraph`.
+    #[arg(long, value_name = "BASE", num_args = 1.., requires = "file", env = "SPROF_BASE", hide_env = true)]
+    pub(crate) base: Vec<PathBuf>,
 
     /// File to write; `-` is stdout (the program's own output then goes to stderr).
     #[arg(

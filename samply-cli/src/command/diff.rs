@@ -4,10 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use profile::export::Time;
 use profile::view::data::{Data, Unit};
 use profile::view::diff::{Change, Comparison, Limits, Total, diff};
 use serde_json::{Value, json};
 
+use super::differential;
+use super::export::{self, Target};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::{self, InputOptions};
@@ -20,7 +23,19 @@ const SCHEMA_VERSION: u32 = 1;
 pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let term = Term::stderr(Verbosity::Normal);
     let (base, new) = sides(args)?;
-    let compared = compare(base, new, args.by, args.limits.into(), &term)?;
+    check_svg(args)?;
+    // Before anything is read: a folder that is not there would be told of after minutes.
+    let picture = args.flamegraph.as_deref();
+    let target = picture.map(|path| Target::prepare(Some(path), false)).transpose()?;
+    let (base, new) = read_sides(base, new, &term)?;
+    if let Some(target) = target {
+        let options = export::svg_options(&args.svg, false);
+        let status = differential::write(target, &base, &new, Time::Cpu, &options, args.limits.into(), &term)?;
+        if picture == Some(Path::new("-")) {
+            return Ok(status);
+        }
+    }
+    let compared = compare(&base, &new, args.by, args.limits.into())?;
     let text = match args.format {
         DiffFormat::Text => text(args, &compared),
         DiffFormat::Md => markdown(args, &compared),
@@ -35,16 +50,25 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-/// Reads both sides and compares them.
-pub(super) fn compare(
-    base: &[PathBuf],
-    new: &[PathBuf],
-    by: By,
-    limits: Limits,
-    term: &Term,
-) -> Result<Comparison, Failure> {
+/// What flame graphs have options for, and a comparison does not draw.
+fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
+    let problem = match (export::svg_option(&args.svg), &args.flamegraph) {
+        (Some(option), None) => format!("{option} is for the flame graph: give --flamegraph FILE, too"),
+        _ if args.svg.flame_chart => "two recordings cannot be compared in time order: leave --flame-chart away".into(),
+        _ => return Ok(()),
+    };
+    Err(Failure::from(args::usage_error("diff", problem)))
+}
+
+/// Reads the files of both sides.
+pub(super) fn read_sides(base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<(Vec<Data>, Vec<Data>), Failure> {
     let read = |files: &[PathBuf]| files.iter().map(|file| read(file, term)).collect::<Result<Vec<_>, _>>();
-    let compared = diff(&read(base)?, &read(new)?, by.into(), limits);
+    Ok((read(base)?, read(new)?))
+}
+
+/// Compares both sides.
+pub(super) fn compare(base: &[Data], new: &[Data], by: By, limits: Limits) -> Result<Comparison, Failure> {
+    let compared = diff(base, new, by.into(), limits);
     for (side, total) in [("before", &compared.base), ("after", &compared.new)] {
         if total.samples == 0 {
             return Err(Failure::failed(format_args!(

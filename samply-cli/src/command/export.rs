@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             };
             folded::write(&picked, options, out)
         }
-        ExportFormat::Svg => svg::write(&picked, &svg_options(&args.svg, &args.pick), out),
+        ExportFormat::Svg => svg::write(&picked, &svg_options(&args.svg, args.pick.threads), out),
         ExportFormat::Pprof => pprof::write(&picked, out),
         ExportFormat::Speedscope => speedscope::write(&picked, out),
         ExportFormat::Callgrind => callgrind::write(&picked, out),
@@ -70,7 +70,7 @@ pub(super) fn time(off_cpu: bool, args: &PickArgs) -> Time {
     }
 }
 
-pub(super) fn svg_options(args: &SvgArgs, pick: &PickArgs) -> SvgOptions {
+pub(super) fn svg_options(args: &SvgArgs, threads: bool) -> SvgOptions {
     SvgOptions {
         title: args.title.clone(),
         notes: args.notes.clone(),
@@ -82,12 +82,12 @@ pub(super) fn svg_options(args: &SvgArgs, pick: &PickArgs) -> SvgOptions {
             (_, true) => Shape::TimeOrder,
             _ => Shape::Merged,
         },
-        threads: pick.threads,
+        threads,
     }
 }
 
 /// An option of flame graphs that was given, if any.
-fn svg_option(args: &SvgArgs) -> Option<&'static str> {
+pub(super) fn svg_option(args: &SvgArgs) -> Option<&'static str> {
     let given = [
         (args.inverted, "--inverted"),
         (args.reverse, "--reverse"),

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use profile::export::{Picked, svg};
+use profile::view::diff::Limits;
 use profile::view::{top, wait_places};
 
-use super::{export, record};
+use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
 use crate::exit::{Failure, Outcome};
 use crate::input;
@@ -21,7 +22,7 @@ use crate::term::{Style, Term};
 pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let term = Term::stderr(export::verbosity(&args.input));
     let time = export::time(args.recording.off_cpu, &args.pick);
-    let options = export::svg_options(&args.svg, &args.pick);
+    let options = export::svg_options(&args.svg, args.pick.threads);
     if let Some(file) = &args.file {
         if is_meant_to_run(file) {
             return Err(Failure::from(args::usage_error(
@@ -34,6 +35,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }
         let target = export::Target::prepare(Some(&args.output), false)?;
         let input = export::read(file, None, &args.input, &term)?;
+        if !args.base.is_empty() {
+            let read = |file: &PathBuf| Ok(export::read(file, None, &args.input, &term)?.data);
+            let base = args.base.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
+            return differential::write(target, &base, &[input.data], time, &options, Limits::default(), &term);
+        }
         let picked = Picked::new(&input.data, time);
         export::say_what_is_missing(&picked, file, &term)?;
         return target.write(&term, |out| svg::write(&picked, &options, out));

@@ -4,6 +4,7 @@ pub(crate) mod annotate;
 pub(crate) mod check;
 mod convert;
 pub(crate) mod diff;
+mod differential;
 pub(crate) mod docs;
 pub(crate) mod doctor;
 mod events;

@@ -1,5 +1,6 @@
 //! Colours: the hue is the kind of code, its shade the function's name. The same name has the same colour in every graph.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use super::super::label::Kind;
@@ -39,6 +40,17 @@ pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
         saturation,
         lightness + 0.10 * (0.5 - shade) + lighter,
     )
+}
+
+/// Of what changed: red where it grew, blue where it shrank, the stronger the larger `strength` (0 to 1); grey for no change.
+pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) -> Color {
+    let lighter = if inlined { 0.04 } else { 0.0 };
+    let strength = strength.clamp(0.0, 1.0);
+    match change {
+        Some(Ordering::Greater) => rgb(6.0, 0.90, 0.86 - 0.24 * strength + lighter),
+        Some(Ordering::Less) => rgb(212.0, 0.85, 0.86 - 0.22 * strength + lighter),
+        Some(Ordering::Equal) | None => rgb(40.0, 0.08, 0.84 + lighter),
+    }
 }
 
 /// FNV-1a, 32 bits: the same on every machine and in every version.

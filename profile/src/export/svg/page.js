@@ -20,6 +20,8 @@
   });
   all.forEach((frame) => { frame.g.frame = frame; });
   const root = all[0];
+  // In a picture of two profiles, what only the first of them has stands at the right end, beside what shares are of.
+  const gone = GONE === null ? null : all[GONE];
 
   function fit(name, pixels) {
     const room = Math.floor((pixels - 6) / CHAR_PIXELS);
@@ -78,16 +80,17 @@
     }
     // Of what is shown; a match below a match is not counted again. Frames are in the order of a walk from the root.
     let covered = zoomed.x, sum = 0;
+    const end = zoomed === root && gone ? gone.x : zoomed.x + zoomed.width;
     frames.classList.toggle("searched", expression !== null);
     for (const frame of all) {
       frame.found = expression !== null && expression.test(frame.name);
       frame.g.classList.toggle("found", frame.found);
       if (!frame.found || frame.g.classList.contains("hidden")) continue;
       const from = Math.max(frame.x, covered);
-      const to = Math.min(frame.x + frame.width, zoomed.x + zoomed.width);
+      const to = Math.min(frame.x + frame.width, end);
       if (to > from) { sum += to - from; covered = to; }
     }
-    matched.textContent = expression === null ? "" : "matched: " + ((100 * sum) / Math.max(zoomed.width, 1)).toFixed(2) + " %";
+    matched.textContent = expression === null ? "" : "matched: " + ((100 * sum) / Math.max(end - zoomed.x, 1)).toFixed(2) + " %";
     button.textContent = expression === null ? "search" : "search: " + pattern;
   }
 

@@ -1,7 +1,11 @@
 //! What got slower and faster between two programs, or two versions of one, from recordings of both.
 //!
-//! 1. `amounts`: what each function, line or call path took in each run, in small blocks of time.
-//! 2. `test`: how surely that differs.
+//! 1. `samples`: which samples count, and of which run they are.
+//! 2. `keys`: the functions, lines or call paths that they count for.
+//! 3. `amounts`: what each of these took in each run, in small blocks of time.
+//! 4. `test`: how surely that differs.
+//!
+//! `nodes` does the same for the frames of a flame graph.
 //!
 //! A change counts only if both the share and the time of it changed. The share alone changes when another function does; the
 //! time alone when the whole machine is slower. Chance is kept out by a limit on false discoveries (Benjamini and Hochberg
@@ -9,13 +13,17 @@
 //! agreed share of cases.
 
 mod amounts;
+mod keys;
+pub(crate) mod nodes;
+pub(crate) mod samples;
 mod test;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::data::{Data, Unit};
-use amounts::{Key, Side};
+use amounts::Side;
+use keys::{Key, Keys};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,8 +61,12 @@ pub struct Comparison {
 /// One side as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Total {
-    /// Recordings.
+    /// Files.
+    pub recordings: usize,
+    /// Runs of the program, in all files. Of one with no sample nothing is known: it is none of these.
     pub runs: usize,
+    /// Runs without a sample.
+    pub empty_runs: usize,
     /// Samples of running threads.
     pub samples: u64,
     /// What they weigh, a run, in [`Comparison::unit`].
@@ -122,7 +134,7 @@ impl Default for Limits {
 /// Compares two sides of one recording or more each. Waits are left out, and so are interrupts, which are the machine's and
 /// not the program's: on a busy one they took 0.1 to 0.7 % of a program that never called the kernel.
 pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
-    let mut keys = amounts::Keys::default();
+    let mut keys = Keys::default();
     let unit = match base.first() {
         Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
         Some(data) => data.unit,

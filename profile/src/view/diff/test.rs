@@ -17,7 +17,10 @@ const CONFIDENCE: f64 = 0.95;
 
 /// The answer for one key.
 pub(super) struct Tested {
+    /// Of share and time both.
     pub(super) p: f64,
+    /// Of the share alone.
+    pub(super) p_of_share: f64,
     pub(super) share_change: (f64, f64),
 }
 
@@ -39,6 +42,7 @@ pub(super) fn test(base: &Side, new: &Side, key: usize) -> Option<Tested> {
     let same_direction = (shares[1].mean - shares[0].mean) * (times[1].mean - times[0].mean) > 0.0;
     Some(Tested {
         p: if same_direction { share.p.max(time.p) } else { 1.0 },
+        p_of_share: share.p,
         share_change: share.range,
     })
 }
@@ -80,12 +84,12 @@ impl Estimate {
 
     /// The time of a run, as far as its samples tell.
     fn of_time(side: &Side, key: usize, pooled: f64) -> Estimate {
-        let values = side.runs.iter().map(|run| weight(run, key)).collect();
+        let values = side.runs.iter().map(|run| weight(run, key) * run.factor).collect();
         let chances = side.runs.iter().map(|run| {
             let of_share = Chance::of_share(run, key, pooled);
             // How many samples there are is chance, too.
             let number = pooled * pooled * run.squares;
-            let scaled = |variance: f64| variance * run.weight * run.weight + number;
+            let scaled = |variance: f64| (variance * run.weight * run.weight + number) * run.factor * run.factor;
             Chance {
                 counting: scaled(of_share.counting),
                 blocks: of_share.blocks.map(scaled),

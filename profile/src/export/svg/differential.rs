@@ -1,0 +1,393 @@
+//! A flame graph of what changed from some recordings to others.
+//!
+//! Widths are those of the recordings from after. The colour is the change of a frame's share of all, so that recordings of
+//! different lengths and rates compare: red where it grew, blue where it shrank, and grey where the change is small or may be
+//! chance, by the tests and limits of [`diff`](crate::view::diff). It is pale where the time of a run did not change with the
+//! share: a function that is slower makes the share of all others smaller. What ran only before has a place of its own beside
+//! all else, the frame `[gone]`, at the width that it had.
+
+use std::cmp::Ordering;
+use std::io::{self, Write};
+
+use super::color::{self, Color};
+use super::layout::Layout;
+use super::text::count;
+use super::{Picture, SvgOptions};
+use crate::export::label::Kind;
+use crate::export::tree::{GONE, Growing, Leaves, Places, Shape, Step, Tree};
+use crate::export::{Counted, Picked, Time};
+use crate::view::data::{NONE, Unit};
+use crate::view::diff::nodes::{NodeChange, Nodes, nodes};
+use crate::view::diff::samples::{Recording, Sampled, interrupted};
+use crate::view::diff::{Limits, Total};
+
+/// Writes a flame graph of the recordings `new`, coloured by what changed since the recordings `base`.
+///
+/// # Errors
+/// Those of `out`; and that the recordings count different things, or are to be shown in time order.
+pub fn write(
+    base: &[Picked<'_>],
+    new: &[Picked<'_>],
+    options: &SvgOptions,
+    limits: Limits,
+    out: impl Write,
+) -> io::Result<()> {
+    check(base, new, options)?;
+    let both = Both::of(base, new, options, limits)?;
+    let layout = Layout::of(&both.tree, options);
+    let lines = both.lines(base, new, options, limits, &layout);
+    let picture = Picture {
+        tree: &both.tree,
+        title: options.title.clone().unwrap_or_else(|| title(base, new, options)),
+        lines,
+        legend: legend(),
+        color: &|id| both.color(id),
+        words: &|id| both.words(id),
+        gone: both.gone,
+    };
+    picture.draw(options, &layout, out)
+}
+
+fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::Result<()> {
+    if options.shape == Shape::TimeOrder {
+        return Err(io::Error::other("two recordings can't be compared in time order"));
+    }
+    let name = |counted| match counted {
+        Counted::Samples => "samples",
+        Counted::Nanoseconds => "time",
+        Counted::Bytes => "bytes",
+    };
+    let mut all = base.iter().chain(new).map(|picked| name(picked.counted()));
+    let first = all.next().unwrap_or_default();
+    match all.find(|other| *other != first) {
+        Some(other) => Err(io::Error::other(format!(
+            "some of the profiles count {first}, others {other}: record all in the same way"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// A tree of both sides.
+struct Both {
+    /// Its weights are those of `new`, and below `gone` those of `base`, scaled as if both had the same total.
+    tree: Tree,
+    gone: Option<u32>,
+    /// Of each node but those below `gone`.
+    base: Vec<u64>,
+    nodes: Nodes,
+    /// For each node below `gone`, from the first on: the node of the same path.
+    original: Vec<u32>,
+    /// What is told of a run is in.
+    unit: &'static str,
+}
+
+impl Both {
+    fn of(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions, limits: Limits) -> io::Result<Both> {
+        let process = only_process(base).and(only_process(new));
+        let places = Places {
+            process,
+            // Thread ids differ from run to run.
+            threads: options.threads.then_some(|thread| thread.name.clone()),
+        };
+        let mut growing = Growing::default();
+        let base_leaves = add(&mut growing, base, options.shape, places)?;
+        let mut base_own: Vec<u64> = growing
+            .tree
+            .nodes
+            .iter_mut()
+            .map(|node| std::mem::take(&mut node.own))
+            .collect();
+        let new_leaves = add(&mut growing, new, options.shape, places)?;
+        base_own.resize(growing.tree.nodes.len(), 0);
+
+        let parents: Vec<u32> = growing.tree.nodes.iter().map(|node| node.parent).collect();
+        let base_totals = totals(&parents, base_own.clone());
+        let new_totals = totals(&parents, growing.tree.nodes.iter().map(|node| node.own).collect());
+        let nodes = nodes(
+            &parents,
+            &recordings(base, &base_leaves),
+            &recordings(new, &new_leaves),
+            limits,
+        );
+        let is_gone = |node: usize| new_totals[node] == 0;
+        let gone_own = (base_own.iter().enumerate()).map(|(node, own)| if is_gone(node) { *own } else { 0 });
+        let scale = new_totals[0] as f64 / base_totals[0].max(1) as f64;
+        let scaled = gone_own.map(|own| (own as f64 * scale).round() as u64).collect();
+        let original = append_gone(&mut growing, &parents, scaled)?;
+        Ok(Both {
+            gone: (!original.is_empty()).then_some(parents.len() as u32),
+            tree: growing.finish(options.shape),
+            base: base_totals,
+            nodes,
+            original,
+            unit: match base.first() {
+                Some(picked) if picked.counted() == Counted::Bytes => "bytes",
+                Some(picked) if picked.data.unit == Unit::Samples && picked.data.interval_ms <= 0.0 => "samples",
+                _ => "ms",
+            },
+        })
+    }
+
+    /// The weights of a node on both sides: (before, after, what became of it).
+    fn sides(&self, id: u32) -> (u64, u64, Option<&NodeChange>) {
+        let at = |id: u32| Some((*self.base.get(id as usize)?, self.nodes.changes.get(id as usize)?));
+        match at(id) {
+            Some((base, change)) if id != 0 => (base, self.tree.nodes[id as usize].total, Some(change)),
+            Some((base, _)) => (base, self.new_total(), None),
+            None => {
+                let original = self.original[id as usize - self.base.len()];
+                // A path above one that is gone may go on; the part that is gone is drawn here.
+                let change = at(original).map(|(_, change)| change);
+                let scale = self.base[0] as f64 / self.new_total().max(1) as f64;
+                let base = (self.tree.nodes[id as usize].total as f64 * scale).round() as u64;
+                (base, 0, change.filter(|change| change.new.samples == 0))
+            }
+        }
+    }
+
+    /// What shares of `new` are of.
+    fn new_total(&self) -> u64 {
+        let gone = self.gone.map_or(0, |gone| self.tree.nodes[gone as usize].total);
+        self.tree.nodes[0].total.saturating_sub(gone)
+    }
+
+    fn shares(&self, base: u64, new: u64) -> (f64, f64) {
+        let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+        (share(base, self.base[0]), share(new, self.new_total()))
+    }
+
+    fn color(&self, id: u32) -> Color {
+        let (base, new, change) = self.sides(id);
+        let (before, after) = self.shares(base, new);
+        let order = change.and_then(|change| change.surely).and(after.partial_cmp(&before));
+        // Twice or half as much, new and gone have the full colour.
+        let strength = match change {
+            Some(change) if change.in_time => 0.3 + 0.7 * (after / before).log2().abs(),
+            _ => 0.0,
+        };
+        color::of_change(order, strength, self.tree.nodes[id as usize].inlined)
+    }
+
+    fn words(&self, id: u32) -> String {
+        let (base, new, change) = self.sides(id);
+        let (before, after) = self.shares(base, new);
+        if new == 0 && change.is_none() {
+            return format!("what is gone of it had {:.2} % of before", 100.0 * before);
+        }
+        let per_run = |weight: u64, total: &Total, all: u64| {
+            // Weights to the unit of the total.
+            let value = weight as f64 / all.max(1) as f64 * total.per_run;
+            let decimals = usize::from(value < 10.0);
+            format!("{value:.decimals$} {}", self.unit)
+        };
+        let was = per_run(base, &self.nodes.base, self.base[0]);
+        let is = per_run(new, &self.nodes.new, self.new_total());
+        let how_sure = match change.and_then(|change| change.surely) {
+            Some((low, high)) => {
+                let time = change.is_some_and(|change| !change.in_time);
+                let time = if time { ", but not in time" } else { "" };
+                format!(
+                    ", {:+.2} to {:+.2} with 95 % confidence{time}",
+                    100.0 * low,
+                    100.0 * high
+                )
+            }
+            None if (after - before).abs() < 0.00005 => String::new(),
+            None => ", no more than chance or too small".to_owned(),
+        };
+        let state = match (base, new) {
+            (0, _) => "new: ",
+            (_, 0) => "gone: ",
+            _ => "",
+        };
+        format!(
+            "{state}{:.2} %, was {:.2} %: {:+.2} points{how_sure}; {is} a run, was {was}",
+            100.0 * after,
+            100.0 * before,
+            100.0 * (after - before),
+        )
+    }
+
+    /// What is said below the title.
+    fn lines(
+        &self,
+        base: &[Picked<'_>],
+        new: &[Picked<'_>],
+        options: &SvgOptions,
+        limits: Limits,
+        layout: &Layout,
+    ) -> Vec<String> {
+        let side = |picked: &[Picked<'_>], total: &Total| {
+            let samples = picked.iter().map(|picked| picked.totals().samples).sum();
+            let runs = match total.recordings == total.runs {
+                true => count(total.runs as u64, "recording"),
+                false => format!(
+                    "{} in {}",
+                    count(total.runs as u64, "run"),
+                    count(total.recordings as u64, "file")
+                ),
+            };
+            format!("{} in {runs}", count(samples, "sample"))
+        };
+        let mut about = vec![format!(
+            "after: {}; before: {}; {:+.1} % {} a run",
+            side(new, &self.nodes.new),
+            side(base, &self.nodes.base),
+            100.0 * (self.nodes.new.per_run / self.nodes.base.per_run.max(f64::MIN_POSITIVE) - 1.0),
+            if self.unit == "ms" { "time" } else { self.unit },
+        )];
+        let totals = || base.iter().chain(new).map(Picked::totals);
+        if totals().any(|totals| totals.left_out > 0) {
+            let what = if new.iter().any(|picked| picked.time() == Time::Waits) {
+                "CPU time"
+            } else {
+                "waits"
+            };
+            about.push(format!("{what} not shown"));
+        }
+        let unusable = totals().map(|totals| totals.unusable).sum();
+        if unusable > 0 {
+            about.push(format!("{} without usable weight not shown", count(unusable, "sample")));
+        }
+        if layout.left_out > 0 {
+            about.push(format!("{} too narrow to draw", count(layout.left_out as u64, "frame")));
+        }
+        if base.iter().chain(new).any(|picked| !picked.data.symbolicated) {
+            about.push("some without function names".into());
+        }
+        about.extend(options.notes.clone());
+        let gone = self.gone.map_or(0, |gone| self.tree.nodes[gone as usize].total);
+        let gone = match gone {
+            0 => "no call path is gone".to_owned(),
+            gone => format!(
+                "call paths that are gone had {:.2} % of before, and stand below {GONE} at the right",
+                100.0 * gone as f64 / self.new_total().max(1) as f64
+            ),
+        };
+        vec![
+            about.join(" \u{b7} "),
+            format!(
+                "width: share after; {gone} \u{b7} colour: change of the share, of {} points or more, of which at most {} % are \
+                 chance",
+                100.0 * limits.least_change,
+                100.0 * limits.false_discoveries,
+            ),
+        ]
+    }
+}
+
+/// The name of a side's process, if all its samples are of one; of several of this name, too.
+fn only_process<'a>(side: &[Picked<'a>]) -> Option<&'a str> {
+    let threads = side.iter().flat_map(|picked| picked.data.threads.iter());
+    let mut names = threads
+        .filter(|thread| !thread.samples.is_empty())
+        .map(|thread| thread.process_name.as_str());
+    let first = names.next()?;
+    names.all(|name| name == first && !name.is_empty()).then_some(first)
+}
+
+fn add(growing: &mut Growing, side: &[Picked<'_>], shape: Shape, places: Places<'_>) -> io::Result<Vec<Leaves>> {
+    side.iter().map(|picked| growing.add(picked, shape, places)).collect()
+}
+
+fn totals(parents: &[u32], mut own: Vec<u64>) -> Vec<u64> {
+    for node in (0..own.len()).rev() {
+        let total = own[node];
+        if let Some(parent) = own.get_mut(parents[node] as usize) {
+            *parent = parent.saturating_add(total);
+        }
+    }
+    own
+}
+
+/// What is compared: samples at the nodes of their stacks. Interrupts are the machine's, and their frames never coloured.
+fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
+    let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
+        let interrupted = interrupted(picked.data);
+        let scale = match picked.counted() {
+            Counted::Nanoseconds => 1e-6,
+            Counted::Samples | Counted::Bytes => 1.0,
+        };
+        let mut samples = Vec::new();
+        for (thread, nodes) in picked.data.threads.iter().zip(leaves) {
+            samples.extend(picked.samples(thread).filter_map(|sample| {
+                let is_interrupt = interrupted
+                    .get(sample.stack as usize)
+                    .is_some_and(|is_interrupt| *is_interrupt);
+                let node = nodes
+                    .get(&sample.stack)
+                    .filter(|_| !is_interrupt && sample.weight > 0)?;
+                Some(Sampled {
+                    time_ms: sample.time_ms,
+                    place: *node,
+                    weight: sample.weight as f64 * scale,
+                })
+            }));
+        }
+        Recording::new(picked.data, samples)
+    };
+    side.iter().zip(leaves).map(of).collect()
+}
+
+/// Copies the paths to the weights in `own` below a frame of their own. Returns which node each new one, from that frame on, is
+/// the copy of.
+fn append_gone(growing: &mut Growing, parents: &[u32], own: Vec<u64>) -> io::Result<Vec<u32>> {
+    let gone = totals(parents, own.clone());
+    if gone.first().is_none_or(|all| *all == 0) {
+        return Ok(Vec::new());
+    }
+    let step = Step {
+        label: growing.label(GONE),
+        kind: Kind::Place,
+        inlined: false,
+    };
+    let mut original = vec![0];
+    let mut copies = vec![NONE; parents.len()];
+    copies[0] = growing.push(0, step)?;
+    growing.tree.nodes[copies[0] as usize].own = own[0];
+    for node in 1..parents.len() {
+        if gone[node] == 0 {
+            continue;
+        }
+        let of = growing.tree.nodes[node];
+        let step = Step {
+            label: of.label,
+            kind: of.kind,
+            inlined: of.inlined,
+        };
+        let copy = growing.push(copies[parents[node] as usize], step)?;
+        growing.tree.nodes[copy as usize].own = own[node];
+        copies[node] = copy;
+        original.push(node as u32);
+    }
+    Ok(original)
+}
+
+fn legend() -> Vec<(Color, String)> {
+    let entries = [
+        (Some(Ordering::Greater), 0.7, "more than before"),
+        (Some(Ordering::Less), 0.7, "less"),
+        (Some(Ordering::Greater), 0.0, "more"),
+        (Some(Ordering::Less), 0.0, "less, of all but not in time"),
+        (None, 0.0, "no change that is more than chance"),
+    ];
+    let entry =
+        |(change, strength, words): (_, f64, &str)| (color::of_change(change, strength, false), words.to_owned());
+    entries.into_iter().map(entry).collect()
+}
+
+fn title(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> String {
+    let product = |side: &[Picked<'_>]| {
+        side.first()
+            .map_or("", |picked| picked.data.product.as_str())
+            .to_owned()
+    };
+    let title = match new.first() {
+        Some(picked) => super::default_title(picked, options),
+        None => String::new(),
+    };
+    match product(base) {
+        before if before.is_empty() || before == product(new) => format!("{title}, against before"),
+        before => format!("{title}, against {before}"),
+    }
+}

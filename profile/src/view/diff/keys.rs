@@ -1,0 +1,115 @@
+//! What is compared: functions, lines or call paths, known by the same number in all recordings.
+
+use rustc_hash::FxHashMap;
+
+use super::What;
+use crate::view::data::{Data, NONE};
+
+/// What is compared, over all runs of both sides: functions, lines or paths, each with a number.
+#[derive(Default)]
+pub(super) struct Keys {
+    texts: FxHashMap<Box<str>, u32>,
+    text_of: Vec<Box<str>>,
+    ids: FxHashMap<KeyParts, u32>,
+    parts: Vec<KeyParts>,
+}
+
+/// Texts by number; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct KeyParts {
+    function: u32,
+    lib: u32,
+    file: u32,
+    line: u32,
+    /// The key of the caller, [`NONE`] for none.
+    caller: u32,
+}
+
+/// A key in words.
+pub(super) struct Key {
+    pub(super) function: String,
+    pub(super) lib: Option<String>,
+    pub(super) line: Option<(String, u32)>,
+    pub(super) callers: Vec<String>,
+}
+
+impl Keys {
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        if self.text_of.is_empty() {
+            self.text_of.push("".into());
+            self.texts.insert("".into(), 0);
+        }
+        if let Some(id) = self.texts.get(text) {
+            return *id;
+        }
+        let id = self.text_of.len() as u32;
+        self.texts.insert(text.into(), id);
+        self.text_of.push(text.into());
+        id
+    }
+
+    fn key(&mut self, parts: KeyParts) -> u32 {
+        *self.ids.entry(parts).or_insert_with(|| {
+            self.parts.push(parts);
+            self.parts.len() as u32 - 1
+        })
+    }
+
+    pub(super) fn describe(&self, key: usize) -> Key {
+        let text = |id: u32| self.text_of[id as usize].to_string();
+        let some = |id: u32| Some(text(id)).filter(|text| !text.is_empty());
+        let parts = self.parts[key];
+        let mut callers = Vec::new();
+        let mut caller = parts.caller;
+        while let Some(parts) = self.parts.get(caller as usize) {
+            callers.push(text(parts.function));
+            caller = parts.caller;
+        }
+        callers.reverse();
+        Key {
+            function: text(parts.function),
+            lib: some(parts.lib),
+            line: (parts.line != 0).then(|| (text(parts.file), parts.line)),
+            callers,
+        }
+    }
+}
+
+/// The key of each frame: of its function, or its line.
+pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
+    (data.frames.iter())
+        .map(|frame| {
+            let func = data.funcs[frame.func as usize];
+            let with_line = what == What::Lines && frame.line != NONE;
+            let parts = KeyParts {
+                function: keys.text(data.text(func.name)),
+                lib: keys.text(data.lib_name(frame.func).unwrap_or_default()),
+                file: if with_line { keys.text(data.text(func.file)) } else { 0 },
+                line: if with_line { frame.line } else { 0 },
+                caller: NONE,
+            };
+            keys.key(parts)
+        })
+        .collect()
+}
+
+/// The key of a call path, made from the root on.
+pub(super) fn of_path(data: &Data, leaf: u32, key_of_frame: &[u32], known: &mut [u32], keys: &mut Keys) -> u32 {
+    let mut open = Vec::new();
+    let mut stack = leaf;
+    while stack != NONE && known[stack as usize] == NONE {
+        open.push(stack);
+        stack = data.stacks[stack as usize].prefix;
+    }
+    let mut caller = known.get(stack as usize).copied().unwrap_or(NONE);
+    while let Some(stack) = open.pop() {
+        let function = keys.parts[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
+        caller = keys.key(KeyParts { caller, ..function });
+        known[stack as usize] = caller;
+    }
+    caller
+}

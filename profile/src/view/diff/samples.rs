@@ -1,0 +1,91 @@
+//! The samples that are compared, in time order, run by run.
+
+use crate::view::data::{Data, Unit};
+
+/// How the names of the kernel's entries begin: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S.
+const INTERRUPT_ENTRIES: [&str; 5] = [
+    "asm_sysvec_",
+    "asm_common_interrupt",
+    "asm_exc_nmi",
+    "el0t_64_irq",
+    "el1h_64_irq",
+];
+
+/// A sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampled {
+    /// Since the profile's start.
+    pub(crate) time_ms: f64,
+    /// Where: a stack, or a node of a tree.
+    pub(crate) place: u32,
+    /// More than 0.
+    pub(crate) weight: f64,
+}
+
+/// What one file holds.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// In time order.
+    samples: Vec<Sampled>,
+    /// When the second run began, and each after it.
+    next_runs_ms: Vec<f64>,
+    /// See [`Data::is_summed`].
+    pub(super) is_summed: bool,
+    /// From weights to [`Total::per_run`](super::Total::per_run).
+    pub(super) factor: f64,
+}
+
+impl Recording {
+    /// `samples` in any order.
+    pub(crate) fn new(data: &Data, mut samples: Vec<Sampled>) -> Recording {
+        samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
+        Recording {
+            samples,
+            next_runs_ms: data.run_starts_ms().into_iter().skip(1).collect(),
+            is_summed: data.is_summed,
+            factor: match data.unit {
+                Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,
+                Unit::Samples | Unit::Milliseconds | Unit::Bytes => 1.0,
+            },
+        }
+    }
+
+    /// Samples of running threads, but for those of interrupts.
+    pub(super) fn of_running(data: &Data) -> Recording {
+        let interrupted = interrupted(data);
+        let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
+        let samples = (data.threads.iter())
+            .flat_map(|thread| thread.samples.iter())
+            .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack))
+            .map(|(time_ms, place, weight)| Sampled { time_ms, place, weight });
+        Recording::new(data, samples.collect())
+    }
+
+    /// The samples of each run; of some there may be none.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &[Sampled]> {
+        let mut rest = &self.samples[..];
+        let ends = self.next_runs_ms.iter().copied().chain([f64::INFINITY]);
+        ends.map(move |end| {
+            let (run, later) = rest.split_at(rest.partition_point(|sample| sample.time_ms < end));
+            rest = later;
+            run
+        })
+    }
+}
+
+/// Which stacks are those of the kernel while it serves an interrupt, or takes the CPU away in one.
+pub(crate) fn interrupted(data: &Data) -> Vec<bool> {
+    let serves: Vec<bool> = (0..data.funcs.len() as u32)
+        .map(|func| {
+            let name = data.func_name(func);
+            INTERRUPT_ENTRIES.iter().any(|entry| name.starts_with(entry))
+        })
+        .collect();
+    let mut interrupted: Vec<bool> = Vec::with_capacity(data.stacks.len());
+    for stack in &data.stacks {
+        let func = data.frames[stack.frame as usize].func;
+        let above = interrupted.get(stack.prefix as usize).copied().unwrap_or(false);
+        interrupted.push(above || serves[func as usize]);
+    }
+    interrupted
+}

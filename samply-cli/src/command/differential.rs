@@ -1,0 +1,36 @@
+//! The flame graph of what changed: of `sprof diff --flamegraph` and of `sprof flamegraph --base`.
+
+use profile::export::svg::{SvgOptions, differential};
+use profile::export::{Picked, Time};
+use profile::view::data::Data;
+use profile::view::diff::Limits;
+
+use super::export::Target;
+use crate::exit::{Failure, Outcome};
+use crate::term::Term;
+
+/// Draws it.
+pub(super) fn write(
+    target: Target<'_>,
+    base: &[Data],
+    new: &[Data],
+    time: Time,
+    options: &SvgOptions,
+    limits: Limits,
+    term: &Term,
+) -> Outcome {
+    let (base, new) = (pick(base, time), pick(new, time));
+    for (side, name) in [(&base, "before"), (&new, "after")] {
+        if side.iter().all(|picked| picked.totals().weight == 0) {
+            return Err(Failure::failed(format_args!(
+                "the profiles from {name} hold no samples of the kind that is drawn: there is nothing to compare; \
+                 `sprof report FILE` tells what a profile holds"
+            )));
+        }
+    }
+    target.write(term, |out| differential::write(&base, &new, options, limits, out))
+}
+
+fn pick(side: &[Data], time: Time) -> Vec<Picked<'_>> {
+    side.iter().map(|data| Picked::new(data, time)).collect()
+}
