@@ -125,6 +125,7 @@ fn info() -> RecordingInfo {
         args: None,
         clock: clock(),
         end: Timestamp(CLOCK + SAMPLES * 125_017),
+        run_starts: Vec::new(),
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use profile::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
+use profile::view::data::{Data, Frame, Func, NONE, RUNS_BEGAN, Row, RowValue, Samples, Section, Stack, Thread};
 use profile::view::diff::{Change, Limits, What, diff};
 
 /// Also the smallest changes, as far as they are no chance.
@@ -204,6 +204,50 @@ fn several_runs_a_side_find_a_smaller_change() {
         })
         .count();
     assert!(found >= 45, "{found} of 50");
+}
+
+#[test]
+fn runs_of_one_recording_count_as_recordings_of_one_run() {
+    let mut random = Random(7);
+    let mut side = |factor: f64| -> Vec<Vec<u32>> {
+        let program = program().slower(1, factor);
+        (0..4)
+            .map(|_| program.record(&mut random, 0.02).threads[0].samples.stack.clone())
+            .collect()
+    };
+    let (base, new) = (side(1.0), side(1.1));
+    let apart = |runs: &[Vec<u32>]| -> Vec<Data> { runs.iter().map(|run| of_stacks(run.clone(), 12)).collect() };
+    let together = |runs: &[Vec<u32>]| {
+        let mut data = of_stacks(runs.concat(), 12);
+        let starts = (0..runs.len()).map(|run| runs[..run].concat().len().to_string());
+        data.extra = vec![Section {
+            label: "Recording".into(),
+            rows: vec![Row {
+                label: RUNS_BEGAN.into(),
+                format: "string".into(),
+                value: RowValue::Text(starts.collect::<Vec<_>>().join(", ")),
+            }],
+        }];
+        data
+    };
+    let of_many = diff(&apart(&base), &apart(&new), What::Own, LIMITS);
+    let of_one = diff(&[together(&base)], &[together(&new)], What::Own, LIMITS);
+    assert_eq!(of_many.changes[0].function, "f1");
+    assert_eq!(of_one.changes, of_many.changes);
+    assert_eq!(
+        (of_one.base.runs, of_one.base.recordings, of_one.base.empty_runs),
+        (4, 1, 0)
+    );
+    assert_eq!((of_many.base.runs, of_many.base.recordings), (4, 4));
+    // A run that began and was never sampled.
+    let mut with_empty = together(&base);
+    let RowValue::Text(starts) = &mut with_empty.extra[0].rows[0].value else {
+        panic!()
+    };
+    starts.push_str(", 9999999");
+    let of_one = diff(&[with_empty], &[together(&new)], What::Own, LIMITS);
+    assert_eq!((of_one.base.runs, of_one.base.empty_runs), (4, 1));
+    assert_eq!(of_one.changes, of_many.changes);
 }
 
 #[test]

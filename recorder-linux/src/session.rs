@@ -412,6 +412,7 @@ impl Recording {
             args: self.options.include_args.then(|| words.collect()),
             clock,
             end,
+            run_starts: Vec::new(),
             interval_ns: (1e9 / rate_hz).round() as u64,
             event: "ptrace".to_owned(),
             unit: PeriodUnit::CpuNanoseconds,

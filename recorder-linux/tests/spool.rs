@@ -50,6 +50,7 @@ fn info() -> RecordingInfo {
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         },
         end: Timestamp(1000),
+        run_starts: Vec::new(),
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

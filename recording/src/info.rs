@@ -110,6 +110,9 @@ pub struct RecordingInfo {
     pub clock: ClockReference,
     /// When recording ended.
     pub end: Timestamp,
+    /// When each run of the program began, where it was run several times; else empty. What happened is of the run that had begun
+    /// last.
+    pub run_starts: Vec<Timestamp>,
     /// The sampling interval asked for, ns.
     pub interval_ns: u64,
     /// The event's name as perf writes it: `cycles`, `cpu-clock`.

@@ -105,7 +105,9 @@ pub(crate) fn record(
 
     let mut runs = Runs::default();
     let mut failure = None;
+    let mut run_starts = Vec::new();
     for iteration in 1..=plan.iterations {
+        let start = recorder::clock_reference().timestamp;
         let launched = recorder::Recording::open(&plan.recorder).and_then(|recording| {
             if iteration == 1 {
                 recording.announcements().iter().for_each(|line| term.line(line));
@@ -127,6 +129,7 @@ pub(crate) fn record(
             Ok(finished) => {
                 failure = finished.problem.as_deref().map(Failure::failed);
                 runs.add(finished);
+                run_starts.push(start);
             }
             Err(error) if runs.count == 0 => return Err(error.into()),
             Err(error) => {
@@ -157,6 +160,9 @@ pub(crate) fn record(
         return Err(Failure::failed("nothing was recorded"));
     };
     complete(&mut info, plan);
+    if run_starts.len() > 1 {
+        info.run_starts = run_starts;
+    }
     let (profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     Ok(Recorded {
         profile,

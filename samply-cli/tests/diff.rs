@@ -96,6 +96,53 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
     assert!(slower.last().unwrap().contains("changed"), "{text}");
 }
 
+/// Ten runs in one file, each of a shell and two processes of the program.
+fn recorded_runs(dir: &Path, name: &str, arguments: &str) -> PathBuf {
+    let versions = program("versions").unwrap();
+    let file = dir.join(name);
+    let script = format!(
+        "{0} 100 {arguments} & {0} 100 {arguments} & wait; exit 0",
+        versions.display()
+    );
+    let (recording, _) = record()
+        .options(&["--rate", "4000", "--iteration-count", "10"])
+        .profile(Path::new("/bin/sh"), &["-c", &script]);
+    std::fs::copy(&recording.output, &file).unwrap();
+    file
+}
+
+#[test]
+fn runs_in_one_recording_count_as_recordings() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let old = recorded_runs(dir.path(), "old.json.gz", "");
+    let new = recorded_runs(dir.path(), "new.json.gz", "1 140");
+    let output = diff(&["--format", "json"], &[&old, &new]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for side in ["base", "new"] {
+        assert_eq!(
+            (&json[side]["recordings"], &json[side]["runs"]),
+            (&1.into(), &10.into()),
+            "{json:#}"
+        );
+    }
+    let first = &json["changes"][0];
+    assert!(
+        first["function"] == "version_1" && first["share_change"].as_f64().unwrap() > 0.0,
+        "{json:#}"
+    );
+    // All processes of a run are that run's: its time is both programs'.
+    let text = String::from_utf8(diff(&[], &[&old, &new]).stdout).unwrap();
+    assert!(text.starts_with(" before: 10 runs in 1 recording, "), "{text}");
+    let profile = support::Profile::read(&old);
+    let cpu_ms = profile.cpu_ns() / 1e6;
+    let per_run = json["base"]["per_run"].as_f64().unwrap();
+    assert!(
+        (per_run * 10.0 - cpu_ms).abs() < 0.1 * cpu_ms,
+        "{per_run} * 10, {cpu_ms}"
+    );
+}
+
 #[test]
 fn what_cannot_be_compared_is_said() {
     let dir = temp_dir();

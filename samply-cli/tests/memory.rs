@@ -78,6 +78,7 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
         args: None,
         clock,
         end: Timestamp(0),
+        run_starts: Vec::new(),
         interval_ns: 1_000_000,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

@@ -42,6 +42,7 @@ pub(crate) fn info() -> RecordingInfo {
         args: None,
         clock: clock(),
         end: at(1000),
+        run_starts: Vec::new(),
         interval_ns: MS,
         event: "cpu-clock".into(),
         unit: PeriodUnit::CpuNanoseconds,

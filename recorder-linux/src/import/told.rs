@@ -66,6 +66,7 @@ impl<R: Read + Seek> Import<R> {
                     wall: wall.unwrap_or(SystemTime::UNIX_EPOCH),
                 },
                 end,
+                run_starts: Vec::new(),
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
                 unit: match attr.counts_cpu_time() || output.choice.role(output.choice.event) != Role::Shown {

@@ -177,7 +177,7 @@ fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
 }
 
 fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
-    let total = |total: &Total| json!({"runs": total.runs, "samples": total.samples, "per_run": total.per_run});
+    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": total.samples, "per_run": total.per_run});
     let amount = |amount: &profile::view::diff::Amount| json!({"samples": amount.samples, "share": amount.share, "per_run": amount.per_run});
     let changes: Vec<Value> = shown(args, compared)
         .map(|change| {
@@ -245,15 +245,23 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
 }
 
 pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
+    let recordings = count(total.recordings as u64, "recording", "recordings");
     let mut text = format!(
         "{}, {}, {:.0} {} a run",
-        count(total.runs as u64, "recording", "recordings"),
+        match total.runs == total.recordings {
+            true => recordings,
+            false => format!("{} in {recordings}", count(total.runs as u64, "run", "runs")),
+        },
         count(total.samples, "sample", "samples"),
         total.per_run,
         unit(compared),
     );
     if let Some(base) = base.filter(|base| base.per_run > 0.0) {
         let _ = write!(text, " ({:+.1} %)", (total.per_run / base.per_run - 1.0) * 100.0);
+    }
+    if total.empty_runs > 0 {
+        let empty = count(total.empty_runs as u64, "run has", "runs have");
+        let _ = write!(text, "; {empty} no sample and is left out");
     }
     text
 }

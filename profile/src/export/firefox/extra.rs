@@ -10,6 +10,7 @@ use super::cpu::CpuDelta;
 use crate::build::lost_label;
 use crate::model::Profile;
 use crate::model::waits::WaitTotals;
+use crate::view::data::RUNS_BEGAN;
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
@@ -61,6 +62,13 @@ fn recording(profile: &Profile) -> Vec<Value> {
         rows.push(text("Asked rate", rate(quality.asked_rate_hz)));
     }
     rows.extend(quality.achieved_rate_hz.map(|hz| text("Achieved rate", rate(hz))));
+    if !info.run_starts.is_empty() {
+        let starts = info.run_starts.iter().map(|start| {
+            let ns = start.nanos_since(info.clock.timestamp);
+            format!("{}.{:03}", ns / 1_000_000, ns / 1000 % 1000)
+        });
+        rows.push(text(RUNS_BEGAN, starts.collect::<Vec<_>>().join(", ")));
+    }
     rows.push(count("Processes", counts.processes));
     rows.push(count("Threads", counts.threads));
     let periods: u64 = profile
