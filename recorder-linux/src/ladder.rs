@@ -31,6 +31,8 @@ pub(crate) enum Rung {
         /// SIGCHLD, taken over while there is only one thread: any other would take the news from the one that traces.
         child_news: Signals,
     },
+    /// It is held: its events are opened when recording begins.
+    NotYet,
 }
 
 /// Takes the best rung for a program that waits for its exec.

@@ -25,10 +25,14 @@ use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
 use crate::sys::perf_event::EventFd;
 use crate::sys::priority::QuickTurns;
-use crate::sys::process::{self, Stopped, monotonic_ns};
+use crate::sys::process::{self, Child, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
 use crate::translate::{Subject, TaskZero, Translator};
 use crate::watched::Watched;
+
+mod hold;
+
+pub use hold::Held;
 
 /// Whom to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,6 +143,8 @@ pub struct Recording {
 enum Who {
     Stopped(Stopped),
     Running(Running),
+    /// Launched, and found running when recording began.
+    Launched(Child, Running),
     /// The recording is over.
     Nobody,
 }
@@ -232,6 +238,7 @@ impl Recording {
         match &self.rung {
             Rung::PerfEvent(opened) => &opened.announcements,
             Rung::Ptrace { announcements, .. } => announcements,
+            Rung::NotYet => &[],
         }
     }
 
@@ -239,7 +246,7 @@ impl Recording {
     pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
         let names = match &self.who {
             Who::Running(running) => Some(running.names.join(", ")),
-            Who::Stopped(_) | Who::Nobody => None,
+            Who::Stopped(_) | Who::Launched(..) | Who::Nobody => None,
         };
         match &self.rung {
             Rung::PerfEvent(opened) => {
@@ -247,6 +254,7 @@ impl Recording {
                 of_events(info, opened, &self.events)
             }
             Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
+            Rung::NotYet => self.info(clock, clock.timestamp, names, self.options.rate_hz),
         }
     }
 
@@ -255,7 +263,7 @@ impl Recording {
     pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
         let opened = match &mut self.rung {
             Rung::PerfEvent(opened) => opened,
-            Rung::Ptrace { .. } => return self.run_traced(clock, sink),
+            Rung::Ptrace { .. } | Rung::NotYet => return self.run_traced(clock, sink),
         };
         let mut translator = Translator::new(opened.layout);
         if self.options.whom == Whom::WholeMachine {
@@ -275,15 +283,14 @@ impl Recording {
                 (start, Watched::Program(child), None)
             }
             Who::Running(running) => {
-                existing::tell(&running.pids, running.start, &mut translator, sink);
-                if let Some(already) = &running.already {
-                    already::tell(already, running.start, sink);
-                }
-                if let Some(emptying) = running.emptying {
-                    emptying.end(opened);
-                }
                 let names = running.names.join(", ");
-                (running.start, running.watched, Some(names))
+                let start = running.start;
+                (start, tell_of_running(running, opened, &mut translator, sink), Some(names))
+            }
+            Who::Launched(child, running) => {
+                let start = running.start;
+                tell_of_running(running, opened, &mut translator, sink);
+                (start, Watched::Program(child), None)
             }
             Who::Nobody => return Err(RecordError::Failed("the recording was already run".to_owned())),
         };
@@ -339,7 +346,7 @@ impl Recording {
         let info = self.info(clock, end, names, self.options.rate_hz);
         let info = match &self.rung {
             Rung::PerfEvent(opened) => of_events(info, opened, &events),
-            Rung::Ptrace { .. } => info,
+            Rung::Ptrace { .. } | Rung::NotYet => info,
         };
         Ok(Finished {
             info: RecordingInfo { notes, ..info },
@@ -426,10 +433,29 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if let Who::Stopped(stopped) = std::mem::replace(&mut self.who, Who::Nobody) {
-            stopped.abandon();
+        match std::mem::replace(&mut self.who, Who::Nobody) {
+            Who::Stopped(stopped) => stopped.abandon(),
+            Who::Launched(child, _) => drop(Target::after(child, StopReason::Terminated, false, [].into()).wait()),
+            Who::Running(_) | Who::Nobody => {}
         }
     }
+}
+
+/// Tells of what is found when events are enabled. Returns whose end ends the recording.
+fn tell_of_running(
+    running: Running,
+    opened: &mut Opened,
+    translator: &mut Translator,
+    sink: &mut dyn EventSink,
+) -> Watched {
+    existing::tell(&running.pids, running.start, translator, sink);
+    if let Some(already) = &running.already {
+        already::tell(already, running.start, sink);
+    }
+    if let Some(emptying) = running.emptying {
+        emptying.end(opened);
+    }
+    running.watched
 }
 
 fn of_events(info: RecordingInfo, opened: &Opened, events: &Events) -> RecordingInfo {

@@ -107,6 +107,15 @@ pub struct Recording {
     never: Never,
 }
 
+/// What came of waiting.
+#[derive(Debug)]
+pub enum Held {
+    /// Recording can begin.
+    Begins(Box<Recording>),
+    /// The program ended before.
+    Ended(ProgramExit),
+}
+
 /// A recording that has ended.
 #[derive(Debug)]
 pub struct Finished {
@@ -150,6 +159,11 @@ impl Recording {
 
     /// What is known of the recording before it has begun.
     pub fn info_so_far(&self, _clock: ClockReference) -> RecordingInfo {
+        match self.never {}
+    }
+
+    /// Lets the program run unrecorded until `begin` is readable.
+    pub fn hold_until(self, _begin: std::os::fd::BorrowedFd<'_>) -> Result<Held, RecordError> {
         match self.never {}
     }
 
