@@ -30,6 +30,13 @@ pub(crate) enum Failure {
     NotFound(String),
     /// The program cannot be executed.
     NotExecutable(String),
+    /// The program ended and left nothing to record: nothing of sprof's failed, and the status is the program's own.
+    NothingRan {
+        /// What there is to say.
+        message: String,
+        /// The program's status.
+        status: Status,
+    },
     /// Anything else.
     Failed(String),
     /// Who reads our stdout has left. Nothing to say.
@@ -99,6 +106,13 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
         Failure::Failed(message) => {
             term.error(message);
             ExitCode::from(FAILED)
+        }
+        Failure::NothingRan {
+            message,
+            status: Status(status),
+        } => {
+            term.line(message);
+            ExitCode::from(status)
         }
         Failure::BrokenPipe => ExitCode::SUCCESS,
     }

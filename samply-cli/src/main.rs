@@ -7,6 +7,7 @@
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
 //!    [`probes`]: which places in which files are meant by names of functions.
 //!    [`import`]: the same from a perf.data file.
+//!    [`cargo`]: the same of what cargo builds and runs.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
@@ -16,6 +17,7 @@
 //! [`term`] is the terminal, [`interrupt`] the signals, [`exit`] the only way out.
 
 mod args;
+mod cargo;
 mod command;
 mod events;
 mod exit;
@@ -38,6 +40,9 @@ use std::process::ExitCode;
 use args::Command;
 
 fn main() -> ExitCode {
+    if let Some(folder) = cargo::runner::asked() {
+        return cargo::runner::run(&folder);
+    }
     exit::run(|| {
         let args = args::parse(term::clap_color())?;
         match args.command {

@@ -14,6 +14,7 @@ use recording::module::Module;
 use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
 use symbolicator::Symbolicator;
 
+use crate::cargo::{self, CargoRun};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     /// Arguments that go into the profile at most.
     pub(crate) max_args: usize,
     pub(crate) profile_name: Option<String>,
+    /// What is recorded is what cargo runs.
+    pub(crate) cargo: Option<CargoRun>,
 }
 
 /// A recording that has ended; the last run's program may not have.
@@ -88,11 +91,12 @@ impl Program {
 
 /// Runs and records the program. What has been recorded so far stands in the spool meanwhile.
 pub(crate) fn record(
-    plan: &Plan,
+    plan: &mut Plan,
     term: &Term,
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
+    let mut first = Some(open(plan, 1, term)?);
     let clock = recorder::clock_reference();
     let mut builder = Builder::new(clock, plan.build);
     name_kernel(&mut builder);
@@ -107,23 +111,21 @@ pub(crate) fn record(
     let mut failure = None;
     let mut run_starts = Vec::new();
     for iteration in 1..=plan.iterations {
+        let opened = first.take().map_or_else(|| open(plan, iteration, term), Ok);
         let start = recorder::clock_reference().timestamp;
-        let launched = recorder::Recording::open(&plan.recorder).and_then(|recording| {
-            if iteration == 1 {
-                recording.announcements().iter().for_each(|line| term.line(line));
-            }
-            if plan.iterations > 1 {
-                term.line(format_args!("run {iteration} of {}", plan.iterations));
-            }
+        let launched = opened.and_then(|recording| {
             if let Some(spool) = &mut spool {
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
                 spool.start(unwinder.next_mut(), &info, plan.recorder.off_cpu, term);
             }
-            let finished = recording.run(clock, &mut unwinder);
+            let finished = match &mut plan.cargo {
+                Some(cargo) => cargo.record(&mut unwinder, |sink| recording.run(clock, sink)),
+                None => recording.run(clock, &mut unwinder),
+            };
             // The next run's program is forked from a process of one thread.
             unwinder.next_mut().stop();
-            finished
+            Ok(finished?)
         });
         match launched {
             Ok(finished) => {
@@ -131,9 +133,9 @@ pub(crate) fn record(
                 runs.add(finished);
                 run_starts.push(start);
             }
-            Err(error) if runs.count == 0 => return Err(error.into()),
+            Err(error) if runs.count == 0 => return Err(error),
             Err(error) => {
-                failure = Some(error.into());
+                failure = Some(error);
                 break;
             }
         }
@@ -147,6 +149,11 @@ pub(crate) fn record(
             ));
             break;
         }
+    }
+    if let (Some(cargo), Some(program)) = (&plan.cargo, &mut runs.program)
+        && !cargo.has_content()
+    {
+        return Err(cargo::ran_nothing(program.wait()));
     }
 
     let kept_files = unwinder.take_kept_files();
@@ -163,6 +170,9 @@ pub(crate) fn record(
     if run_starts.len() > 1 {
         info.run_starts = run_starts;
     }
+    if let Some(cargo) = &plan.cargo {
+        cargo.tell(&mut info);
+    }
     let (profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     Ok(Recorded {
         profile,
@@ -175,6 +185,21 @@ pub(crate) fn record(
         // One that is not whole only takes the space that the profile needs.
         spool: spool.filter(|_| is_whole),
     })
+}
+
+/// Opens the events of one run. Returns when recording can begin, of a build tool when it has built.
+fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
+    let recording = recorder::Recording::open(&plan.recorder)?;
+    if iteration == 1 {
+        recording.announcements().iter().for_each(|line| term.line(line));
+    }
+    if plan.iterations > 1 {
+        term.line(format_args!("run {iteration} of {}", plan.iterations));
+    }
+    match &mut plan.cargo {
+        Some(cargo) => cargo.hold(recording),
+        None => Ok(recording),
+    }
 }
 
 /// What the user said of the profile as a whole.

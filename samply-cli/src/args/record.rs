@@ -78,6 +78,18 @@ pub(crate) struct RecordingArgs {
     #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) ignore_exit_code: bool,
 
+    /// Of `cargo bench|test|run|nextest run`: record cargo and rustc, too, from the start. Else recording begins with the first
+    /// program that cargo runs.
+    #[arg(long, env = "SPROF_INCLUDE_BUILD", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "Cargo")]
+    pub(crate) include_build: bool,
+
+    /// Leave cargo's profiles as they are. Else names and lines are made sure of, by CARGO_PROFILE_<NAME>_DEBUG=line-tables-only
+    /// and CARGO_PROFILE_<NAME>_STRIP=none where the profile lacks them.
+    #[arg(long, env = "SPROF_NO_CARGO_ENV", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "Cargo")]
+    pub(crate) no_cargo_env: bool,
+
     /// Record where threads wait, too: for how long, with which stack, and what for.
     #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) off_cpu: bool,

@@ -10,6 +10,7 @@ use profile::view::{top, wait_places};
 
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
+use crate::cargo;
 use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::interrupt::Interrupt;
@@ -49,13 +50,14 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         off_cpu: args.recording.off_cpu || args.pick.wall,
         ..args.recording
     };
-    let plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
+    let mut plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
+    cargo::prepare(&mut plan, &recording, &term)?;
     record::say_rate(&plan, &recording, &term);
     let output = record::output(&args.output)?;
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
-    let mut recorded = pipeline::record(&plan, &term, &interrupt, spool)?;
+    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = record::symbolicator(&mut recorded, args.input.symbol_dir);
     let enriched = pipeline::symbolicate(&mut recorded.profile, &symbolicator, &term, &interrupt);

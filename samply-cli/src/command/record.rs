@@ -15,6 +15,7 @@ use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{events, show};
 use crate::args::{self, Program, RecordArgs, RecordingArgs};
+use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Saved};
@@ -29,9 +30,10 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     if let Some(pattern) = events::asked_for_list(&args.recording) {
         return events::list(pattern);
     }
-    let plan = plan(&args.recording, &args.serve.symbol_dir, "record")?;
+    let mut plan = plan(&args.recording, &args.serve.symbol_dir, "record")?;
     check_stdout(&args)?;
     let term = Term::stderr(show::verbosity(&args.serve));
+    cargo::prepare(&mut plan, &args.recording, &term)?;
     say_rate(&plan, &args.recording, &term);
 
     // All that can fail for reasons known beforehand fails before the program runs.
@@ -47,7 +49,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
 
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
-    let mut recorded = pipeline::record(&plan, &term, &interrupt, spool)?;
+    let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
     // Who ended us with a signal does not want a server.
@@ -237,6 +239,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
         ignore_exit_code: args.ignore_exit_code,
         max_args: args.include_args.flatten().unwrap_or(usize::MAX),
         profile_name: args.profile_name.clone(),
+        cargo: None,
     })
 }
 
@@ -353,7 +356,7 @@ fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) ->
     Ok(status(exit))
 }
 
-pub(super) fn status(exit: ProgramExit) -> Status {
+pub(crate) fn status(exit: ProgramExit) -> Status {
     match exit {
         ProgramExit::Code(code) => Status::of_code(code),
         ProgramExit::Signal(signal) => Status::of_signal(signal),

@@ -1,0 +1,262 @@
+//! Cargo's command line: which of cargo's commands it is, and what of it matters for a recording.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+/// Options of cargo and of cargo-nextest whose value is a word of its own. Only where the first word that is no option
+/// ends cargo's options (`cargo run`) does it matter to know them all.
+const WITH_VALUE: &[&str] = &[
+    "--bench",
+    "--bin",
+    "--cargo-profile",
+    "--color",
+    "--config",
+    "--config-file",
+    "--example",
+    "--exclude",
+    "--features",
+    "--jobs",
+    "--lockfile-path",
+    "--manifest-path",
+    "--message-format",
+    "--package",
+    "--profile",
+    "--target",
+    "--target-dir",
+    "--test",
+    "-C",
+    "-E",
+    "-F",
+    "-P",
+    "-Z",
+    "-j",
+    "-p",
+];
+
+/// What cargo is told to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subcommand {
+    Bench,
+    Test,
+    Run,
+    Nextest,
+}
+
+/// A command line of cargo that builds programs and runs them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CargoCommand {
+    /// `cargo`, and the toolchain (`+nightly`).
+    pub(crate) program: Vec<OsString>,
+    pub(crate) subcommand: Subcommand,
+    /// Name of the profile that is built with.
+    pub(crate) profile: String,
+    /// `--target`, as given; several for several.
+    pub(crate) targets: Vec<String>,
+    pub(crate) manifest_path: Option<PathBuf>,
+    /// `--config`, in their order.
+    pub(crate) config: Vec<String>,
+    /// `-C`.
+    pub(crate) folder: Option<PathBuf>,
+}
+
+/// Takes a command line apart; `None` if it is not cargo's, or one that runs no programs. `alias` knows the user's own names
+/// of subcommands.
+pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<String>>) -> Option<CargoCommand> {
+    let (program, rest) = words.split_first()?;
+    if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
+        return None;
+    }
+    let mut program = vec![program.clone()];
+    let mut rest = rest.to_vec();
+    if rest.first().is_some_and(|word| word.as_bytes().starts_with(b"+")) {
+        program.push(rest.remove(0));
+    }
+    // An alias may stand for another one; cargo refuses circles.
+    for _ in 0..8 {
+        let at = subcommand_at(&rest)?;
+        let name = rest[at].to_str()?.to_owned();
+        if let Some((subcommand, words)) = known(&name, &rest[at + 1..]) {
+            let mut found = Options::default();
+            found.read(&rest[..at], false);
+            found.read(words, subcommand == Subcommand::Run);
+            return Some(found.into_command(program, subcommand));
+        }
+        let stands_for = alias(&name)?;
+        rest.splice(at..=at, stands_for.into_iter().map(OsString::from));
+    }
+    None
+}
+
+/// Where the name of the subcommand is: the first word that is neither an option of cargo itself nor its value.
+fn subcommand_at(words: &[OsString]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        if !word.as_bytes().starts_with(b"-") {
+            return Some(at);
+        }
+        at += if takes_next(word) { 2 } else { 1 };
+    }
+    None
+}
+
+fn known<'a>(name: &str, rest: &'a [OsString]) -> Option<(Subcommand, &'a [OsString])> {
+    Some(match name {
+        "bench" => (Subcommand::Bench, rest),
+        "test" | "t" => (Subcommand::Test, rest),
+        "run" | "r" => (Subcommand::Run, rest),
+        "nextest" => {
+            let at = subcommand_at(rest)?;
+            let runs = ["run", "r"].iter().any(|name| rest[at] == *name);
+            (Subcommand::Nextest, runs.then_some(&rest[at + 1..])?)
+        }
+        _ => return None,
+    })
+}
+
+fn takes_next(word: &OsStr) -> bool {
+    WITH_VALUE.iter().any(|option| word == *option)
+}
+
+#[derive(Default)]
+struct Options {
+    profile: Option<String>,
+    cargo_profile: Option<String>,
+    release: bool,
+    targets: Vec<String>,
+    manifest_path: Option<PathBuf>,
+    config: Vec<String>,
+    folder: Option<PathBuf>,
+}
+
+impl Options {
+    /// Takes options up to `--`; with `until_positional`, up to the first word that is none.
+    fn read(&mut self, words: &[OsString], until_positional: bool) {
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let bytes = word.as_bytes();
+            if bytes == b"--" || (until_positional && !bytes.starts_with(b"-")) {
+                return;
+            }
+            let (name, mut value) = match bytes.iter().position(|byte| *byte == b'=') {
+                Some(at) if bytes.starts_with(b"--") => {
+                    (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec())))
+                }
+                _ => (bytes, None),
+            };
+            if value.is_none() && takes_next(OsStr::from_bytes(name)) {
+                value = words.next().cloned();
+            }
+            let text = || value.clone().and_then(|value| value.into_string().ok());
+            match name {
+                b"--release" | b"-r" => self.release = true,
+                b"--profile" => self.profile = text(),
+                b"--cargo-profile" => self.cargo_profile = text(),
+                b"--target" => self.targets.extend(text()),
+                b"--config" => self.config.extend(text()),
+                b"--manifest-path" => self.manifest_path = value.map(PathBuf::from),
+                b"-C" => self.folder = value.map(PathBuf::from),
+                _ => {}
+            }
+        }
+    }
+
+    fn into_command(self, program: Vec<OsString>, subcommand: Subcommand) -> CargoCommand {
+        let usual = match subcommand {
+            Subcommand::Bench => "bench",
+            _ if self.release => "release",
+            Subcommand::Test | Subcommand::Nextest => "test",
+            Subcommand::Run => "dev",
+        };
+        // `--profile` of nextest is one of its own, not of cargo's.
+        let named = match subcommand {
+            Subcommand::Nextest => self.cargo_profile,
+            _ => self.profile,
+        };
+        CargoCommand {
+            program,
+            subcommand,
+            profile: named.unwrap_or_else(|| usual.to_owned()),
+            targets: self.targets,
+            manifest_path: self.manifest_path,
+            config: self.config,
+            folder: self.folder,
+        }
+    }
+}
+
+impl Subcommand {
+    /// As it is typed.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Subcommand::Bench => "bench",
+            Subcommand::Test => "test",
+            Subcommand::Run => "run",
+            Subcommand::Nextest => "nextest run",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Option<CargoCommand> {
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parse(&words, &|name| {
+            (name == "xt").then(|| vec!["run".to_owned(), "--profile=fast".to_owned(), "--".to_owned()])
+        })
+    }
+
+    #[test]
+    fn each_command_has_its_profile() {
+        for (line, subcommand, profile) in [
+            ("cargo bench", Subcommand::Bench, "bench"),
+            (
+                "/root/.cargo/bin/cargo +nightly bench --profile fast",
+                Subcommand::Bench,
+                "fast",
+            ),
+            ("cargo test -- --release", Subcommand::Test, "test"),
+            ("cargo -q --config a=1 t --release name", Subcommand::Test, "release"),
+            ("cargo run", Subcommand::Run, "dev"),
+            ("cargo r -p x --bin run --release file", Subcommand::Run, "release"),
+            ("cargo run file --release", Subcommand::Run, "dev"),
+            ("cargo nextest run --profile ci", Subcommand::Nextest, "test"),
+            (
+                "cargo nextest --color always r --cargo-profile=ci",
+                Subcommand::Nextest,
+                "ci",
+            ),
+            ("cargo xt --release", Subcommand::Run, "fast"),
+        ] {
+            let command = parsed(line).unwrap();
+            assert_eq!((command.subcommand, &*command.profile), (subcommand, profile), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_runs_no_programs_is_a_program_like_any_other() {
+        for line in [
+            "cargo",
+            "cargo build",
+            "cargo nextest list",
+            "cargo --version",
+            "cargo what",
+            "rustc bench",
+            "cargo-x run",
+        ] {
+            assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn options_with_values_in_both_forms() {
+        let command =
+            parsed("cargo +1.95 test --target a --target=b --manifest-path=x/Cargo.toml --config k=1").unwrap();
+        assert_eq!(command.program, ["cargo", "+1.95"]);
+        assert_eq!(command.targets, ["a", "b"]);
+        assert_eq!(command.manifest_path, Some("x/Cargo.toml".into()));
+        assert_eq!(command.config, ["k=1"]);
+    }
+}

@@ -1,0 +1,214 @@
+//! Recording what cargo builds: `sprof record cargo bench`.
+//!
+//! The caller gives a plan; if its command is one of cargo's that run programs, the plan becomes one that records these, with
+//! names and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program's.
+//!
+//! 1. [`command`]: which command of cargo's it is.
+//! 2. [`config`], [`workspace`]: how cargo is set up.
+//! 3. [`profile`]: what the profile lacks that it is built with.
+//! 4. [`runner`]: what cargo runs in the place of each program; [`runners`]: of the user's own.
+//! 5. [`filter`]: cargo and compilers are left out. [`names`]: what the programs are called.
+
+mod command;
+mod config;
+mod filter;
+mod names;
+mod profile;
+pub(crate) mod runner;
+mod runners;
+mod workspace;
+
+use std::ffi::OsString;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+use recording::info::RecordingInfo;
+use recording::sink::EventSink;
+
+use crate::args::RecordingArgs;
+use crate::exit::Failure;
+use crate::pipeline::recorder::{Held, Recording};
+use crate::pipeline::{Plan, ProgramExit};
+use crate::term::Term;
+use config::Config;
+use filter::Programs;
+use names::Names;
+use profile::Advice;
+use runner::{Desk, Orders};
+use workspace::Workspace;
+
+/// A run of cargo that is recorded.
+#[derive(Debug)]
+pub(crate) struct CargoRun {
+    desk: Desk,
+    names: Names,
+    include_build: bool,
+    left_out: u64,
+    programs: u64,
+}
+
+/// Sets the plan up for cargo, if that is its command.
+pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Result<(), Failure> {
+    let env = environment(&plan.recorder.env);
+    let here = std::env::current_dir().unwrap_or_default();
+    let aliases = Config::read(&[], &here, &env);
+    let alias = |name: &str| aliases.words(&["alias", name]).map(|(words, _)| words);
+    let Some(command) = command::parse(&plan.recorder.command, &alias) else {
+        return Ok(());
+    };
+    let folder = command
+        .folder
+        .as_ref()
+        .map_or_else(|| here.clone(), |folder| here.join(folder));
+    let config = Config::read(&command.config, &folder, &env);
+    let workspace = workspace::ask(&command, &folder, &env);
+    let targets = targets(&command.targets, &config, || workspace::host(&command, &folder, &env));
+
+    let mut set: Vec<(String, OsString)> = Vec::new();
+    if !args.no_cargo_env {
+        let advice = advice(&command.profile, workspace.as_ref(), &config, &targets);
+        if !advice.variables.is_empty() {
+            let said: Vec<String> = advice
+                .variables
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            term.line(format_args!(
+                "set for cargo, so that functions have names and lines: {} (--no-cargo-env leaves it)",
+                said.join(" ")
+            ));
+        }
+        advice.remarks.iter().for_each(|remark| term.warning(remark));
+        set.extend(advice.variables.into_iter().map(|(name, value)| (name, value.into())));
+    }
+    let runner = runners::of_user(&targets, &config, &folder, |target| {
+        workspace::cfg(target, &folder, &env)
+    });
+    let runner_variables: Vec<String> = (targets.iter())
+        .map(|target| config::environment_name(&["target", target, "runner"]))
+        .collect();
+    let changed = set.iter().map(|(name, _)| name).chain(&runner_variables);
+    let orders = Orders {
+        runner: runner.into_iter().map(|word| OsString::from(word).into_vec()).collect(),
+        restore: changed
+            .map(|name| {
+                let before = env.iter().find(|(other, _)| other == name.as_str());
+                (name.clone(), before.map(|(_, value)| value.clone().into_vec()))
+            })
+            .collect(),
+    };
+    let desk = Desk::open(&orders).map_err(|error| {
+        Failure::failed(format_args!(
+            "cannot make a place in the folder for temporary files ({error}); sprof needs it to know what cargo runs: free space, \
+             or set TMPDIR"
+        ))
+    })?;
+    let runner = desk.runner();
+    set.extend(
+        runner_variables
+            .into_iter()
+            .map(|name| (name, runner.clone().into_os_string())),
+    );
+    plan.recorder
+        .env
+        .extend(set.into_iter().map(|(name, value)| (OsString::from(name), value)));
+    plan.profile_name
+        .get_or_insert_with(|| format!("cargo {}", command.subcommand.name()));
+    plan.cargo = Some(CargoRun {
+        desk,
+        names: Names::new(workspace.as_ref()),
+        include_build: args.include_build,
+        left_out: 0,
+        programs: 0,
+    });
+    Ok(())
+}
+
+fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets: &[String]) -> Advice {
+    let manifest = workspace.and_then(|workspace| config::read_table(&workspace.workspace_root.join("Cargo.toml")));
+    profile::advice(profile, &manifest.unwrap_or_default(), config, targets)
+}
+
+/// The machines that are built for, as cargo's variables name them.
+fn targets(named: &[String], config: &Config, host: impl FnOnce() -> Option<String>) -> Vec<String> {
+    let of_config = || config.words(&["build", "target"]).map(|(targets, _)| targets);
+    let targets = match named {
+        [] => of_config().unwrap_or_else(|| host().into_iter().collect()),
+        named => named.to_vec(),
+    };
+    // A specification in a file has the file's name.
+    let name = |target: String| match target.strip_suffix(".json") {
+        Some(path) => Path::new(path)
+            .file_name()
+            .map_or(path.to_owned(), |name| name.to_string_lossy().into_owned()),
+        None => target,
+    };
+    targets.into_iter().map(name).collect()
+}
+
+/// Sprof's own environment, with what the user has added to it.
+fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    for (name, value) in added {
+        env.retain(|(other, _)| other != name);
+        env.push((name.clone(), value.clone()));
+    }
+    env
+}
+
+impl CargoRun {
+    /// Lets cargo build, until the first program waits to be recorded.
+    pub(crate) fn hold(&mut self, recording: Recording) -> Result<Recording, Failure> {
+        if self.include_build {
+            self.desk.begin();
+            return Ok(recording);
+        }
+        let failed = |error: std::io::Error| Failure::failed(format_args!("cannot wait for what cargo runs: {error}"));
+        self.desk.hold_again().map_err(failed)?;
+        let waiting = self.desk.waiting().map(|listener| listener.as_fd());
+        let Some(waiting) = waiting else {
+            return Ok(recording);
+        };
+        match recording.hold_until(waiting)? {
+            Held::Begins(recording) => {
+                self.desk.begin();
+                Ok(*recording)
+            }
+            Held::Ended(exit) => Err(ran_nothing(exit)),
+        }
+    }
+
+    /// Records through the filter.
+    pub(crate) fn record<N: EventSink, T>(&mut self, sink: &mut N, record: impl FnOnce(&mut dyn EventSink) -> T) -> T {
+        let mut programs = Programs::new(sink, self.desk.folder(), &self.names, self.include_build);
+        let recorded = record(&mut programs);
+        self.left_out += programs.left_out();
+        self.programs += programs.seen();
+        recorded
+    }
+
+    /// True if there is something to show.
+    pub(crate) fn has_content(&self) -> bool {
+        self.include_build || self.programs > 0
+    }
+
+    /// What has to be known to judge the profile.
+    pub(crate) fn tell(&self, info: &mut RecordingInfo) {
+        if self.left_out > 0 {
+            info.notes.push(format!(
+                "{} samples of cargo and of what it builds with are left out; --include-build keeps them",
+                self.left_out
+            ));
+        }
+    }
+}
+
+/// Cargo ended, and no program was there to be recorded.
+pub(crate) fn ran_nothing(exit: ProgramExit) -> Failure {
+    Failure::NothingRan {
+        message: "cargo ran no program, so there is nothing to record (--include-build records cargo and rustc)"
+            .to_owned(),
+        status: crate::command::record::status(exit),
+    }
+}

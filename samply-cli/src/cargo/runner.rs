@@ -1,0 +1,162 @@
+//! What cargo runs in the place of each program: sprof under another name. It says who it is about to become, waits until
+//! recording has begun, and becomes the program.
+//!
+//! Cargo, rustdoc and nextest start programs through the runner of their target (`CARGO_TARGET_<TRIPLE>_RUNNER`), and nothing
+//! else: neither rustc nor build scripts. So what comes through here is what is to be recorded, without guessing by names. A runner
+//! of the user's is run in between as before, and the program's environment is as if sprof was not there.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde::{Deserialize, Serialize};
+
+/// The name of the link to sprof, and so of a process until it becomes the program. At most 15 bytes (TASK_COMM_LEN).
+pub(crate) const NAME: &str = "sprof-runner";
+/// In the folder: where runners wait; what they are to know.
+const SOCKET: &str = "socket";
+const ORDERS: &str = "orders.json";
+
+/// The folder through which sprof and its runners talk.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    folder: tempfile::TempDir,
+    listener: Option<UnixListener>,
+}
+
+/// What runners are to know.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    /// The user's own runner and its arguments.
+    pub(crate) runner: Vec<Vec<u8>>,
+    /// Variables as they were before sprof set them.
+    pub(crate) restore: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// What a runner says of the program that it becomes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Note {
+    /// Absolute.
+    pub(crate) program: Vec<u8>,
+    pub(crate) args: Vec<Vec<u8>>,
+}
+
+impl Desk {
+    /// A new folder, which nobody else may enter.
+    pub(crate) fn open(orders: &Orders) -> std::io::Result<Desk> {
+        let folder = tempfile::Builder::new().prefix("sprof-cargo-").tempdir_in(place())?;
+        std::os::unix::fs::symlink(std::env::current_exe()?, folder.path().join(NAME))?;
+        std::fs::write(folder.path().join(ORDERS), serde_json::to_vec(orders)?)?;
+        let listener = UnixListener::bind(folder.path().join(SOCKET))?;
+        Ok(Desk {
+            folder,
+            listener: Some(listener),
+        })
+    }
+
+    /// What cargo is to run programs through.
+    pub(crate) fn runner(&self) -> PathBuf {
+        self.folder.path().join(NAME)
+    }
+
+    /// Where runners leave their notes.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Readable when a runner waits.
+    pub(crate) fn waiting(&self) -> Option<&UnixListener> {
+        self.listener.as_ref()
+    }
+
+    /// Lets all runners go, those that wait and those to come: with the socket their waits end.
+    pub(crate) fn begin(&mut self) {
+        self.listener = None;
+    }
+
+    /// Makes runners wait again.
+    pub(crate) fn hold_again(&mut self) -> std::io::Result<()> {
+        if self.listener.is_none() {
+            let path = self.folder.path().join(SOCKET);
+            std::fs::remove_file(&path)?;
+            self.listener = Some(UnixListener::bind(path)?);
+        }
+        Ok(())
+    }
+}
+
+/// Cargo splits a runner at blanks.
+fn place() -> PathBuf {
+    let usual = std::env::temp_dir();
+    let has_blanks = usual.to_str().is_none_or(|path| path.contains(char::is_whitespace));
+    if has_blanks { PathBuf::from("/tmp") } else { usual }
+}
+
+/// Takes the note of a process away; `None` if it left none, or it was taken.
+pub(crate) fn take_note(folder: &Path, pid: i32) -> Option<Note> {
+    let path = folder.join(pid.to_string());
+    let note = std::fs::read(&path).ok()?;
+    let _ = std::fs::remove_file(path);
+    serde_json::from_slice(&note).ok()
+}
+
+/// The folder, if this process was started as a runner.
+pub(crate) fn asked() -> Option<PathBuf> {
+    let name = PathBuf::from(std::env::args_os().next()?);
+    let folder = name.parent().filter(|_| name.file_name() == Some(OsStr::new(NAME)))?;
+    folder.join(ORDERS).is_file().then(|| folder.to_owned())
+}
+
+/// Becomes the program. Returns only if that fails.
+pub(crate) fn run(folder: &Path) -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let orders = std::fs::read(folder.join(ORDERS)).ok();
+    let orders: Orders = orders
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    let Some((program, args)) = words.split_first() else {
+        return failed("cargo named no program to run", OsStr::new(NAME));
+    };
+    // nextest asks each program for its tests first. That is no run of them.
+    if !args.iter().any(|arg| arg == "--list") {
+        leave_note(folder, program, args);
+        // An error means that nobody holds us.
+        if let Ok(mut held) = UnixStream::connect(folder.join(SOCKET)) {
+            let _ = held.read(&mut [0]);
+        }
+    }
+    let runner: Vec<OsString> = orders.runner.into_iter().map(OsString::from_vec).collect();
+    let line: Vec<&OsString> = runner.iter().chain(&words).collect();
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]);
+    for (name, value) in orders.restore {
+        match value {
+            Some(value) => command.env(name, OsString::from_vec(value)),
+            None => command.env_remove(name),
+        };
+    }
+    let error = command.exec();
+    failed(&error.to_string(), line[0])
+}
+
+fn leave_note(folder: &Path, program: &OsStr, args: &[OsString]) {
+    let absolute = std::path::absolute(program).unwrap_or_else(|_| program.into());
+    let note = Note {
+        program: absolute.into_os_string().into_vec(),
+        args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+    };
+    if let Ok(bytes) = serde_json::to_vec(&note) {
+        // Without it the program runs and is not recorded, which is then said.
+        let _ = std::fs::write(folder.join(std::process::id().to_string()), bytes);
+    }
+}
+
+fn failed(reason: &str, program: &OsStr) -> ExitCode {
+    let term = crate::term::Term::stderr(crate::term::Verbosity::Normal);
+    term.error(format_args!("cannot run {}: {reason}", program.display()));
+    ExitCode::from(126)
+}

@@ -1,0 +1,81 @@
+//! What cargo itself says of the workspace and of its host.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::command::CargoCommand;
+
+/// The part of `cargo metadata` that a recording needs.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Workspace {
+    pub(crate) workspace_root: PathBuf,
+    pub(crate) target_directory: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A package.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) targets: Vec<Target>,
+}
+
+/// A target of a package.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+    pub(crate) src_path: PathBuf,
+}
+
+/// Asks cargo. `None` where it has no answer: it will say why itself, when it runs.
+pub(crate) fn ask(command: &CargoCommand, folder: &Path, env: &[(OsString, OsString)]) -> Option<Workspace> {
+    let mut words: Vec<OsString> = ["metadata", "--no-deps", "--format-version", "1"]
+        .map(OsString::from)
+        .into();
+    if let Some(path) = &command.manifest_path {
+        words.push("--manifest-path".into());
+        words.push(path.into());
+    }
+    for config in &command.config {
+        words.push("--config".into());
+        words.push(config.into());
+    }
+    serde_json::from_slice(&output(command, folder, env, &words)?).ok()
+}
+
+/// The machine that cargo builds for when it is not told: `x86_64-unknown-linux-gnu`.
+pub(crate) fn host(command: &CargoCommand, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
+    let text = String::from_utf8(output(command, folder, env, &["-vV".into()])?).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(|host| host.trim().to_owned())
+}
+
+/// `target_os="linux"` and others, a line each, as rustc has them.
+pub(crate) fn cfg(target: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
+    let rustc = env.iter().find(|(name, _)| name == "RUSTC");
+    let rustc = rustc.map_or(OsString::from("rustc"), |(_, path)| path.clone());
+    let words = ["--print", "cfg", "--target", target].map(OsString::from);
+    String::from_utf8(run(&rustc, &words, folder, env)?).ok()
+}
+
+fn output(command: &CargoCommand, folder: &Path, env: &[(OsString, OsString)], words: &[OsString]) -> Option<Vec<u8>> {
+    let (program, toolchain) = command.program.split_first()?;
+    let words: Vec<OsString> = toolchain.iter().chain(words).cloned().collect();
+    run(program, &words, folder, env)
+}
+
+fn run(program: &OsString, words: &[OsString], folder: &Path, env: &[(OsString, OsString)]) -> Option<Vec<u8>> {
+    let output = Command::new(program)
+        .args(words)
+        .current_dir(folder)
+        .env_clear()
+        .envs(env.iter().cloned())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    output.status.success().then_some(output.stdout)
+}
