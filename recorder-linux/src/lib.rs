@@ -93,6 +93,8 @@ pub use files::{Files, Memory};
 #[cfg(target_os = "linux")]
 pub use perf_map::open_perf_map;
 #[cfg(target_os = "linux")]
-pub use session::{Finished, Held, ProgramExit, RecordError, RecordOptions, Recording, StopReason, Whom, clock_reference};
+pub use session::{
+    Finished, Held, ProgramExit, RecordError, RecordOptions, Recording, StopReason, Whom, clock_reference,
+};
 #[cfg(target_os = "linux")]
 pub use stop::Target;

@@ -285,7 +285,11 @@ impl Recording {
             Who::Running(running) => {
                 let names = running.names.join(", ");
                 let start = running.start;
-                (start, tell_of_running(running, opened, &mut translator, sink), Some(names))
+                (
+                    start,
+                    tell_of_running(running, opened, &mut translator, sink),
+                    Some(names),
+                )
             }
             Who::Launched(child, running) => {
                 let start = running.start;

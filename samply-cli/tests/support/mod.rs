@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
+pub(crate) mod cargo;
 pub(crate) mod client;
 pub(crate) mod perf;
 pub(crate) mod playground;

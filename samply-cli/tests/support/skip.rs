@@ -29,6 +29,9 @@ pub(crate) enum Need {
     Uprobes,
     Valgrind,
     Chromium,
+    Cargo,
+    Crates,
+    Nextest,
 }
 
 impl Need {
@@ -51,6 +54,9 @@ impl Need {
             Need::Tracefs => "tracefs",
             Need::Valgrind => "valgrind",
             Need::Chromium => "chromium",
+            Need::Cargo => "cargo",
+            Need::Crates => "crates",
+            Need::Nextest => "nextest",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",

@@ -1,0 +1,270 @@
+//! What cargo builds and runs: `sprof record cargo ...`.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::Profile;
+use support::cargo::{Recorded, cargo, crates, nextest, record_cargo, workspace};
+
+/// Names of the processes with samples, and how many.
+fn processes(profile: &Profile) -> BTreeMap<&str, usize> {
+    let mut processes = BTreeMap::new();
+    for thread in &profile.threads {
+        *processes.entry(thread.process_name.as_str()).or_default() += thread.samples.len();
+    }
+    processes.retain(|_, samples| *samples > 0);
+    processes
+}
+
+/// Where a comment stands in a file of the workspace.
+fn line_of(file: &str, comment: &str) -> u32 {
+    let text = std::fs::read_to_string(workspace().join(file)).unwrap();
+    let at = text.lines().position(|line| line.contains(comment)).unwrap();
+    u32::try_from(at + 1).unwrap()
+}
+
+/// Samples with this function inlined into the other, at the line of the comment.
+fn inlined(profile: &Profile, function: &str, into: &str, file: &str, comment: &str) -> usize {
+    let line = line_of(file, comment);
+    let samples = profile.samples().filter_map(|sample| sample.stack);
+    samples
+        .filter(|&stack| {
+            let mut frames = profile.stack_frames(stack);
+            let mut found_into = false;
+            frames.any(|frame| {
+                found_into |= frame.function.contains(into);
+                found_into
+                    && frame.function.contains(function)
+                    && frame.inline_depth > 0
+                    && frame.line == Some(line)
+                    && frame.file.as_deref().is_some_and(|path| path.ends_with(file))
+            })
+        })
+        .count()
+}
+
+/// No sample is of what builds.
+fn assert_no_builder(profile: &Profile) {
+    for builder in ["cargo", "rustc", "rustup", "cc", "ld", "sprof", "build-script"] {
+        let found = profile.threads.iter().find(|thread| {
+            [&thread.process_name, &thread.name]
+                .iter()
+                .any(|name| name.starts_with(builder))
+        });
+        assert!(found.is_none(), "{builder}: {:?}", processes(profile));
+    }
+    let rustc = profile.share(|_| true, |names| names.iter().any(|name| name.contains("rustc_driver")));
+    assert_eq!(rustc.hits, 0, "{}", profile.summary());
+}
+
+fn assert_nothing_built(recorded: &Recorded) {
+    assert!(!recorded.stderr.contains("Compiling"), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("Finished"), "{}", recorded.stderr);
+}
+
+#[test]
+fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_second_run_builds_nothing() {
+    let Some(_machine) = crates() else { return };
+    let recorded = record_cargo(&[], &["bench"], &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    // What was built before was built by another sprof, with the same settings.
+    assert_nothing_built(&recorded);
+    assert!(
+        recorded
+            .stderr
+            .contains("CARGO_PROFILE_BENCH_DEBUG=line-tables-only CARGO_PROFILE_BENCH_STRIP=none"),
+        "{}",
+        recorded.stderr
+    );
+    let profile = recorded.profile();
+    let processes = processes(&profile);
+    for name in ["sort (bench)", "hash-rounds (bench)", "divided (bench)"] {
+        assert!(
+            processes.get(name).is_some_and(|samples| *samples > 20),
+            "{name}: {processes:?}"
+        );
+    }
+    assert_no_builder(&profile);
+    for (function, into, file, comment) in [
+        ("scattered", "added", "measured/benches/sort.rs", "SCATTERED_LINE"),
+        ("mixed", "rounds", "work/src/lib.rs", "MIXED_LINE"),
+    ] {
+        let found = inlined(&profile, function, into, file, comment);
+        assert!(found > 50, "{function}: {found}\n{}", profile.summary());
+    }
+    // The busiest one is shown first.
+    let shown = profile.json["meta"]["initialSelectedThreads"][0].as_u64().unwrap();
+    assert!(profile.threads[shown as usize].process_name.ends_with(" (bench)"));
+}
+
+#[test]
+fn tests_run_with_their_own_status_and_the_failing_one_fails_cargo() {
+    let Some(_machine) = cargo() else { return };
+    let words = ["test", "-p", "work"];
+    let recorded = record_cargo(&[], &words, &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    assert!(
+        recorded
+            .stdout
+            .contains("test tests::rounds_of_another_test_with_a_long_name ... ok"),
+        "{}",
+        recorded.stdout
+    );
+    assert!(
+        recorded.stdout.contains("work/src/lib.rs - rounds"),
+        "{}",
+        recorded.stdout
+    );
+    let profile = recorded.profile();
+    assert_no_builder(&profile);
+    let processes = processes(&profile);
+    for name in ["work (unit tests)", "from_outside (test)"] {
+        assert!(
+            processes.get(name).is_some_and(|samples| *samples > 20),
+            "{name}: {processes:?}"
+        );
+    }
+    let found = inlined(&profile, "mixed", "rounds", "work/src/lib.rs", "MIXED_LINE");
+    assert!(found > 20, "{found}\n{}", profile.summary());
+
+    let recorded = record_cargo(&[], &words, &[("WORK_FAILS", "1")]);
+    assert_eq!(recorded.code, Some(101), "{}", recorded.stderr);
+    assert_nothing_built(&recorded);
+    assert!(recorded.has_profile());
+}
+
+#[test]
+fn an_example_has_its_own_arguments_output_status_and_environment() {
+    let Some(_machine) = cargo() else { return };
+    let words = ["run", "--release", "--example", "spin", "--", "40000000", "7"];
+    let recorded = record_cargo(&[], &words, &[]);
+    assert_eq!(recorded.code, Some(7), "{}", recorded.stderr);
+    // The example prints what it finds of sprof's own variables.
+    assert_eq!(recorded.stdout.lines().count(), 1, "{}", recorded.stdout);
+    let profile = recorded.profile();
+    assert_eq!(processes(&profile).into_keys().collect::<Vec<_>>(), ["spin (example)"]);
+    let found = inlined(&profile, "step", "spin", "work/examples/spin.rs", "STEP_LINE");
+    assert!(found > 20, "{found}\n{}", profile.summary());
+    assert_nothing_built(&record_cargo(&[], &words, &[]));
+}
+
+#[test]
+fn a_runner_of_the_user_runs_the_program() {
+    let Some(_machine) = cargo() else { return };
+    let words = ["run", "--release", "--example", "spin", "--", "40000000"];
+    let name = format!(
+        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER",
+        std::env::consts::ARCH.to_uppercase()
+    );
+    let by_variable = record_cargo(&[], &words, &[(&name, "env MADE_BY_RUNNER=1")]);
+    let config = ["--config", "target.'cfg(unix)'.runner = ['env', 'MADE_BY_RUNNER=2']"];
+    let by_config = record_cargo(&[], &[&config[..], &words].concat(), &[]);
+    for (recorded, value) in [(by_variable, "1"), (by_config, "2")] {
+        assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+        assert!(
+            recorded.stdout.contains(&format!("MADE_BY_RUNNER={value}\n")),
+            "{}",
+            recorded.stdout
+        );
+        let has_own = recorded.stdout.contains("_RUNNER=env MADE_BY_RUNNER=1");
+        assert_eq!(has_own, value == "1", "{}", recorded.stdout);
+        let profile = recorded.profile();
+        assert_eq!(processes(&profile).into_keys().collect::<Vec<_>>(), ["spin (example)"]);
+    }
+}
+
+#[test]
+fn cargo_s_profiles_are_left_as_they_are_where_asked() {
+    let Some(_machine) = cargo() else { return };
+    let words = [
+        "run",
+        "--profile",
+        "thorough-check",
+        "--example",
+        "spin",
+        "--",
+        "30000000",
+    ];
+    let set = record_cargo(&[], &words, &[]);
+    assert!(
+        set.stderr.contains("CARGO_PROFILE_THOROUGH_CHECK_STRIP=none"),
+        "{}",
+        set.stderr
+    );
+    assert!(set.profile().share_of("step").hits > 10);
+    let left = record_cargo(&["--no-cargo-env"], &words, &[]);
+    assert_eq!(left.code, Some(0), "{}", left.stderr);
+    assert!(!left.stderr.contains("CARGO_PROFILE"), "{}", left.stderr);
+    // `strip = true` holds.
+    assert_eq!(left.profile().share_of("step").hits, 0);
+    let own = record_cargo(&[], &words, &[("CARGO_PROFILE_THOROUGH_CHECK_STRIP", "symbols")]);
+    assert!(
+        own.stderr.contains("CARGO_PROFILE_THOROUGH_CHECK_STRIP=symbols stays"),
+        "{}",
+        own.stderr
+    );
+}
+
+#[test]
+fn the_build_is_recorded_only_where_asked() {
+    let Some(_machine) = cargo() else { return };
+    let folder = support::temp_dir();
+    let target = folder.path().to_str().unwrap();
+    let build = |part: &str, options: &[&str]| {
+        let folder = format!("{target}/{part}");
+        let words = [
+            "run",
+            "--target-dir",
+            &folder,
+            "-p",
+            "work",
+            "--example",
+            "spin",
+            "--",
+            "3000000",
+        ];
+        let recorded = record_cargo(options, &words, &[]);
+        assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+        assert!(recorded.stderr.contains("Compiling"), "{}", recorded.stderr);
+        recorded
+    };
+    let profile = build("without", &[]).profile();
+    assert_eq!(processes(&profile).into_keys().collect::<Vec<_>>(), ["spin (example)"]);
+    let profile = build("with", &["--include-build"]).profile();
+    let processes = processes(&profile);
+    assert!(processes.contains_key("rustc"), "{processes:?}");
+    assert!(processes.contains_key("spin (example)"), "{processes:?}");
+}
+
+#[test]
+fn what_does_not_compile_is_cargo_s_to_tell() {
+    let Some(_machine) = cargo() else { return };
+    let recorded = record_cargo(&[], &["run", "--example", "no-such-example"], &[]);
+    assert_eq!(recorded.code, Some(101), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("no-such-example"), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("cargo ran no program"), "{}", recorded.stderr);
+    assert!(!recorded.has_profile());
+}
+
+#[test]
+fn each_test_of_nextest_is_a_process() {
+    let Some(_machine) = nextest() else { return };
+    let recorded = record_cargo(&[], &["nextest", "run", "-p", "work"], &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let profile = recorded.profile();
+    assert_no_builder(&profile);
+    let of_tests = profile
+        .threads
+        .iter()
+        .filter(|thread| thread.is_main && thread.process_name == "work (unit tests)");
+    assert_eq!(of_tests.count(), 2, "{:?}", processes(&profile));
+    let found = inlined(&profile, "mixed", "rounds", "work/src/lib.rs", "MIXED_LINE");
+    assert!(found > 20, "{found}\n{}", profile.summary());
+}
