@@ -116,7 +116,7 @@ mod tests {
         let word = "target = {'cfg(unix)' = {runner = 'nice'}, a-b = {runner = ['bin/qemu', '-x y']}}".to_owned();
         let of = |target: &str, env: &[(&str, &str)]| {
             let env: Vec<_> = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let config = Config::read(&[word.clone()], Path::new("/nonexistent"), &env);
+            let config = Config::read(std::slice::from_ref(&word), Path::new("/nonexistent"), &env);
             of_user(&[target.to_owned()], &config, Path::new("/here"), |_| {
                 Some(FACTS.to_owned())
             })
