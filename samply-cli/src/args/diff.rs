@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use profile::view::diff::{Limits, What};
 
-use super::{SvgArgs, value};
+use super::{ServeArgs, SvgArgs, value};
 
 /// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
@@ -50,8 +51,15 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE", env = "SPROF_FLAMEGRAPH", hide_env = true)]
     pub(crate) flamegraph: Option<PathBuf>,
 
+    /// Show both in the profiler UI, too, in its view that compares two profiles: one thread of each, the busiest.
+    #[arg(long, env = "SPROF_OPEN", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) open: bool,
+
     #[command(flatten)]
     pub(crate) svg: SvgArgs,
+
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
 }
 
 /// [`DiffArgs::by`].

@@ -32,8 +32,8 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             ),
         )));
     }
-    let (base, new) = diff::read_sides(&args.base, &args.files, &term)?;
-    let compared = diff::compare(&base, &new, args.by, args.limits.into())?;
+    let (base, new) = diff::read_sides(&args.base, &args.files, &[], &term)?;
+    let compared = diff::compared(&base, &new, args.by, args.limits.into())?;
     let results: Vec<Checked> = rules.iter().map(|rule| check(rule, &compared)).collect();
     for checked in results.iter().filter(|checked| !checked.seen) {
         term.warning(format_args!(

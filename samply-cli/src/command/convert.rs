@@ -96,6 +96,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     drop(profile);
     let content = Content {
         profile: file,
+        base: None,
         symbols: pipeline::symbol_answers(symbolicator),
     };
     let server = Server::start(listener, content).map_err(Failure::failed)?;
@@ -106,7 +107,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
 }
 
 /// The profile in a file that is gone when sprof ends: nobody asked for one.
-fn unnamed_file(profile: &Profile) -> io::Result<std::fs::File> {
+pub(super) fn unnamed_file(profile: &Profile) -> io::Result<std::fs::File> {
     let mut file = tempfile::tempfile()?;
     let mut buffered = BufWriter::with_capacity(1 << 16, &file);
     firefox::write_gz(profile, &mut buffered)?;

@@ -9,25 +9,27 @@ use profile::view::data::{Data, Unit};
 use profile::view::diff::{Change, Comparison, Limits, Total, diff};
 use serde_json::{Value, json};
 
-use super::differential;
 use super::export::{self, Target};
+use super::{compare, differential, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::{self, InputOptions};
-use crate::term::{Term, Verbosity};
+use crate::serve::Listener;
+use crate::term::Term;
 
 /// Of the JSON form. A field that changes its meaning makes a new one; new fields don't.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Runs the command.
 pub(crate) fn run(args: &DiffArgs) -> Outcome {
-    let term = Term::stderr(Verbosity::Normal);
-    let (base, new) = sides(args)?;
+    let term = Term::stderr(show::verbosity(&args.serve));
+    let (base_files, new_files) = sides(args)?;
     check_svg(args)?;
     // Before anything is read: a folder that is not there would be told of after minutes.
     let picture = args.flamegraph.as_deref();
     let target = picture.map(|path| Target::prepare(Some(path), false)).transpose()?;
-    let (base, new) = read_sides(base, new, &term)?;
+    let listener = listener(args, base_files, new_files, &term)?;
+    let (base, new) = read_sides(base_files, new_files, &args.serve.symbol_dir, &term)?;
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
         let status = differential::write(target, &base, &new, Time::Cpu, &options, args.limits.into(), &term)?;
@@ -35,19 +37,46 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             return Ok(status);
         }
     }
-    let compared = compare(&base, &new, args.by, args.limits.into())?;
+    let compared = compared(&base, &new, args.by, args.limits.into())?;
     let text = match args.format {
         DiffFormat::Text => text(args, &compared),
         DiffFormat::Md => markdown(args, &compared),
         DiffFormat::Json => format!("{:#}\n", as_json(args, &compared)),
     };
     match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => Ok(Status::SUCCESS),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-        Err(error) => Err(Failure::failed(format_args!(
-            "cannot write the comparison to stdout: {error}"
-        ))),
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::BrokenPipe),
+        Err(error) => {
+            return Err(Failure::failed(format_args!(
+                "cannot write the comparison to stdout: {error}"
+            )));
+        }
     }
+    match listener {
+        Some(listener) => compare::serve(
+            listener,
+            &args.serve,
+            (&base_files[0], &base[0]),
+            (&new_files[0], &new[0]),
+            &term,
+        ),
+        None => Ok(Status::SUCCESS),
+    }
+}
+
+/// A port for the UI, before anything is read.
+fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<Option<Listener>, Failure> {
+    if !args.open {
+        return Ok(None);
+    }
+    if base.len() != 1 || new.len() != 1 {
+        return Err(Failure::from(args::usage_error(
+            "diff",
+            "the UI compares two profiles, not several a side: with --open, give two files",
+        )));
+    }
+    show::warn_of_others(term, &args.serve);
+    Listener::bind(&args.serve).map(Some).map_err(Failure::failed)
 }
 
 /// What flame graphs have options for, and a comparison does not draw.
@@ -61,13 +90,23 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
 }
 
 /// Reads the files of both sides.
-pub(super) fn read_sides(base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<(Vec<Data>, Vec<Data>), Failure> {
-    let read = |files: &[PathBuf]| files.iter().map(|file| read(file, term)).collect::<Result<Vec<_>, _>>();
+pub(super) fn read_sides(
+    base: &[PathBuf],
+    new: &[PathBuf],
+    symbol_dirs: &[PathBuf],
+    term: &Term,
+) -> Result<(Vec<Data>, Vec<Data>), Failure> {
+    let options = InputOptions {
+        symbol_dirs: symbol_dirs.to_vec(),
+        ..InputOptions::default()
+    };
+    let read =
+        |files: &[PathBuf]| -> Result<Vec<_>, _> { files.iter().map(|file| read(file, &options, term)).collect() };
     Ok((read(base)?, read(new)?))
 }
 
 /// Compares both sides.
-pub(super) fn compare(base: &[Data], new: &[Data], by: By, limits: Limits) -> Result<Comparison, Failure> {
+pub(super) fn compared(base: &[Data], new: &[Data], by: By, limits: Limits) -> Result<Comparison, Failure> {
     let compared = diff(base, new, by.into(), limits);
     for (side, total) in [("before", &compared.base), ("after", &compared.new)] {
         if total.samples == 0 {
@@ -80,8 +119,8 @@ pub(super) fn compare(base: &[Data], new: &[Data], by: By, limits: Limits) -> Re
     Ok(compared)
 }
 
-fn read(file: &Path, term: &Term) -> Result<Data, Failure> {
-    let input = input::open(file, &InputOptions::default(), term)?;
+fn read(file: &Path, options: &InputOptions, term: &Term) -> Result<Data, Failure> {
+    let input = input::open(file, options, term)?;
     for note in &input.notes {
         term.warning(format_args!("{}: {note}", file.display()));
     }

@@ -47,6 +47,7 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     let (links, address) = (listener.links(), listener.address());
     let content = Content {
         profile,
+        base: None,
         symbols: pipeline::symbol_answers(symbolicator),
     };
     let server = Server::start(listener, content).map_err(Failure::failed)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod annotate;
 pub(crate) mod check;
+mod compare;
 mod convert;
 pub(crate) mod diff;
 mod differential;

@@ -144,6 +144,7 @@ fn save_and_serve(
 
     let content = Content {
         profile: opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?,
+        base: None,
         symbols: pipeline::symbol_answers(symbolicator),
     };
     let server = Server::start(listener, content).map_err(Failure::failed)?;

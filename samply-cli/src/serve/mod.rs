@@ -7,6 +7,7 @@
 //! [`ui`] or the symbol function.
 
 pub(crate) mod browser;
+mod compare;
 mod file;
 mod guard;
 mod reply;
@@ -25,6 +26,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use crate::args::ServeArgs;
 use crate::args::value::Port;
 
+pub(crate) use compare::Compared;
 pub(crate) use server::Server;
 
 /// How many ports `3000+` tries.
@@ -77,6 +79,8 @@ pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> SymbolAnswer + Send + Syn
 pub(crate) struct Content {
     /// The profile, opened once: when its path is overwritten by the next recording, this one is still served.
     pub(crate) profile: File,
+    /// One to compare it to.
+    pub(crate) base: Option<File>,
     /// Symbols.
     pub(crate) symbols: Arc<AnswerSymbols>,
 }
@@ -122,17 +126,34 @@ impl Listener {
 
     /// The links for the user.
     pub(crate) fn links(&self) -> Links {
-        let host = SocketAddr::new(reachable(self.address.ip()), self.address.port());
-        let origin = format!("http://{host}");
-        let base = format!("{origin}/{}", self.token);
-        let ui = match &self.ui {
-            Ui::Remote(url) => url.as_str(),
-            Ui::Local(_) => origin.as_str(),
-        };
-        let profile = format!("{base}/profile.json");
-        let open = format!("{ui}/from-url/{}/?symbolServer={}", encode(&profile), encode(&base));
+        let Places { origin, ui, ours } = self.places();
+        let profile = format!("{ours}/profile.json");
+        let open = format!("{ui}/from-url/{}/?symbolServer={}", encode(&profile), encode(&ours));
         Links { origin, open }
     }
+
+    fn places(&self) -> Places {
+        let host = SocketAddr::new(reachable(self.address.ip()), self.address.port());
+        let origin = format!("http://{host}");
+        Places {
+            ui: match &self.ui {
+                Ui::Remote(url) => url.clone(),
+                Ui::Local(_) => origin.clone(),
+            },
+            ours: format!("{origin}/{}", self.token),
+            origin,
+        }
+    }
+}
+
+/// What links are made of.
+struct Places {
+    /// Of the server.
+    origin: String,
+    /// Of the UI.
+    ui: String,
+    /// Above the profile and its symbols. Holds the secret token.
+    ours: String,
 }
 
 /// Addresses of a server.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /` | a page that says what this is, or the UI of `--ui-dir`; never the token |
 //! | `GET /TOKEN/profile.json` | the profile's bytes |
+//! | `GET /TOKEN/base.json` | those of one to compare it to |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols, JSON |
 //! | `OPTIONS` of these | what the UI's origin may do |
 //! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
@@ -49,7 +50,7 @@ pub(super) struct Site {
     ui_origin: Option<String>,
     ui: Option<UiDir>,
     profile: Arc<File>,
-    profile_is_gzip: bool,
+    base: Option<Arc<File>>,
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
 }
@@ -57,7 +58,7 @@ pub(super) struct Site {
 /// A place on this site.
 enum Place<'a> {
     Front,
-    Profile,
+    Profile(&'a Arc<File>),
     Symbols(&'a str),
     Elsewhere,
 }
@@ -73,8 +74,8 @@ impl Site {
             token: listener.token.clone(),
             ui_origin,
             ui,
-            profile_is_gzip: super::is_gzip(&content.profile),
             profile: Arc::new(content.profile),
+            base: content.base.map(Arc::new),
             symbols: content.symbols,
             symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
         }
@@ -94,10 +95,10 @@ impl Site {
             );
         }
         let place = self.place(parts.uri.path());
-        let is_secret = matches!(place, Place::Profile | Place::Symbols(_));
+        let is_secret = matches!(place, Place::Profile(_) | Place::Symbols(_));
         let mut reply = match place {
             Place::Front => self.front(&parts),
-            Place::Profile => self.profile(&parts),
+            Place::Profile(file) => profile(file, &parts),
             Place::Symbols(path) => self.symbols(&parts, path, body).await,
             Place::Elsewhere => self.elsewhere(&parts),
         };
@@ -105,14 +106,14 @@ impl Site {
             let headers = reply.headers_mut();
             guard::allow_origin(headers, &parts.headers, self.ui_origin.as_deref());
             if parts.method == Method::OPTIONS {
-                let methods = if matches!(place, Place::Profile) { GET } else { POST };
+                let methods = if matches!(place, Place::Profile(_)) { GET } else { POST };
                 guard::allow_preflight(headers, &parts.headers, methods);
             }
         }
         reply
     }
 
-    fn place<'a>(&self, path: &'a str) -> Place<'a> {
+    fn place<'a>(&'a self, path: &'a str) -> Place<'a> {
         if path == "/" {
             return Place::Front;
         }
@@ -123,7 +124,8 @@ impl Site {
             return Place::Elsewhere;
         }
         match &path[1 + first.len()..] {
-            "/profile.json" => Place::Profile,
+            "/profile.json" => Place::Profile(&self.profile),
+            "/base.json" => self.base.as_ref().map_or(Place::Elsewhere, Place::Profile),
             rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Place::Symbols(rest),
             _ => Place::Elsewhere,
         }
@@ -144,35 +146,6 @@ impl Site {
                 _ => wrong_method(GET),
             },
         }
-    }
-
-    fn profile(&self, parts: &Parts) -> Reply {
-        match parts.method {
-            Method::GET | Method::HEAD => {}
-            Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
-            _ => return wrong_method(GET),
-        }
-        let body = match FileBody::new(self.profile.clone()) {
-            Ok(body) => body,
-            Err(error) => {
-                return reply::error(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    &format!("reading the profile failed: {error}"),
-                );
-            }
-        };
-        if !self.profile_is_gzip {
-            return reply::file(JSON, body);
-        }
-        // Browsers unpack it on the way. Who does not say that it can gets the .gz file as a file.
-        let unpacks = accepts_gzip(&parts.headers);
-        let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
-        let headers = reply.headers_mut();
-        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-        if unpacks {
-            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        }
-        reply
     }
 
     async fn symbols<B>(&self, parts: &Parts, path: &str, body: B) -> Reply
@@ -235,6 +208,35 @@ impl Site {
             None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
         }
     }
+}
+
+fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
+    match parts.method {
+        Method::GET | Method::HEAD => {}
+        Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
+        _ => return wrong_method(GET),
+    }
+    let body = match FileBody::new(profile.clone()) {
+        Ok(body) => body,
+        Err(error) => {
+            return reply::error(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("reading the profile failed: {error}"),
+            );
+        }
+    };
+    if !super::is_gzip(profile) {
+        return reply::file(JSON, body);
+    }
+    // Browsers unpack it on the way. Who does not say that it can gets the .gz file as a file.
+    let unpacks = accepts_gzip(&parts.headers);
+    let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
+    let headers = reply.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if unpacks {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    reply
 }
 
 fn wrong_method(allowed: &'static str) -> Reply {

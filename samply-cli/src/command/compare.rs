@@ -1,0 +1,99 @@
+//! `sprof diff --open`: both profiles served, and the UI's compare view opened on them.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::sync::Arc;
+
+use profile::view::data::{Data, Thread};
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use super::load::module;
+use super::{convert, record, show};
+use crate::args::ServeArgs;
+use crate::exit::{Failure, Outcome, Status};
+use crate::import::{self, Imported};
+use crate::pipeline;
+use crate::serve::{Compared, Content, Listener, Server};
+use crate::term::Term;
+
+/// Serves the files, of which the data was read, until a signal ends it.
+pub(super) fn serve(
+    listener: Listener,
+    args: &ServeArgs,
+    base: (&Path, &Data),
+    new: (&Path, &Data),
+    term: &Term,
+) -> Outcome {
+    let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: args.symbol_dir.clone(),
+        recorded_at: modified(base.0).min(modified(new.0)),
+    }));
+    let content = Content {
+        profile: file(new, &symbolicator)?,
+        base: Some(file(base, &symbolicator)?),
+        symbols: pipeline::symbol_answers(symbolicator.clone()),
+    };
+    let (base_name, new_name) = (view_name("before", base.0), view_name("after", new.0));
+    let (base_thread, new_thread) = (busiest(base.1)?, busiest(new.1)?);
+    let about = |data: &Data, thread: usize| {
+        let own = weight(data, &data.threads[thread]);
+        let all: f64 = data.threads.iter().map(|thread| weight(data, thread)).sum();
+        let Thread { name, tid, .. } = &data.threads[thread];
+        format!("{name} ({tid}), which has {:.0} % of the samples", 100.0 * own / all)
+    };
+    term.line(format_args!(
+        "the compare view shows one thread of each profile: before, {}; after, {}",
+        about(base.1, base_thread),
+        about(new.1, new_thread),
+    ));
+    let compared = |name, thread| Compared { name, thread };
+    let links = listener.compare_links(compared(&base_name, base_thread), compared(&new_name, new_thread));
+    let address = listener.address();
+    let server = Server::start(listener, content).map_err(Failure::failed)?;
+    let may_open = io::stderr().is_terminal() && !record::in_ci();
+    show::open(term, args, address, &links, may_open);
+    server.wait();
+    Ok(Status::SUCCESS)
+}
+
+/// What the UI reads: a saved profile as it is, a file of perf converted.
+fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator) -> Result<File, Failure> {
+    let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
+    if import::is_perf_data(path) {
+        let Imported { profile, symbols, .. } = import::read(path, None)?;
+        for (path, symbols) in symbols {
+            symbolicator.add_recorded(path, symbols);
+        }
+        for lib in profile.libs() {
+            symbolicator.add_module(&lib.module);
+        }
+        return convert::unnamed_file(&profile).map_err(failed);
+    }
+    for module in data.libs.iter().filter_map(module) {
+        symbolicator.add_module(&module);
+    }
+    File::open(path).map_err(failed)
+}
+
+fn view_name(side: &str, path: &Path) -> String {
+    format!("{side}: {}", path.file_name().unwrap_or(path.as_os_str()).display())
+}
+
+/// The index of the thread that ran most.
+fn busiest(data: &Data) -> Result<usize, Failure> {
+    let weights = data.threads.iter().map(|thread| weight(data, thread));
+    let busiest = weights.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    busiest
+        .map(|(index, _)| index)
+        .ok_or_else(|| Failure::failed("a profile has no threads: there is nothing to show"))
+}
+
+fn weight(data: &Data, thread: &Thread) -> f64 {
+    let running = thread
+        .samples
+        .iter()
+        .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack));
+    running.map(|(_, _, weight)| weight).sum()
+}
