@@ -20,6 +20,7 @@ pub mod export;
 mod model;
 pub mod read;
 pub mod view;
+mod wire;
 
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

@@ -111,6 +111,7 @@ fn of_stacks(stacks: Vec<u32>, functions: usize) -> Data {
                 time_ms: (0..stacks.len()).map(|ms| ms as f64).collect(),
                 stack: stacks,
                 weight: None,
+                count: None,
             },
             ..Thread::default()
         }],

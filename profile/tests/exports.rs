@@ -78,6 +78,7 @@ fn data() -> impl Strategy<Value = Data> {
                     time_ms: (0..samples.len()).map(|at| at as f64).collect(),
                     stack: samples.iter().map(|sample| stack(sample.0)).collect(),
                     weight: has_weights.then(|| samples.iter().map(|sample| sample.1).collect()),
+                    count: None,
                 },
                 ..Thread::default()
             });
@@ -238,6 +239,7 @@ fn example() -> Data {
                 time_ms: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.5],
                 stack: vec![2, 2, 1, 3, 4, NONE],
                 weight: None,
+                count: None,
             },
             ..Thread::default()
         }],

@@ -109,6 +109,7 @@ impl Build {
                 time_ms: (0..stack.len()).map(|at| at as f64).collect(),
                 stack,
                 weight: None,
+                count: None,
             },
             ..Thread::default()
         });

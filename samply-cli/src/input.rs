@@ -1,5 +1,5 @@
-//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, or
-//! folded stacks. All become the same data, with names if they can be had.
+//! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, folded
+//! stacks, or what another profiler wrote. All become the same data, with names if they can be had.
 
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::term::Term;
 /// How to read an input.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputOptions {
-    /// Of a perf.data file, the samples of this event; the first unless it is named.
+    /// Of a file that counts several things, this one; the file's own choice, or the first, unless it is named.
     pub(crate) event: Option<String>,
     /// Folders to look for debug files in, too.
     pub(crate) symbol_dirs: Vec<PathBuf>,
@@ -68,9 +68,14 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
                 path.display()
             ))
         })?
-    } else if options.event.is_some() {
+    } else if let Some(kind) = read::kind(path) {
+        let read::Foreign { data, notes: lacks } =
+            read::foreign(path, kind, options.event.as_deref(), ReadLimits::default()).map_err(Failure::failed)?;
+        notes.extend(lacks);
+        data
+    } else if options.event.is_some() && path.is_file() {
         return Err(Failure::failed(format_args!(
-            "{} is no file of perf record and no .partial file: only these have events to choose from; leave --event away",
+            "{} is no file of perf record, no .partial file and of no other profiler with several events: leave --event away",
             path.display()
         )));
     } else if read::is_folded(path) {
@@ -122,8 +127,8 @@ pub(crate) fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std:
 fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(
-            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, or \
-             folded stacks (lines like `main;work;leaf 12`)",
+            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, folded \
+             stacks (lines like `main;work;leaf 12`), or a file of pprof",
             path.display()
         ),
         error => error.to_string(),

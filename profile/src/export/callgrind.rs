@@ -20,12 +20,13 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let costs = Costs::of(picked);
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);
-    let event = match (picked.counted(), picked.time()) {
-        (Counted::Samples, _) => "Samples",
-        (Counted::Bytes, _) => "Bytes",
-        (_, Time::Cpu) => "CPU_ns",
-        (_, Time::Waits) => "Wait_ns",
-        (_, Time::All) => "Wall_ns",
+    let event = match (picked.named(), picked.counted(), picked.time()) {
+        (Some((name, _)), ..) => label::event(name),
+        (_, Counted::Samples, _) => "Samples".to_owned(),
+        (_, Counted::Bytes, _) => "Bytes".to_owned(),
+        (_, _, Time::Cpu) => "CPU_ns".to_owned(),
+        (_, _, Time::Waits) => "Wait_ns".to_owned(),
+        (_, _, Time::All) => "Wall_ns".to_owned(),
     };
     writeln!(
         out,

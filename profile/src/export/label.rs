@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::view::data::{Data, Frame, Thread};
 
 /// In place of the stack of a sample that has none.
-pub(super) const NO_STACK: &str = "[no stack]";
+pub(crate) const NO_STACK: &str = "[no stack]";
 
 /// A function's name. One that is only an address is named with its library, or equal addresses of two would be added up.
 pub(super) fn function(data: &Data, func: u32) -> Cow<'_, str> {
@@ -37,6 +37,15 @@ pub(super) fn thread(thread: &Thread) -> String {
         (name, "") => name.to_owned(),
         ("", tid) => format!("thread {tid}"),
         (name, tid) => format!("{name} ({tid})"),
+    }
+}
+
+/// What is counted, as one word: spaces would make several events of one.
+pub(super) fn event(name: &str) -> String {
+    let word = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    match name.is_empty() {
+        true => "cost".to_owned(),
+        false => word.collect(),
     }
 }
 

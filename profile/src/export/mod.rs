@@ -6,11 +6,10 @@
 pub mod callgrind;
 pub mod firefox;
 pub mod folded;
-mod label;
+pub(crate) mod label;
 pub mod perf_script;
 mod pick;
 pub mod pprof;
-mod protobuf;
 pub mod speedscope;
 pub mod svg;
 mod tree;

@@ -3,6 +3,7 @@
 //! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's period: what
 //! the sample counts. Readers that count samples instead see the same where each of them is one.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
 use super::label::{self, NO_STACK};
@@ -13,13 +14,15 @@ use crate::view::data::{Data, NONE, Thread};
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let data = picked.data;
     let mut out = BufWriter::with_capacity(1 << 16, out);
-    let event = match (picked.counted(), picked.time()) {
-        (Counted::Samples, Time::Waits) => "waits",
-        (Counted::Samples, _) => "samples",
-        (Counted::Bytes, _) => "bytes",
-        (_, Time::Cpu) => "cpu-ns",
-        (_, Time::Waits) => "wait-ns",
-        (_, Time::All) => "wall-ns",
+    let event: Cow<'_, str> = match (picked.named(), picked.counted(), picked.time()) {
+        (Some((name, _)), Counted::Nanoseconds, _) => format!("{}-ns", label::event(name)).into(),
+        (Some((name, _)), ..) => label::event(name).into(),
+        (_, Counted::Samples, Time::Waits) => "waits".into(),
+        (_, Counted::Samples, _) => "samples".into(),
+        (_, Counted::Bytes, _) => "bytes".into(),
+        (_, _, Time::Cpu) => "cpu-ns".into(),
+        (_, _, Time::Waits) => "wait-ns".into(),
+        (_, _, Time::All) => "wall-ns".into(),
     };
     for thread in &data.threads {
         let (comm, pid, tid) = names(thread);

@@ -23,6 +23,8 @@ pub enum Counted {
     Nanoseconds,
     /// Bytes.
     Bytes,
+    /// What the profile says by name: see [`Picked::named`].
+    Named,
 }
 
 /// A profile, and which of its samples are exported.
@@ -48,7 +50,7 @@ pub(super) struct Sample {
 /// Sums over a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Exported samples.
+    /// Exported samples; 0 where nothing was sampled.
     pub samples: u64,
     /// What they count, in [`Counted`].
     pub weight: u64,
@@ -56,7 +58,7 @@ pub struct Totals {
     pub left_out: u64,
     /// Samples that no format can hold: their weight is negative or missing.
     pub unusable: u64,
-    /// Threads with exported samples.
+    /// Threads with exported samples, or whatever was counted.
     pub threads: u64,
 }
 
@@ -77,20 +79,26 @@ impl<'a> Picked<'a> {
             Unit::Samples => Counted::Samples,
             Unit::Milliseconds => Counted::Nanoseconds,
             Unit::Bytes => Counted::Bytes,
+            Unit::Counts => Counted::Named,
         }
+    }
+
+    /// The file's own name of what numbers count, and the unit that it gives, where it has one.
+    pub fn named(&self) -> Option<(&'a str, &'a str)> {
+        let weights = self.data.weights.as_ref()?;
+        Some((weights.name.as_str(), weights.unit.as_str()))
     }
 
     /// The exported samples of a thread.
     pub(super) fn samples(&self, thread: &'a Thread) -> impl Iterator<Item = Sample> + '_ {
-        let samples = thread.samples.iter();
-        let picked = samples.filter(|(_, stack, _)| self.picks(*stack));
-        picked.filter_map(|(time_ms, stack, weight)| {
-            let weight = self.whole(weight)?;
+        let samples = thread.samples.iter().enumerate();
+        let picked = samples.filter(|(_, (_, stack, _))| self.picks(*stack));
+        picked.filter_map(|(at, (time_ms, stack, weight))| {
             Some(Sample {
                 time_ms: if time_ms.is_finite() { time_ms } else { 0.0 },
                 stack,
-                weight,
-                count: if self.data.unit == Unit::Samples { weight } else { 1 },
+                weight: self.whole(weight)?,
+                count: self.data.count_of(&thread.samples, at, weight),
             })
         })
     }
@@ -99,18 +107,22 @@ impl<'a> Picked<'a> {
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for thread in &self.data.threads {
-            let before = totals.samples;
-            for (_, stack, weight) in thread.samples.iter() {
+            let mut is_exported = false;
+            for (at, (_, stack, weight)) in thread.samples.iter().enumerate() {
                 match self.whole(weight) {
                     None => totals.unusable += 1,
-                    Some(weight) if self.picks(stack) => {
-                        totals.samples += 1;
-                        totals.weight = totals.weight.saturating_add(weight);
+                    Some(whole) if self.picks(stack) => {
+                        is_exported = true;
+                        totals.samples = totals.samples.saturating_add(match self.data.weights {
+                            Some(_) => self.data.count_of(&thread.samples, at, weight),
+                            None => 1,
+                        });
+                        totals.weight = totals.weight.saturating_add(whole);
                     }
                     Some(weight) => totals.left_out = totals.left_out.saturating_add(weight),
                 }
             }
-            totals.threads += u64::from(totals.samples > before);
+            totals.threads += u64::from(is_exported);
         }
         totals
     }
@@ -126,7 +138,7 @@ impl<'a> Picked<'a> {
     fn whole(&self, weight: f64) -> Option<u64> {
         let scale = match self.data.unit {
             Unit::Milliseconds => 1e6,
-            Unit::Samples | Unit::Bytes => 1.0,
+            Unit::Samples | Unit::Bytes | Unit::Counts => 1.0,
         };
         // Files have up to six decimals of a millisecond.
         (weight >= 0.0).then_some((weight * scale).round() as u64)

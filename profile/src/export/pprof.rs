@@ -1,5 +1,4 @@
-//! pprof's format, gzip and protobuf, for `go tool pprof` and all that read it: the numbers of fields are those of
-//! <https://github.com/google/pprof/blob/main/proto/profile.proto>.
+//! pprof's format, gzip and protobuf, for `go tool pprof` and all that read it.
 //!
 //! A sample is one call path of one thread. Functions that were inlined are lines of the same location, as their address is
 //! the same.
@@ -11,28 +10,13 @@ use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
 use super::label::{self, NO_STACK};
-use super::protobuf::Message;
 use super::{Counted, Picked, Time};
 use crate::view::data::{Data, NONE, Thread};
+use crate::wire::pprof::{self as wire, profile as field};
+use crate::wire::protobuf::Message;
 
-/// Fields of `Profile`.
-mod field {
-    pub(super) const SAMPLE_TYPE: u64 = 1;
-    pub(super) const SAMPLE: u64 = 2;
-    pub(super) const MAPPING: u64 = 3;
-    pub(super) const LOCATION: u64 = 4;
-    pub(super) const FUNCTION: u64 = 5;
-    pub(super) const STRING_TABLE: u64 = 6;
-    pub(super) const TIME_NANOS: u64 = 9;
-    pub(super) const DURATION_NANOS: u64 = 10;
-    pub(super) const PERIOD_TYPE: u64 = 11;
-    pub(super) const PERIOD: u64 = 12;
-    pub(super) const COMMENT: u64 = 13;
-    pub(super) const DEFAULT_SAMPLE_TYPE: u64 = 14;
-}
-
-/// Writes the samples: how many there are (`samples`), and what they count (`cpu` or `delay` in nanoseconds, `space` in bytes).
-/// Where each sample counts as one, its time is the profile's interval.
+/// Writes the samples: how many there are (`samples`), and what they count (`cpu` or `delay` in nanoseconds, `space` in bytes, or
+/// what an imported file names). Where each sample counts as one, its time is the profile's interval, if it has one.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let mut writer = Writer {
         out: GzEncoder::new(out, Compression::default()),
@@ -77,9 +61,10 @@ impl<W: Write> Writer<'_, W> {
     fn profile(&mut self) -> io::Result<()> {
         // The first text must be empty.
         self.text("");
-        let (what, unit) = self.value_type();
-        for (kind, unit) in [("samples", "count"), (what, unit)] {
-            let value_type = self.typed(kind, unit);
+        let samples = ("samples".to_owned(), "count".to_owned());
+        let weights = self.has_weights().then(|| self.value_type());
+        for (kind, unit) in self.data.has_samples().then_some(samples).into_iter().chain(weights) {
+            let value_type = self.typed(&kind, &unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }
         self.lay_out();
@@ -100,14 +85,24 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// Names that pprof's own profiles have.
-    fn value_type(&self) -> (&'static str, &'static str) {
-        match (self.picked.counted(), self.picked.time()) {
-            (Counted::Bytes, _) => ("space", "bytes"),
-            (_, Time::Cpu) => ("cpu", "nanoseconds"),
-            (_, Time::Waits) => ("delay", "nanoseconds"),
-            (_, Time::All) => ("wall", "nanoseconds"),
-        }
+    /// False where samples stand for no time and weigh nothing else.
+    fn has_weights(&self) -> bool {
+        self.picked.counted() != Counted::Samples || self.interval_ns() > 0
+    }
+
+    /// The file's own names, or those that pprof's own profiles have.
+    fn value_type(&self) -> (String, String) {
+        let (name, unit) = match (self.picked.counted(), self.picked.named(), self.picked.time()) {
+            (Counted::Bytes, Some((name, _)), _) => (name, "bytes"),
+            (Counted::Nanoseconds, Some((name, _)), _) => (name, "nanoseconds"),
+            (Counted::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
+            (Counted::Named, Some((name, _)), _) => (name, "count"),
+            (Counted::Bytes, ..) => ("space", "bytes"),
+            (.., Time::Cpu) => ("cpu", "nanoseconds"),
+            (.., Time::Waits) => ("delay", "nanoseconds"),
+            (.., Time::All) => ("wall", "nanoseconds"),
+        };
+        (name.to_owned(), unit.to_owned())
     }
 
     fn interval_ns(&self) -> u64 {
@@ -131,18 +126,21 @@ impl<W: Write> Writer<'_, W> {
         for (stack, (count, weight)) in sums {
             let value = match self.picked.counted() {
                 Counted::Samples => weight.saturating_mul(self.interval_ns()),
-                Counted::Nanoseconds | Counted::Bytes => weight,
+                Counted::Nanoseconds | Counted::Bytes | Counted::Named => weight,
             };
+            let counts = self.data.has_samples().then_some(count);
+            let weights = self.has_weights().then_some(value);
             let path = self.path(stack);
             let mut sample = Message::default();
-            sample.packed(1, path.into_iter());
+            sample.packed(wire::sample::LOCATION_ID, path.into_iter());
             // They are signed.
-            sample.packed(2, [count, value].into_iter().map(|value| value.min(i64::MAX as u64)));
+            let values = counts.into_iter().chain(weights);
+            sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
             for (key, text) in labels {
                 let mut label = Message::default();
-                label.number(1, key);
-                label.number(2, text);
-                sample.message(3, &label);
+                label.number(wire::label::KEY, key);
+                label.number(wire::label::STR, text);
+                sample.message(wire::sample::LABEL, &label);
             }
             self.put(field::SAMPLE, &sample)?;
         }
@@ -212,14 +210,14 @@ impl<W: Write> Writer<'_, W> {
                 self.text(build_id.unwrap_or_default()),
             );
             let mut mapping = Message::default();
-            mapping.number(1, id as u64 + 1);
-            mapping.number(2, start);
-            mapping.number(3, limit);
-            mapping.number(5, name);
-            mapping.number(6, build_id);
+            mapping.number(wire::mapping::ID, id as u64 + 1);
+            mapping.number(wire::mapping::MEMORY_START, start);
+            mapping.number(wire::mapping::MEMORY_LIMIT, limit);
+            mapping.number(wire::mapping::FILENAME, name);
+            mapping.number(wire::mapping::BUILD_ID, build_id);
             // has_functions, has_filenames, has_line_numbers, has_inline_frames: what is known is in the file, and pprof is not
             // to ask files for more, at addresses that are made up.
-            for field in 7..=10 {
+            for field in wire::mapping::HAS_FUNCTIONS..=wire::mapping::HAS_INLINE_FRAMES {
                 mapping.number(field, u64::from(self.data.symbolicated));
             }
             self.put(field::MAPPING, &mapping)?;
@@ -231,13 +229,13 @@ impl<W: Write> Writer<'_, W> {
         let no_stack = self.data.funcs.len() as u64 + 1;
         for id in 0..self.locations.len() {
             let mut location = Message::default();
-            location.number(1, id as u64 + 1);
+            location.number(wire::location::ID, id as u64 + 1);
             let (_, innermost) = self.locations[id];
             if let Some(frame) = self.data.frames.get(innermost as usize)
                 && let Some(mapping) = self.mappings.get(frame.lib as usize)
             {
-                location.number(2, u64::from(frame.lib) + 1);
-                location.number(3, mapping.start.saturating_add(frame.address.unwrap_or(0)));
+                location.number(wire::location::MAPPING_ID, u64::from(frame.lib) + 1);
+                location.number(wire::location::ADDRESS, mapping.start.saturating_add(frame.address.unwrap_or(0)));
             }
             // The innermost first.
             let mut next = id as u32;
@@ -245,12 +243,12 @@ impl<W: Write> Writer<'_, W> {
                 let mut line = Message::default();
                 match self.data.frames.get(*frame as usize) {
                     Some(frame) => {
-                        line.number(1, u64::from(frame.func) + 1);
-                        line.number(2, if frame.line == NONE { 0 } else { frame.line.into() });
+                        line.number(wire::line::FUNCTION_ID, u64::from(frame.func) + 1);
+                        line.number(wire::line::LINE, if frame.line == NONE { 0 } else { frame.line.into() });
                     }
-                    None => line.number(1, no_stack),
+                    None => line.number(wire::line::FUNCTION_ID, no_stack),
                 }
-                location.message(4, &line);
+                location.message(wire::location::LINE, &line);
                 next = *outer;
             }
             self.put(field::LOCATION, &location)?;
@@ -271,17 +269,20 @@ impl<W: Write> Writer<'_, W> {
 
     fn function(&mut self, id: u64, name: u64, file: u64) -> io::Result<()> {
         let mut function = Message::default();
-        function.number(1, id);
-        function.number(2, name);
-        function.number(3, name);
-        function.number(4, file);
+        function.number(wire::function::ID, id);
+        function.number(wire::function::NAME, name);
+        function.number(wire::function::SYSTEM_NAME, name);
+        function.number(wire::function::FILENAME, file);
         self.put(field::FUNCTION, &function)
     }
 
     fn write_times(&mut self) -> io::Result<()> {
-        let (what, unit) = self.value_type();
-        let period_type = self.typed(what, unit);
-        let default_type = self.text(what);
+        let (what, unit) = match self.has_weights() {
+            true => self.value_type(),
+            false => ("samples".to_owned(), "count".to_owned()),
+        };
+        let period_type = self.typed(&what, &unit);
+        let default_type = self.text(&what);
         let comment = self.text(&format!("recorded program: {}", self.data.product));
         self.put(field::PERIOD_TYPE, &period_type)?;
         let ns = |ms: f64| (ms * 1e6).round().clamp(0.0, i64::MAX as f64) as u64;
@@ -303,8 +304,8 @@ impl<W: Write> Writer<'_, W> {
     fn typed(&mut self, kind: &str, unit: &str) -> Message {
         let (kind, unit) = (self.text(kind), self.text(unit));
         let mut message = Message::default();
-        message.number(1, kind);
-        message.number(2, unit);
+        message.number(wire::value_type::TYPE, kind);
+        message.number(wire::value_type::UNIT, unit);
         message
     }
 

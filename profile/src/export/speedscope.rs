@@ -61,7 +61,7 @@ fn profile(
 ) -> io::Result<()> {
     let data = picked.data;
     let unit = match picked.counted() {
-        Counted::Samples => "none",
+        Counted::Samples | Counted::Named => "none",
         Counted::Nanoseconds => "nanoseconds",
         Counted::Bytes => "bytes",
     };

@@ -71,6 +71,16 @@ pub enum ReadError {
         /// What is wrong, and where.
         what: String,
     },
+    /// It does not count what was asked for.
+    #[error("{} counts no {asked:?}; it counts {known}: name one of these, or none", path.display())]
+    NoEvent {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        known: String,
+    },
     /// Reading it would cost more than the caller allows.
     #[error("{} is too large: {what} exceeds the limit of {limit_bytes}; record a shorter time or at a lower rate", path.display())]
     TooLarge {
@@ -98,6 +108,13 @@ pub enum Position {
         /// From 1.
         line: u64,
     },
+    /// In a file that is no text.
+    Byte {
+        /// Bytes from the start.
+        byte: u64,
+        /// True if the file is compressed: these are bytes of what is in it.
+        is_inflated: bool,
+    },
     /// In the compressed file, at about this byte: reading is buffered.
     Compressed {
         /// Bytes from the start.
@@ -110,6 +127,8 @@ impl fmt::Display for Position {
         match self {
             Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
             Position::Line { line } => write!(f, "line {line}"),
+            Position::Byte { byte, is_inflated: false } => write!(f, "byte {byte}"),
+            Position::Byte { byte, is_inflated: true } => write!(f, "byte {byte} of the inflated file"),
             Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
 //! large the file or however far it inflates. [`open`] reads what serving needs, [`whole()`] what views need, [`folded()`] the same
-//! from folded stacks.
+//! from folded stacks, [`foreign()`] from files of other profilers.
 
 mod error;
 mod folded;
+mod foreign;
 mod guard;
 mod json;
 mod whole;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 pub use error::{Position, ReadError};
 use error::{damaged, io_error};
 pub use folded::{folded, is_folded};
+pub use foreign::{Foreign, Kind, foreign, kind};
 use guard::Guard;
 
 use crate::view::data::Data;
@@ -180,7 +182,7 @@ impl Opened {
         file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         // RFC 1952, section 2.3.1.
         let is_gzip = start.starts_with(&[0x1f, 0x8b]);
-        if let (false, Some(found)) = (is_gzip, foreign(start)) {
+        if let (false, Some(found)) = (is_gzip, not_a_profile(start)) {
             return Err(ReadError::NotAProfile {
                 path: path_buf(),
                 found,
@@ -227,7 +229,7 @@ impl Opened {
 }
 
 /// What the file is instead, if its first bytes say so.
-fn foreign(start: &[u8]) -> Option<&'static str> {
+fn not_a_profile(start: &[u8]) -> Option<&'static str> {
     // From tools/perf/util/header.c and the front end's importers.
     const MAGICS: &[(&[u8], &str)] = &[
         (b"PERFILE2", "a perf.data file"),

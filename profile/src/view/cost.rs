@@ -2,25 +2,19 @@
 
 use std::ops::AddAssign;
 
-use super::data::Unit;
-
 /// A number of samples, and what they stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Samples. Where the profile's weights count samples ([`Unit::Samples`]), their sum.
+    /// Samples (see [`Data::count_of`](super::data::Data::count_of)); 0 where nothing was sampled.
     pub samples: u64,
     /// The sum of their weights, in [`Data::unit`](super::data::Data::unit).
     pub weight: f64,
 }
 
 impl Cost {
-    /// The cost of one sample. A weight that is no number counts as 0.
-    pub fn of_sample(weight: f64, unit: Unit) -> Cost {
+    /// The cost of so many samples. A weight that is no number counts as 0.
+    pub fn of_samples(samples: u64, weight: f64) -> Cost {
         let weight = if weight.is_finite() { weight } else { 0.0 };
-        let samples = match unit {
-            Unit::Samples => weight.abs().round() as u64,
-            Unit::Milliseconds | Unit::Bytes => 1,
-        };
         Cost { samples, weight }
     }
 

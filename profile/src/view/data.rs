@@ -30,6 +30,10 @@ pub struct Data {
     pub interval_ms: f64,
     /// What weights count.
     pub unit: Unit,
+    /// How the file names what its weights count, where it holds several or names them by other words than [`Unit`].
+    pub weights: Option<Weights>,
+    /// What the file knows of calls.
+    pub calls: Calls,
     /// True if each sample stands for as many as it weighs, which came at times that are not known: folded stacks.
     pub is_summed: bool,
     /// True if functions have the names that symbols gave; false if they are addresses.
@@ -97,6 +101,46 @@ pub enum Unit {
     Milliseconds,
     /// Bytes.
     Bytes,
+    /// What [`Weights`] says: instructions, calls, allocations. Never time, and nothing was sampled.
+    Counts,
+}
+
+/// What the weights of an imported file are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Weights {
+    /// `Ir`, `cpu`, `alloc_space`.
+    pub name: String,
+    /// What the file says that they are in: `nanoseconds`; empty if it does not say.
+    pub unit: String,
+    /// What else the file counts, by name: any of them could have been read instead.
+    pub others: Vec<String>,
+}
+
+/// What is known of who called whom.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Calls {
+    /// The call path of each sample.
+    #[default]
+    Paths,
+    /// What calls from one function to another cost, but no path: each stack is one frame.
+    Arcs(Vec<Arc>),
+    /// Nothing: each stack is one frame.
+    Unknown,
+}
+
+/// All calls from one line to one function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arc {
+    /// Index of the thread.
+    pub thread: u32,
+    /// Index of the frame that calls.
+    pub caller: u32,
+    /// Index of the function that is called.
+    pub callee: u32,
+    /// How often.
+    pub calls: u64,
+    /// What these calls cost, with all that was called in turn, in [`Data::unit`].
+    pub weight: f64,
 }
 
 /// A function.
@@ -164,6 +208,8 @@ pub struct Samples {
     pub stack: Vec<u32>,
     /// What each stands for, in [`Data::unit`]; `None`: one each.
     pub weight: Option<Vec<f64>>,
+    /// How many samples each stands for, where an imported file says so.
+    pub count: Option<Vec<u64>>,
 }
 
 impl Samples {
@@ -201,6 +247,21 @@ impl Data {
     /// A text.
     pub fn text(&self, text: u32) -> &str {
         self.texts.get(text as usize).map_or("", |text| text)
+    }
+
+    /// True if something was sampled, and the file tells how often. What an imported file counts may be no samples.
+    pub fn has_samples(&self) -> bool {
+        self.weights.is_none() || self.threads.iter().any(|thread| thread.samples.count.is_some())
+    }
+
+    /// How many samples the one at this place of a thread's list stands for: at least one, or 0 where nothing was sampled.
+    pub fn count_of(&self, samples: &Samples, at: usize, weight: f64) -> u64 {
+        match (&samples.count, self.unit) {
+            (Some(counts), _) => counts.get(at).copied().unwrap_or(0),
+            (None, _) if self.weights.is_some() => 0,
+            (None, Unit::Samples) => weight.abs().round() as u64,
+            (None, Unit::Milliseconds | Unit::Bytes | Unit::Counts) => 1,
+        }
     }
 
     /// A number among [`Data::extra`], by its label.

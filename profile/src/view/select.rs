@@ -165,7 +165,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         let spans = spans
             .as_ref()
             .map(|spans| spans.get(thread.pid.as_str()).map_or(&[][..], Vec::as_slice));
-        for (time, stack, weight) in thread.samples.iter() {
+        for (at, (time, stack, weight)) in thread.samples.iter().enumerate() {
             let in_time = from.is_none_or(|from| time >= from) && to.is_none_or(|to| time < to);
             if !in_time || spans.is_some_and(|spans| !contains(spans, time)) {
                 continue;
@@ -181,7 +181,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
             {
                 continue;
             }
-            let cost = Cost::of_sample(weight, data.unit);
+            let cost = Cost::of_samples(data.count_of(&thread.samples, at, weight), weight);
             if is_wait.get(category).is_some_and(|is_wait| *is_wait) != filter.waits {
                 selection.other_kind += cost;
                 selection.threads[index].1 += cost;

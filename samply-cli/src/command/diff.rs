@@ -311,6 +311,7 @@ pub(super) fn unit(compared: &Comparison) -> &'static str {
         Unit::Milliseconds => "ms",
         Unit::Samples => "samples",
         Unit::Bytes => "bytes",
+        Unit::Counts => "count",
     }
 }
 

@@ -117,6 +117,7 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
             Counted::Nanoseconds => format!("{:.3} s", totals.left_out as f64 / 1e9),
             Counted::Samples => format!("{} samples", totals.left_out),
             Counted::Bytes => format!("{} bytes", totals.left_out),
+            Counted::Named => format!("{} {}", totals.left_out, picked.named().map_or("", |(name, _)| name)),
         };
         term.line(format_args!(
             "{amount} of waits are left out; --off-cpu exports them, --wall both together"

@@ -8,7 +8,7 @@ use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input;
 use crate::output::Output;
-use crate::report::about::{About, has_times};
+use crate::report::about::About;
 use crate::report::build::{Extent, tables};
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
@@ -42,11 +42,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, input.notes),
         tables: shown,
-        measure: Measure {
-            whole: selection.total,
-            unit: input.data.unit,
-            interval_ms: has_times(&input.data).then_some(input.data.interval_ms),
-        },
+        measure: Measure::of(&input.data, selection.total),
     };
     match &args.output {
         None => {

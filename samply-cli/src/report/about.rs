@@ -5,7 +5,7 @@ use std::path::Path;
 use profile::view::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
-use super::{bytes, time};
+use super::{Measure, bytes, time};
 use crate::summary::{count, grouped};
 
 /// Lines for people, and the same for programs.
@@ -14,6 +14,8 @@ pub(crate) struct About {
     pub(crate) recorded: String,
     /// How much.
     pub(crate) samples: String,
+    /// What weights are, where that needs a name.
+    pub(crate) counted: Option<String>,
     /// How far it can be trusted; the second is true if something limits that.
     pub(crate) quality: (String, bool),
     /// Which samples are shown.
@@ -63,6 +65,7 @@ impl About {
         About {
             recorded: recorded(file, data),
             samples: samples(selection, waits),
+            counted: counted(data),
             quality: quality(data),
             selected,
             apart: apart(selection, waits),
@@ -122,19 +125,27 @@ fn processes(data: &Data) -> usize {
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
     let data = selection.data;
     let mut text = format!(
-        "{}, {}, {}",
+        "{}, {}",
         count(processes(data) as u64, "process", "processes"),
         count(data.threads.len() as u64, "thread", "threads"),
-        match waits {
+    );
+    if data.has_samples() {
+        text.push_str(", ");
+        text.push_str(&match waits {
             false => count(selection.total.samples, "sample", "samples"),
             true => count(selection.total.samples, "wait", "waits"),
-        },
-    );
+        });
+    }
+    if let (Some(weights), false) = (&data.weights, data.unit == Unit::Samples) {
+        text.push_str(&format!(", {} ", weights.name));
+        text.push_str(&Measure::of(data, selection.total).amount(selection.total));
+    }
     match data.unit {
         Unit::Samples if has_times(data) => {
             text.push_str(&format!(" of {} each", time(data.interval_ms)));
         }
-        Unit::Samples => {}
+        Unit::Samples | Unit::Counts => {}
+        Unit::Milliseconds | Unit::Bytes if data.weights.is_some() => {}
         Unit::Milliseconds => text.push_str(&format!(", {}", time(selection.total.weight))),
         Unit::Bytes => text.push_str(&format!(", {}", bytes(selection.total.weight))),
     }
@@ -145,6 +156,19 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
         ));
     }
     text
+}
+
+/// What an imported file counts, and what else it could show.
+fn counted(data: &Data) -> Option<String> {
+    let weights = data.weights.as_ref()?;
+    let mut text = format!("shown: {}", weights.name);
+    if !weights.unit.is_empty() {
+        text.push_str(&format!(" ({})", weights.unit));
+    }
+    if !weights.others.is_empty() {
+        text.push_str(&format!("; the file counts {}, too: --event NAME", weights.others.join(", ")));
+    }
+    Some(text)
 }
 
 /// False for folded stacks: what a sample of theirs stands for, nobody knows.
@@ -271,7 +295,13 @@ fn json(
             Unit::Samples => "samples",
             Unit::Milliseconds => "ms",
             Unit::Bytes => "bytes",
+            Unit::Counts => "count",
         },
+        "weights": data.weights.as_ref().map(|weights| serde_json::json!({
+            "name": weights.name,
+            "unit": weights.unit,
+            "others": weights.others,
+        })),
         "notes": notes,
     })
 }

@@ -9,12 +9,14 @@
 //!                 symbolicated, extra: what the recorder says about lost and truncated samples
 //! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, what shares are of;
 //!                 without_stack; other_kind: what was kept apart
-//! unit            of weights: "samples", "ms" or "bytes"
+//! unit            of weights: "samples", "ms", "bytes" or "count"
+//! weights         of imported files, else null: name, unit: as the file has them; others: what else it counts
 //! notes           what limits the data, a sentence each
 //! views           id, rows, left_out: rows that there are, too
 //!   rows          function, library, file, line, name, pid, tid, process, threads, bucket, functions: as far as known
 //!                 depth: in trees; rows are in depth-first order
-//!                 self, total, other_kind: samples, weight, share (0 to 1), time_ms (null where samples stand for no time)
+//!                 self, total, other_kind: samples (null where the file tells of none), weight, share (0 to 1), time_ms
+//!                 (null where samples stand for no time)
 //! ```
 
 use std::io::{self, Write};
@@ -64,7 +66,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn cost_json(cost: Cost, measure: &Measure) -> Value {
     json!({
-        "samples": cost.samples,
+        "samples": measure.has_samples.then_some(cost.samples),
         "weight": number_json(cost.weight),
         "share": cost.share_of(measure.whole),
         "time_ms": measure.time_ms(cost).map(number_json),

@@ -4,13 +4,16 @@ use std::io::{self, Write};
 
 use profile::view::cost::Cost;
 
-use super::{Measure, Report, bytes, time};
+use super::Report;
 use crate::summary::grouped;
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
     writeln!(out, "**{}**  ", escaped(&about.recorded))?;
     writeln!(out, "{}  ", escaped(&about.samples))?;
+    if let Some(counted) = &about.counted {
+        writeln!(out, "{}  ", escaped(counted))?;
+    }
     writeln!(out, "quality: {}", escaped(&about.quality.0))?;
     for line in about.selected.iter().chain(&about.apart).chain(&about.notes) {
         writeln!(out, "\n> {}", escaped(line))?;
@@ -20,14 +23,15 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let has = |cost: fn(&super::Row) -> Option<Cost>| table.rows.iter().any(|row| cost(row).is_some());
         let (has_total, has_other) = (has(|row| row.total), has(|row| row.other));
         let has_place = table.rows.iter().any(|row| !row.place.is_empty());
-        let mut head = format!(
-            "| {} % | {} | samples |",
-            table.own_label,
-            amount_label(&report.measure)
-        );
-        let mut line = "|---:|---:|---:|".to_owned();
+        let amount_label = escaped(report.measure.amount_label().unwrap_or("time"));
+        let mut head = format!("| {} % | {amount_label} |", table.own_label);
+        let mut line = "|---:|---:|".to_owned();
+        if report.measure.has_samples {
+            head.push_str(" samples |");
+            line.push_str("---:|");
+        }
         if has_total {
-            head.push_str(&format!(" total % | total {} |", amount_label(&report.measure)));
+            head.push_str(&format!(" total % | total {amount_label} |"));
             line.push_str("---:|---:|");
         }
         if has_other {
@@ -43,20 +47,17 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{head}\n{line}")?;
         for row in &table.rows {
             let own = row.own.unwrap_or_default();
-            write!(
-                out,
-                "| {:.1} | {} | {} |",
-                report.measure.percent(own),
-                amount(&report.measure, own),
-                grouped(own.samples)
-            )?;
+            let measure = &report.measure;
+            write!(out, "| {:.1} | {} |", measure.percent(own), measure.amount(own))?;
+            if measure.has_samples {
+                write!(out, " {} |", grouped(own.samples))?;
+            }
             if has_total {
                 let total = row.total.unwrap_or_default();
-                let percent = report.measure.percent(total);
-                write!(out, " {percent:.1} | {} |", amount(&report.measure, total))?;
+                write!(out, " {:.1} | {} |", measure.percent(total), measure.amount(total))?;
             }
             if has_other {
-                write!(out, " {} |", amount(&report.measure, row.other.unwrap_or_default()))?;
+                write!(out, " {} |", measure.amount(row.other.unwrap_or_default()))?;
             }
             // Spaces at the beginning of a cell are not shown.
             write!(out, " {}{} |", "&nbsp;".repeat(2 * row.indent), code(&row.name))?;
@@ -70,21 +71,6 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn amount_label(measure: &Measure) -> &'static str {
-    match measure.unit {
-        profile::view::data::Unit::Bytes => "bytes",
-        _ => "time",
-    }
-}
-
-fn amount(measure: &Measure, cost: Cost) -> String {
-    match measure.time_ms(cost) {
-        Some(ms) => time(ms),
-        None if measure.unit == profile::view::data::Unit::Bytes => bytes(cost.weight),
-        None => "-".to_owned(),
-    }
 }
 
 /// A code span; a bar would end the cell even there.

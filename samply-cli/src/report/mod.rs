@@ -9,7 +9,7 @@ pub(crate) mod markdown;
 pub(crate) mod text;
 
 use profile::view::cost::Cost;
-use profile::view::data::Unit;
+use profile::view::data::{Data, Unit};
 
 use about::About;
 
@@ -21,16 +21,51 @@ pub(crate) struct Report {
 }
 
 /// What costs are, and of what shares are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Measure {
     /// All selected samples.
     pub(crate) whole: Cost,
     pub(crate) unit: Unit,
+    /// The file's own name of what weights count, where it has one.
+    pub(crate) name: Option<String>,
+    /// False where nothing was sampled: an imported file may count something else, and not tell how many samples there were.
+    pub(crate) has_samples: bool,
     /// What a sample stands for where weights count samples.
     pub(crate) interval_ms: Option<f64>,
 }
 
 impl Measure {
+    pub(crate) fn of(data: &Data, whole: Cost) -> Measure {
+        Measure {
+            whole,
+            unit: data.unit,
+            name: data.weights.as_ref().map(|weights| weights.name.clone()),
+            has_samples: data.has_samples(),
+            interval_ms: about::has_times(data).then_some(data.interval_ms),
+        }
+    }
+
+    /// What weights are called, at the head of a column; `None` where samples say all.
+    pub(crate) fn amount_label(&self) -> Option<&str> {
+        match (&self.name, self.unit) {
+            (_, Unit::Samples) => self.interval_ms.map(|_| "time"),
+            (Some(name), _) => Some(name),
+            (None, Unit::Bytes) => Some("bytes"),
+            (None, Unit::Milliseconds) => Some("time"),
+            (None, Unit::Counts) => Some("count"),
+        }
+    }
+
+    /// `1.23 s`, `1.2 MB`, `1,234`; `-` where only samples are known.
+    pub(crate) fn amount(&self, cost: Cost) -> String {
+        match (self.time_ms(cost), self.unit) {
+            (Some(ms), _) => time(ms),
+            (None, Unit::Bytes) => bytes(cost.weight),
+            (None, Unit::Counts) => counts(cost.weight),
+            (None, Unit::Samples | Unit::Milliseconds) => "-".to_owned(),
+        }
+    }
+
     pub(crate) fn percent(&self, cost: Cost) -> f64 {
         100.0 * cost.share_of(self.whole)
     }
@@ -40,7 +75,7 @@ impl Measure {
         match self.unit {
             Unit::Milliseconds => Some(cost.weight),
             Unit::Samples => self.interval_ms.map(|interval| cost.weight * interval),
-            Unit::Bytes => None,
+            Unit::Bytes | Unit::Counts => None,
         }
     }
 }
@@ -88,7 +123,16 @@ pub(crate) fn time(ms: f64) -> String {
     }
 }
 
-/// `1,234`; of bytes `1.2 MB`.
+/// `1,234`; negative where profiles were subtracted.
+pub(crate) fn counts(counts: f64) -> String {
+    let digits = crate::summary::grouped(counts.abs().round() as u64);
+    match counts < 0.0 {
+        true => format!("-{digits}"),
+        false => digits,
+    }
+}
+
+/// `123 B`, `1.2 MB`.
 pub(crate) fn bytes(bytes: f64) -> String {
     match bytes.abs() {
         size if size >= 1e9 => format!("{:.1} GB", bytes / 1e9),

@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 
 use profile::view::cost::Cost;
-use profile::view::data::Unit;
 use profile::view::names::{merged, short};
 
-use super::{Measure, Report, Row, Table, bytes, time};
+use super::{Measure, Report, Row, Table};
 use crate::summary::grouped;
 use crate::term::{Style, Styled};
 
@@ -32,6 +31,9 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
     let mut lines = Wrapped { page, out };
     lines.write("", &about.recorded, Some(Style::Bold))?;
     lines.write("", &about.samples, None)?;
+    if let Some(counted) = &about.counted {
+        lines.write("", counted, None)?;
+    }
     let (quality, limits) = &about.quality;
     lines.write("quality: ", quality, limits.then_some(Style::Warning))?;
     if let Some(selected) = &about.selected {
@@ -48,7 +50,12 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
         write_table(table, &report.measure, page, out)?;
     }
     if report.tables.iter().all(|table| table.rows.is_empty()) {
-        writeln!(out, "\nno samples: nothing to show")?;
+        let nothing = if report.measure.has_samples {
+            "no samples"
+        } else {
+            "nothing was counted"
+        };
+        writeln!(out, "\n{nothing}: nothing to show")?;
     }
     Ok(())
 }
@@ -123,17 +130,19 @@ fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
         false => (own, table.own_label),
     };
     let mut columns = vec![share(0, head, first)];
-    if let Some(head) = amount_head(measure) {
-        columns.push(column(2, head, &|row| amount(measure, first(row))));
+    if let Some(head) = measure.amount_label() {
+        columns.push(column(2, head, &|row| measure.amount(first(row))));
     }
-    columns.push(column(3, "samples", &|row| grouped(first(row).samples)));
+    if measure.has_samples {
+        columns.push(column(3, "samples", &|row| grouped(first(row).samples)));
+    }
     if total_first {
         columns.push(share(1, table.own_label, own));
     } else if table.rows.iter().any(|row| row.total.is_some()) {
         columns.push(share(1, "total", total));
     }
     if table.rows.iter().any(|row| row.other.is_some()) {
-        let other = |row: &Row| amount(measure, row.other.unwrap_or_default());
+        let other = |row: &Row| measure.amount(row.other.unwrap_or_default());
         columns.push(column(1, table.other_label, &other));
     }
     columns
@@ -144,20 +153,6 @@ fn percent(percent: f64) -> String {
         0.0 => "-".to_owned(),
         percent if percent.abs() < 0.05 => "< 0.1 %".to_owned(),
         percent => format!("{percent:.1} %"),
-    }
-}
-
-fn amount_head(measure: &Measure) -> Option<&'static str> {
-    match measure.unit {
-        Unit::Bytes => Some("bytes"),
-        _ => measure.time_ms(Cost::default()).map(|_| "time"),
-    }
-}
-
-fn amount(measure: &Measure, cost: Cost) -> String {
-    match measure.time_ms(cost) {
-        Some(ms) => time(ms),
-        None => bytes(cost.weight),
     }
 }
 

@@ -68,7 +68,7 @@ pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::
         },
         words: &|id| {
             let weight = tree.nodes[id as usize].total;
-            format!("{}, {}", amount(weight, picked.counted()), percent(weight, total))
+            format!("{}, {}", amount_of(picked, weight), percent(weight, total))
         },
         gone: None,
     };
@@ -232,6 +232,7 @@ fn legend(layout: &Layout) -> Vec<(Color, String)> {
 
 fn default_title(picked: &Picked<'_>, options: &SvgOptions) -> String {
     let what = match picked.time() {
+        _ if let Some((name, _)) = picked.named() => name,
         Time::Cpu if picked.counted() == Counted::Bytes => "memory",
         Time::Cpu => "CPU time",
         Time::Waits => "waits",
@@ -243,17 +244,30 @@ fn default_title(picked: &Picked<'_>, options: &SvgOptions) -> String {
         Shape::TimeOrder => ", in time order",
     };
     match picked.data.product.as_str() {
+        "" if picked.named().is_some() => format!("{what}{how}"),
         "" => format!("{}{}{how}", what[..1].to_uppercase(), &what[1..]),
         product => format!("{product}: {what}{how}"),
+    }
+}
+
+/// `1.23 s`, `1,234 Ir`.
+fn amount_of(picked: &Picked<'_>, weight: u64) -> String {
+    let amount = amount(weight, picked.counted());
+    match (picked.counted(), picked.named()) {
+        (Counted::Named, Some((name, _))) => format!("{amount} {name}"),
+        _ => amount,
     }
 }
 
 fn subtitle(picked: &Picked<'_>, options: &SvgOptions, layout: &Layout) -> String {
     let totals = picked.totals();
     let counted = picked.counted();
-    let mut parts = vec![count(totals.samples, "sample"), count(totals.threads, "thread")];
+    let mut parts = vec![count(totals.threads, "thread")];
+    if picked.data.has_samples() {
+        parts.insert(0, count(totals.samples, "sample"));
+    }
     if counted != Counted::Samples {
-        parts.insert(0, amount(totals.weight, counted));
+        parts.insert(0, amount_of(picked, totals.weight));
     }
     if totals.left_out > 0 {
         let what = if picked.time() == Time::Cpu {

@@ -102,12 +102,19 @@ pub(super) fn amount(weight: u64, counted: Counted) -> String {
         Counted::Nanoseconds => scaled(&[(1e3, "\u{b5}s"), (1e6, "ms"), (1e9, "s")], weight),
         Counted::Bytes if weight < 1000 => count(weight, "byte"),
         Counted::Bytes => scaled(&[(1e3, "KB"), (1e6, "MB"), (1e9, "GB")], weight),
+        Counted::Named => grouped(weight),
     }
 }
 
 /// `1 thread`, `1,234 threads`.
 pub(super) fn count(count: u64, what: &str) -> String {
-    let digits = count.to_string();
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", grouped(count))
+}
+
+/// `1,234`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -115,8 +122,7 @@ pub(super) fn count(count: u64, what: &str) -> String {
         }
         text.push(digit);
     }
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{text} {what}{plural}")
+    text
 }
 
 #[cfg(test)]

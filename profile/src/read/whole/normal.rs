@@ -343,7 +343,12 @@ impl Normal {
             // Threads of one profile count the same; where they do not, the first one's unit is shown.
             self.unit.get_or_insert(unit);
         }
-        Ok(Samples { time_ms, stack, weight })
+        Ok(Samples {
+            time_ms,
+            stack,
+            weight,
+            count: None,
+        })
     }
 }
 

@@ -45,7 +45,7 @@ impl Recording {
             is_summed: data.is_summed,
             factor: match data.unit {
                 Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,
-                Unit::Samples | Unit::Milliseconds | Unit::Bytes => 1.0,
+                Unit::Samples | Unit::Milliseconds | Unit::Bytes | Unit::Counts => 1.0,
             },
         }
     }

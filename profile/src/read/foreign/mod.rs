@@ -1,0 +1,80 @@
+//! What other profilers write, for the views alone: the same [`Data`] as of a saved profile, with what such a file holds and no more.
+//!
+//! [`kind`] tells by the content which format a file has. `source` reads bytes and lines of it within limits, inflated where it is
+//! compressed, `tables` makes numbers of names, and each format has a file of its own.
+
+mod pprof;
+mod source;
+mod tables;
+
+use std::path::{Path, PathBuf};
+
+use super::{Position, ReadError, ReadLimits};
+use crate::view::data::Data;
+use source::Source;
+
+/// Which format a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// pprof's, of Go, gperftools and many others: protobuf, mostly in gzip.
+    Pprof,
+}
+
+impl Kind {
+    /// What its files are called, with an article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Pprof => "a pprof profile",
+        }
+    }
+}
+
+/// What was read of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Foreign {
+    /// Its samples, or what it counts.
+    pub data: Data,
+    /// What it lacks, and what of it is not shown, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Bytes that tell a format.
+const SNIFFED_BYTES: usize = 4096;
+
+/// The format of a file, by its first bytes. `None` for any other, and for what is no file or can't be read.
+pub fn kind(path: &Path) -> Option<Kind> {
+    let mut source = Source::open(path, ReadLimits::default()).ok()?;
+    let start = source.start(SNIFFED_BYTES)?;
+    pprof::is_pprof(&start, start.len() < SNIFFED_BYTES).then_some(Kind::Pprof)
+}
+
+/// Reads a file of this kind. `event` names one of several things that it counts; without it, it is the one that the file itself
+/// prefers.
+///
+/// Errors name the file, what was expected, where, and what to do.
+pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits) -> Result<Foreign, ReadError> {
+    let mut source = Source::open(path, limits)?;
+    match kind {
+        Kind::Pprof => pprof::read(&mut source, event),
+    }
+}
+
+/// The place of the event of this name among those that a file has, `default` if none is asked for.
+fn choose(path: &Path, asked: Option<&str>, known: &[String], default: usize) -> Result<usize, ReadError> {
+    let Some(asked) = asked else {
+        return Ok(default.min(known.len().saturating_sub(1)));
+    };
+    let exact = known.iter().position(|name| name == asked);
+    let by_case = || known.iter().position(|name| name.eq_ignore_ascii_case(asked));
+    exact.or_else(by_case).ok_or_else(|| ReadError::NoEvent {
+        path: PathBuf::from(path),
+        asked: asked.to_owned(),
+        known: known.join(", "),
+    })
+}
+
+/// All but the one that was chosen.
+fn others(known: &[String], chosen: usize) -> Vec<String> {
+    let others = known.iter().enumerate().filter(|(at, _)| *at != chosen);
+    others.map(|(_, name)| name.clone()).collect()
+}

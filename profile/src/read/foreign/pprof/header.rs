@@ -1,0 +1,320 @@
+//! All of a pprof profile but its samples.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
+use super::{Measure, field, take};
+use crate::read::ReadError;
+use crate::read::foreign::source::Source;
+use crate::view::data::{NONE, Unit};
+use crate::wire::pprof::{function, line, location, mapping, profile, value_type};
+use crate::wire::protobuf::{Fields, Head, Value, Wrong, numbers};
+
+#[derive(Default)]
+pub(super) struct Header {
+    pub(super) texts: Vec<Box<str>>,
+    /// Type and unit, as texts.
+    pub(super) sample_types: Vec<(u64, u64)>,
+    pub(super) mappings: Vec<Mapping>,
+    lib_of: FxHashMap<u64, u32>,
+    pub(super) locations: FxHashMap<u64, Location>,
+    pub(super) lines: Vec<Line>,
+    pub(super) functions: FxHashMap<u64, Function>,
+    pub(super) drop_frames: u64,
+    pub(super) keep_frames: u64,
+    pub(super) time_ns: i64,
+    pub(super) duration_ns: i64,
+    period_type: (u64, u64),
+    period: i64,
+    pub(super) comments: Vec<u64>,
+    default_sample_type: u64,
+    /// What it takes in memory, in 8 bytes, roughly.
+    pub(super) values: u64,
+}
+
+/// A file that was mapped. Names are texts.
+#[derive(Default)]
+pub(super) struct Mapping {
+    id: u64,
+    start: u64,
+    offset: u64,
+    pub(super) file: u64,
+    pub(super) build_id: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Location {
+    pub(super) mapping: u64,
+    pub(super) address: u64,
+    first_line: usize,
+    pub(super) line_count: usize,
+}
+
+impl Location {
+    /// Of [`Header::lines`]; the innermost first.
+    pub(super) fn lines(&self) -> Range<usize> {
+        self.first_line..self.first_line + self.line_count
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Line {
+    pub(super) function: u64,
+    pub(super) line: i64,
+}
+
+/// Texts.
+#[derive(Default)]
+pub(super) struct Function {
+    pub(super) name: u64,
+    pub(super) system_name: u64,
+    pub(super) file: u64,
+}
+
+/// Reads everything but samples.
+pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
+    let mut header = Header::default();
+    let mut reader = source.read()?;
+    let mut message = Vec::new();
+    while let Some((number, start, content)) = field(&mut reader)? {
+        match content {
+            Head::Number(value) => header.number(number, value),
+            Head::Bytes(len) if number == profile::SAMPLE => {
+                if !reader.skip(len)? {
+                    return Err(reader.cut_off());
+                }
+            }
+            Head::Bytes(len) => {
+                take(&mut reader, start, len, &mut message)?;
+                header.message(number, &message).map_err(|wrong| {
+                    let what = format!("{}: {}", name_of(number), wrong.what);
+                    reader.wrong_at(start + wrong.at as u64, what)
+                })?;
+            }
+        }
+        reader.keeps(header.values)?;
+    }
+    if header.texts.is_empty() {
+        return Err(reader.wrong_at(reader.at(), "expected a string_table, found the end"));
+    }
+    Ok(header)
+}
+
+fn name_of(field: u64) -> &'static str {
+    match field {
+        profile::SAMPLE_TYPE => "a sample_type",
+        profile::MAPPING => "a mapping",
+        profile::LOCATION => "a location",
+        profile::FUNCTION => "a function",
+        profile::STRING_TABLE => "the string_table",
+        profile::PERIOD_TYPE => "the period_type",
+        _ => "a field",
+    }
+}
+
+impl Header {
+    fn number(&mut self, field: u64, value: u64) {
+        match field {
+            profile::DROP_FRAMES => self.drop_frames = value,
+            profile::KEEP_FRAMES => self.keep_frames = value,
+            profile::TIME_NANOS => self.time_ns = value as i64,
+            profile::DURATION_NANOS => self.duration_ns = value as i64,
+            profile::PERIOD => self.period = value as i64,
+            profile::COMMENT => {
+                self.comments.push(value);
+                self.values += 1;
+            }
+            profile::DEFAULT_SAMPLE_TYPE => self.default_sample_type = value,
+            _ => {}
+        }
+    }
+
+    fn message(&mut self, field: u64, message: &[u8]) -> Result<(), Wrong> {
+        match field {
+            profile::SAMPLE_TYPE => {
+                let typed = typed(message)?;
+                self.sample_types.push(typed);
+                self.values += 2;
+            }
+            profile::PERIOD_TYPE => self.period_type = typed(message)?,
+            profile::MAPPING => {
+                let mut read = Mapping::default();
+                each_number(message, |field, value| match field {
+                    mapping::ID => read.id = value,
+                    mapping::MEMORY_START => read.start = value,
+                    mapping::FILE_OFFSET => read.offset = value,
+                    mapping::FILENAME => read.file = value,
+                    mapping::BUILD_ID => read.build_id = value,
+                    _ => {}
+                })?;
+                self.lib_of.insert(read.id, self.mappings.len() as u32);
+                self.mappings.push(read);
+                // The library that is made of it has six texts.
+                self.values += 40;
+            }
+            profile::LOCATION => self.location(message)?,
+            profile::FUNCTION => {
+                let (mut id, mut read) = (0, Function::default());
+                each_number(message, |field, value| match field {
+                    function::ID => id = value,
+                    function::NAME => read.name = value,
+                    function::SYSTEM_NAME => read.system_name = value,
+                    function::FILENAME => read.file = value,
+                    _ => {}
+                })?;
+                self.functions.insert(id, read);
+                self.values += 6;
+            }
+            profile::STRING_TABLE => {
+                self.values += 3 + message.len() as u64 / 8;
+                self.texts.push(String::from_utf8_lossy(message).into());
+            }
+            // Packed.
+            profile::COMMENT => {
+                let before = self.comments.len();
+                let comments = &mut self.comments;
+                numbers(Value::Bytes(message), |comment| comments.push(comment)).map_err(|what| Wrong { what, at: 0 })?;
+                self.values += (self.comments.len() - before) as u64;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn location(&mut self, message: &[u8]) -> Result<(), Wrong> {
+        let (mut id, mut read) = (0, Location::default());
+        read.first_line = self.lines.len();
+        for field in Fields::of(message) {
+            match field? {
+                (location::ID, Value::Number(value)) => id = value,
+                (location::MAPPING_ID, Value::Number(value)) => read.mapping = value,
+                (location::ADDRESS, Value::Number(value)) => read.address = value,
+                (location::LINE, Value::Bytes(bytes)) => {
+                    let mut place = Line::default();
+                    each_number(bytes, |field, value| match field {
+                        line::FUNCTION_ID => place.function = value,
+                        line::LINE => place.line = value as i64,
+                        _ => {}
+                    })?;
+                    self.lines.push(place);
+                }
+                _ => {}
+            }
+        }
+        read.line_count = self.lines.len() - read.first_line;
+        self.values += 8 + 2 * read.line_count as u64;
+        self.locations.insert(id, read);
+        Ok(())
+    }
+
+    /// A text; empty where the file has none of this number.
+    pub(super) fn text(&self, text: u64) -> &str {
+        let text = usize::try_from(text).ok().and_then(|text| self.texts.get(text));
+        text.map_or("", |text| text)
+    }
+
+    /// What each value of a sample is called: the type, and the unit where two have the same type.
+    pub(super) fn event_names(&self) -> Vec<String> {
+        let name = |(kind, unit): (u64, u64)| {
+            let name = self.text(kind);
+            let same = |other: &&(u64, u64)| self.text(other.0) == name;
+            match self.sample_types.iter().filter(same).count() {
+                1 => name.to_owned(),
+                _ => format!("{name}/{}", self.text(unit)),
+            }
+        };
+        self.sample_types.iter().map(|typed| name(*typed)).collect()
+    }
+
+    /// The one that the file names, or else the last: what `go tool pprof` shows.
+    pub(super) fn default_event(&self, names: &[String]) -> usize {
+        let named = self.text(self.default_sample_type);
+        let by_type = |typed: &(u64, u64)| !named.is_empty() && self.text(typed.0) == named;
+        let found = self.sample_types.iter().position(by_type);
+        found.unwrap_or(names.len().saturating_sub(1))
+    }
+
+    /// The value that counts samples.
+    pub(super) fn count_column(&self) -> Option<usize> {
+        self.sample_types.iter().position(|typed| self.is_count_of_samples(*typed))
+    }
+
+    fn is_count_of_samples(&self, (kind, unit): (u64, u64)) -> bool {
+        matches!(self.text(kind), "samples" | "sample") && matches!(self.text(unit), "count" | "samples" | "")
+    }
+
+    pub(super) fn measure(&self, chosen: usize) -> Measure {
+        let typed = self.sample_types[chosen];
+        let unit = self.text(typed.1);
+        let (unit, scale) = match (time_unit_ms(unit), unit) {
+            _ if self.is_count_of_samples(typed) => (Unit::Samples, 1.0),
+            (Some(ms), _) => (Unit::Milliseconds, ms),
+            (None, "bytes" | "byte" | "B") => (Unit::Bytes, 1.0),
+            (None, "kilobytes" | "kilobyte" | "kb" | "KB" | "KiB") => (Unit::Bytes, 1024.0),
+            (None, "megabytes" | "megabyte" | "mb" | "MB" | "MiB") => (Unit::Bytes, 1024.0 * 1024.0),
+            _ => (Unit::Counts, 1.0),
+        };
+        Measure { unit, scale }
+    }
+
+    /// Time between two samples, if it is what the period is of.
+    pub(super) fn interval_ms(&self) -> Option<f64> {
+        let ms = time_unit_ms(self.text(self.period_type.1))?;
+        (self.period > 0).then_some(self.period as f64 * ms)
+    }
+
+    /// Index of the library of a mapping. Locations without one are the program's own, if there is only one file.
+    pub(super) fn lib(&self, mapping: u64) -> u32 {
+        self.lib_of.get(&mapping).copied().unwrap_or(NONE)
+    }
+
+    /// In the library, as everywhere: from its lowest `PT_LOAD`. What is mapped from a file's beginning begins with that; of other
+    /// parts only the file itself tells.
+    pub(super) fn relative_address(&self, location: &Location) -> Option<u64> {
+        let mapping = self.mappings.get(self.lib(location.mapping) as usize)?;
+        match mapping.offset {
+            0 => location.address.checked_sub(mapping.start),
+            _ => None,
+        }
+    }
+
+    /// True if the location is nothing but a function of this name.
+    pub(super) fn is_function_named(&self, location: u64, name: &str) -> bool {
+        let lines = self.locations.get(&location).map(|location| &self.lines[location.lines()]);
+        match lines {
+            Some([line]) => (self.functions.get(&line.function)).is_some_and(|function| self.text(function.name) == name),
+            _ => false,
+        }
+    }
+}
+
+/// As <https://github.com/google/pprof/blob/main/internal/measurement/measurement.go> names them.
+fn time_unit_ms(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "nanoseconds" | "nanosecond" | "ns" => 1e-6,
+        "microseconds" | "microsecond" | "us" => 1e-3,
+        "milliseconds" | "millisecond" | "ms" => 1.0,
+        "seconds" | "second" | "s" | "sec" => 1e3,
+        _ => return None,
+    })
+}
+
+fn typed(message: &[u8]) -> Result<(u64, u64), Wrong> {
+    let mut typed = (0, 0);
+    each_number(message, |field, value| match field {
+        value_type::TYPE => typed.0 = value,
+        value_type::UNIT => typed.1 = value,
+        _ => {}
+    })?;
+    Ok(typed)
+}
+
+fn each_number(message: &[u8], mut each: impl FnMut(u64, u64)) -> Result<(), Wrong> {
+    for field in Fields::of(message) {
+        if let (field, Value::Number(value)) = field? {
+            each(field, value);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Frames that a profile asks to drop: those of functions that match `drop_frames` and not `keep_frames`, with all that they call.
+//! What these cost is their callers'. gperftools' heap profiles drop the allocator that way.
+//!
+//! The meaning is that of `go tool pprof` (<https://github.com/google/pprof/blob/main/profile/prune.go>), so that figures are the
+//! same: arguments are no part of the name that must match, and what comes before the first function that is kept stays.
+
+use regex_lite::{Regex, RegexBuilder};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::header::{Header, Line};
+
+/// An expression that is compiled to more is not used.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+
+/// Which locations are dropped.
+#[derive(Default)]
+pub(super) struct Pruned {
+    /// All functions of these are.
+    whole: FxHashSet<u64>,
+    /// Of these, so many functions that are inlined are: the first ones of the list.
+    part: FxHashMap<u64, usize>,
+}
+
+impl Pruned {
+    /// And what can't be done of it.
+    pub(super) fn of(header: &Header) -> (Pruned, Vec<String>) {
+        let (drop, keep) = (header.text(header.drop_frames), header.text(header.keep_frames));
+        if drop.is_empty() {
+            return Default::default();
+        }
+        let compile = |text: &str| -> Option<Regex> {
+            let mut builder = RegexBuilder::new(&format!("^(?:{text})$"));
+            builder.size_limit(MAX_EXPRESSION_BYTES).build().ok()
+        };
+        let Some(drop_names) = compile(drop) else {
+            return (Pruned::default(), vec![not_used("drop_frames", drop)]);
+        };
+        let keep_names = match keep.is_empty() {
+            true => None,
+            false => match compile(keep) {
+                Some(keep) => Some(keep),
+                None => return (Pruned::default(), vec![not_used("keep_frames", keep)]),
+            },
+        };
+        let is_dropped: FxHashSet<u64> = (header.functions.iter())
+            .filter(|(_, function)| {
+                let name = without_arguments(header.text(function.name));
+                drop_names.is_match(name) && !keep_names.as_ref().is_some_and(|keep| keep.is_match(name))
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let mut pruned = Pruned::default();
+        for (id, location) in &header.locations {
+            let lines = &header.lines[location.lines()];
+            match lines.iter().rposition(|line| is_dropped.contains(&line.function)) {
+                None => {}
+                Some(at) if at + 1 == lines.len() => {
+                    pruned.whole.insert(*id);
+                }
+                Some(at) => {
+                    pruned.part.insert(*id, at + 1);
+                }
+            }
+        }
+        (pruned, Vec::new())
+    }
+
+    /// Of the locations of a stack, leaf first, those that stay.
+    pub(super) fn kept<'a>(&self, locations: &'a [u64]) -> &'a [u64] {
+        if self.whole.is_empty() && self.part.is_empty() {
+            return locations;
+        }
+        let mut has_kept = false;
+        for (at, id) in locations.iter().enumerate().rev() {
+            let (is_whole, is_part) = (self.whole.contains(id), self.part.contains_key(id));
+            match (is_whole || is_part, has_kept) {
+                (false, _) => has_kept = true,
+                (true, false) => {}
+                (true, true) if is_whole => return &locations[at + 1..],
+                (true, true) => return &locations[at..],
+            }
+        }
+        locations
+    }
+
+    /// Of the lines of a location, innermost first, those that stay.
+    pub(super) fn lines<'a>(&self, location: u64, lines: &'a [Line]) -> &'a [Line] {
+        match self.part.get(&location) {
+            Some(dropped) => lines.get(*dropped..).unwrap_or(lines),
+            None => lines,
+        }
+    }
+}
+
+fn not_used(field: &str, expression: &str) -> String {
+    let shown: String = expression.chars().take(60).collect();
+    format!("its {field} is no usable regular expression, so frames that it asks to drop are shown: {shown}")
+}
+
+/// `std::vector::push_back(int)` without what is in the last parentheses that are no part of the name.
+fn without_arguments(name: &str) -> &str {
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let mut from = 0;
+    while let Some(at) = name[from..].find('(').map(|at| from + at) {
+        let reserved = ["(anonymous namespace)", "operator()"];
+        let is_reserved = |reserved: &&str| {
+            let in_it = reserved.find('(').unwrap_or(0);
+            at.checked_sub(in_it).and_then(|start| name.get(start..)).is_some_and(|rest| rest.starts_with(*reserved))
+        };
+        match reserved.iter().any(|reserved| is_reserved(&reserved)) {
+            true => from = at + 1,
+            false => return &name[..at],
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_arguments;
+
+    #[test]
+    fn arguments_are_no_part_of_a_name() {
+        for (name, bare) in [
+            ("malloc", "malloc"),
+            ("f(int)", "f"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+            ("A::operator()(int) const", "A::operator()"),
+            (".f", "f"),
+            ("", ""),
+        ] {
+            assert_eq!(without_arguments(name), bare);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Threads by the labels of samples. The format has no threads; profilers put them into labels, each by its own names.
+
+use rustc_hash::FxHashMap;
+
+use super::Label;
+use super::header::Header;
+use crate::view::data::{Samples, Thread};
+
+/// What a label says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Process,
+    Pid,
+    Thread,
+    Tid,
+    Goroutine,
+}
+
+/// Of our own export, perf_to_profile, py-spy, Datadog's and Pyroscope's.
+fn part(key: &str) -> Option<Part> {
+    Some(match key.to_ascii_lowercase().replace([' ', '-'], "_").as_str() {
+        "process" | "process_name" | "comm" => Part::Process,
+        "pid" | "process_id" => Part::Pid,
+        "thread" | "thread_name" => Part::Thread,
+        "tid" | "thread_id" => Part::Tid,
+        "goroutine" | "goroutine_id" => Part::Goroutine,
+        _ => return None,
+    })
+}
+
+pub(super) fn is_known(key: &str) -> bool {
+    part(key).is_some()
+}
+
+/// Threads in the order in which the file has them.
+#[derive(Default)]
+pub(super) struct Threads {
+    threads: Vec<Rows>,
+    by_labels: FxHashMap<Vec<Label>, usize>,
+    by_name: FxHashMap<[String; 4], usize>,
+    /// The last that was asked for: samples of a thread mostly come together.
+    last: Option<(Vec<Label>, usize)>,
+    values: u64,
+}
+
+/// A thread, and its rows.
+pub(super) struct Rows {
+    names: [String; 4],
+    stack: Vec<u32>,
+    weight: Vec<f64>,
+    count: Option<Vec<u64>>,
+}
+
+impl Rows {
+    /// A row of the file.
+    pub(super) fn add(&mut self, stack: u32, weight: f64, count: Option<u64>) {
+        self.stack.push(stack);
+        self.weight.push(weight);
+        if let Some(count) = count {
+            self.count.get_or_insert_default().push(count);
+        }
+    }
+}
+
+impl Threads {
+    pub(super) fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// The thread that labels tell.
+    pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut Rows {
+        self.values += 4;
+        let at = match &self.last {
+            Some((last, at)) if last == labels => *at,
+            _ => {
+                let at = self.find(header, labels);
+                self.last = Some((labels.to_vec(), at));
+                at
+            }
+        };
+        &mut self.threads[at]
+    }
+
+    fn find(&mut self, header: &Header, labels: &[Label]) -> usize {
+        let of_threads: Vec<Label> = (labels.iter().copied())
+            .filter(|label| is_known(header.text(label.key)))
+            .collect();
+        if let Some(known) = self.by_labels.get(&of_threads) {
+            return *known;
+        }
+        let mut names: [String; 4] = Default::default();
+        for label in &of_threads {
+            let value = match header.text(label.text) {
+                "" => label.number.to_string(),
+                text => text.to_owned(),
+            };
+            let [process, pid, thread, tid] = &mut names;
+            match part(header.text(label.key)) {
+                Some(Part::Process) => *process = value,
+                Some(Part::Pid) => *pid = value,
+                Some(Part::Thread) => match name_and_tid(&value) {
+                    Some((name, id)) => {
+                        *thread = name.to_owned();
+                        *tid = id.to_owned();
+                    }
+                    None => *thread = value,
+                },
+                Some(Part::Tid) => *tid = value,
+                Some(Part::Goroutine) => {
+                    *thread = "goroutine".to_owned();
+                    *tid = value;
+                }
+                None => {}
+            }
+        }
+        self.values += 30 + 3 * of_threads.len() as u64;
+        let threads = &mut self.threads;
+        let at = *self.by_name.entry(names.clone()).or_insert_with(|| {
+            threads.push(Rows {
+                names,
+                stack: Vec::new(),
+                weight: Vec::new(),
+                count: None,
+            });
+            threads.len() - 1
+        });
+        self.by_labels.insert(of_threads, at);
+        at
+    }
+
+    pub(super) fn finish(self) -> Vec<Thread> {
+        let threads = self.threads.into_iter().map(|rows| {
+            let [process_name, pid, name, tid] = rows.names;
+            Thread {
+                name,
+                process_name,
+                pid,
+                tid,
+                samples: Samples {
+                    time_ms: vec![0.0; rows.stack.len()],
+                    stack: rows.stack,
+                    weight: Some(rows.weight),
+                    count: rows.count,
+                },
+                ..Thread::default()
+            }
+        });
+        threads.collect()
+    }
+}
+
+/// `worker (123)`, as our own export writes it.
+fn name_and_tid(thread: &str) -> Option<(&str, &str)> {
+    let (name, tid) = thread.strip_suffix(')')?.rsplit_once(" (")?;
+    let is_id = tid.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !tid.is_empty();
+    is_id.then_some((name, tid))
+}

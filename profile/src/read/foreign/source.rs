@@ -1,0 +1,243 @@
+//! The bytes of a file, inflated where they are compressed, never more of them than allowed.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use flate2::read::MultiGzDecoder;
+
+use super::{Position, ReadError, ReadLimits};
+use crate::read::error::io_error;
+use crate::read::read_up_to;
+
+/// Longest line: ten thousand characters of a name that was made by a template machine, and a hundred such names.
+const MAX_LINE_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 17;
+
+/// A file that may be read several times.
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) limits: ReadLimits,
+    file: File,
+    is_gzip: bool,
+}
+
+impl Source {
+    pub(super) fn open(path: &Path, limits: ReadLimits) -> Result<Source, ReadError> {
+        let unreadable = |source| ReadError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        // Opening a pipe would wait for its other end.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(ReadError::NotAProfile {
+                path: path.to_owned(),
+                found: "not a regular file",
+            });
+        }
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut start = [0u8; 2];
+        let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
+        Ok(Source {
+            path: path.to_owned(),
+            limits,
+            file,
+            // RFC 1952, section 2.3.1.
+            is_gzip: start[..len] == [0x1f, 0x8b],
+        })
+    }
+
+    /// So many bytes from the start, or what can be had of them.
+    pub(super) fn start(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let mut start = Vec::new();
+        let mut reader = self.read().ok()?;
+        let read = (&mut reader.inner).take(bytes as u64).read_to_end(&mut start);
+        // Of a file that is cut off or damaged further on, its beginning still tells what it was.
+        (read.is_ok() || !start.is_empty()).then_some(start)
+    }
+
+    /// All of it, from the start.
+    pub(super) fn read(&mut self) -> Result<Reader<'_>, ReadError> {
+        let unreadable = |source| ReadError::Open {
+            path: self.path.clone(),
+            source,
+        };
+        self.file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+        let raw_bytes = Rc::new(Cell::new(0));
+        let raw = Counted {
+            inner: &mut self.file,
+            bytes: Rc::clone(&raw_bytes),
+        };
+        Ok(Reader {
+            path: &self.path,
+            limits: self.limits,
+            is_gzip: self.is_gzip,
+            inner: match self.is_gzip {
+                true => Box::new(BufReader::with_capacity(
+                    BUFFER_BYTES,
+                    MultiGzDecoder::new(BufReader::new(raw)),
+                )),
+                false => Box::new(BufReader::with_capacity(BUFFER_BYTES, raw)),
+            },
+            raw_bytes,
+            bytes: 0,
+            lines: 0,
+        })
+    }
+}
+
+struct Counted<'a> {
+    inner: &'a mut File,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.bytes.set(self.bytes.get() + read as u64);
+        Ok(read)
+    }
+}
+
+/// Reads a file once, and knows where it is.
+pub(super) struct Reader<'a> {
+    path: &'a Path,
+    limits: ReadLimits,
+    is_gzip: bool,
+    inner: Box<dyn BufRead + 'a>,
+    raw_bytes: Rc<Cell<u64>>,
+    /// Handed out so far, inflated.
+    bytes: u64,
+    lines: u64,
+}
+
+impl Reader<'_> {
+    /// Where it is, in inflated bytes.
+    pub(super) fn at(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The number of the line that was read last, from 1.
+    pub(super) fn line_number(&self) -> u64 {
+        self.lines
+    }
+
+    /// The next byte; `None` at the end.
+    pub(super) fn byte(&mut self) -> Result<Option<u8>, ReadError> {
+        let byte = match self.inner.fill_buf() {
+            Ok(buffer) => buffer.first().copied(),
+            Err(error) => return Err(self.failed(error)),
+        };
+        if byte.is_some() {
+            self.inner.consume(1);
+            self.passed(1)?;
+        }
+        Ok(byte)
+    }
+
+    /// As many bytes into an empty buffer, if there are so many.
+    pub(super) fn bytes(&mut self, count: u64, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
+        buffer.clear();
+        match (&mut self.inner).take(count).read_to_end(buffer) {
+            Ok(read) => {
+                self.passed(read as u64)?;
+                Ok(read as u64 == count)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Passes by so many bytes. False if there are not so many.
+    pub(super) fn skip(&mut self, count: u64) -> Result<bool, ReadError> {
+        match io::copy(&mut (&mut self.inner).take(count), &mut io::sink()) {
+            Ok(read) => {
+                self.passed(read)?;
+                Ok(read == count)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// The next line without its end. False at the end of the file.
+    pub(super) fn line(&mut self, line: &mut Vec<u8>) -> Result<bool, ReadError> {
+        line.clear();
+        let read = (&mut self.inner)
+            .take(MAX_LINE_BYTES as u64 + 1)
+            .read_until(b'\n', line);
+        let read = read.map_err(|error| self.failed(error))?;
+        self.passed(read as u64)?;
+        if read == 0 {
+            return Ok(false);
+        }
+        self.lines += 1;
+        if read > MAX_LINE_BYTES {
+            return Err(self.too_large("one line of it", MAX_LINE_BYTES as u64));
+        }
+        while line.last().is_some_and(|last| b"\r\n".contains(last)) {
+            line.pop();
+        }
+        Ok(true)
+    }
+
+    fn passed(&mut self, bytes: u64) -> Result<(), ReadError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        match self.bytes > self.limits.json_bytes {
+            true => Err(self.too_large("its content", self.limits.json_bytes)),
+            false => Ok(()),
+        }
+    }
+
+    /// What is kept of it, in values of 8 bytes, must stay below the limit.
+    pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
+        match values > self.limits.values {
+            true => Err(self.too_large("its number of values", self.limits.values)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn too_large(&self, what: &'static str, limit_bytes: u64) -> ReadError {
+        ReadError::TooLarge {
+            path: self.path.to_owned(),
+            what,
+            limit_bytes,
+        }
+    }
+
+    fn failed(&self, error: io::Error) -> ReadError {
+        io_error(self.path, self.is_gzip, self.raw_bytes.get(), error)
+    }
+
+    /// An error at this byte.
+    pub(super) fn wrong_at(&self, byte: u64, what: impl Into<String>) -> ReadError {
+        ReadError::Damaged {
+            path: self.path.to_owned(),
+            what: what.into(),
+            at: Position::Byte {
+                byte,
+                is_inflated: self.is_gzip,
+            },
+        }
+    }
+
+    /// It ends too early.
+    pub(super) fn cut_off(&self) -> ReadError {
+        ReadError::Truncated {
+            path: self.path.to_owned(),
+            at: Position::Byte {
+                byte: self.bytes,
+                is_inflated: self.is_gzip,
+            },
+        }
+    }
+
+    /// An error in the line that was read last.
+    pub(super) fn wrong_line(&self, what: impl Into<String>) -> ReadError {
+        ReadError::Damaged {
+            path: self.path.to_owned(),
+            what: what.into(),
+            at: Position::Line { line: self.lines },
+        }
+    }
+}
