@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use super::arcs;
 use super::cost::Cost;
 use super::data::{Data, NONE};
 use super::select::Selection;
@@ -45,7 +46,8 @@ pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
             places.len() as u32 - 1
         }));
     }
-    let (own, total) = by_key(selection, places.len(), &key);
+    let (own, mut total) = by_key(selection, places.len(), &key);
+    arcs::add_by_key(selection, &key, &mut total);
     let mut files: BTreeMap<u32, FileLines> = BTreeMap::new();
     for (&(file, line), (own, total)) in places.iter().zip(own.into_iter().zip(total)).skip(1) {
         if total.is_zero() {

@@ -46,6 +46,9 @@ pub struct Data {
     pub texts: Vec<Box<str>>,
     /// Functions, each once: two of the same name in different libraries or files are two.
     pub funcs: Vec<Func>,
+    /// For each function the one that it is a part of: of a function with code of several source files, by which callgrind takes it
+    /// apart, only one is called. Empty where each is whole.
+    pub part_of: Vec<u32>,
     /// Places in functions.
     pub frames: Vec<Frame>,
     /// Call paths.

@@ -1,5 +1,6 @@
 //! What each function costs.
 
+use super::arcs;
 use super::cost::Cost;
 use super::select::Selection;
 use super::sums::by_key;
@@ -20,6 +21,7 @@ pub fn functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let frames = selection.data.frames.iter();
     let key: Vec<u32> = frames.map(|frame| selection.representative(frame.func)).collect();
     let (own, total) = by_key(selection, selection.data.funcs.len(), &key);
+    let total = arcs::totals(selection, &own).unwrap_or(total);
     let rows = own.into_iter().zip(total).enumerate();
     let mut rows: Vec<FunctionRow> = rows
         .map(|(func, (own, total))| FunctionRow {

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::arcs;
 use super::cost::Cost;
 use super::data::NONE;
 use super::select::Selection;
@@ -51,7 +52,8 @@ pub fn lines(selection: &Selection<'_>) -> Vec<LineRow> {
         }
         key_of_frame.push(key);
     }
-    let (own, total) = by_key(selection, rows.len(), &key_of_frame);
+    let (own, mut total) = by_key(selection, rows.len(), &key_of_frame);
+    arcs::add_by_key(selection, &key_of_frame, &mut total);
 
     let mut own_of_frame = vec![Cost::default(); data.frames.len()];
     for (stack, cost) in selection.stacks.iter().zip(&selection.own) {

@@ -1,9 +1,10 @@
 //! Views of a profile as plain data.
 //!
 //! Of a profile that was read ([`data`]): [`select`] says which samples, and every view is a function of its answer.
-//! [`functions`], [`lines`], [`tree`], [`buckets`], [`breakdown`], [`annotate`]. Of one that was just recorded: `top` and `waits`.
+//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`]. Of one that was just recorded: `top` and `waits`.
 
 pub mod annotate;
+pub mod arcs;
 pub mod breakdown;
 pub mod buckets;
 pub mod cost;

@@ -77,12 +77,19 @@ pub struct Selection<'a> {
     pub threads: Vec<(Cost, Cost)>,
     /// Selected samples by category of their leaf; the last is of those without.
     pub categories: Vec<Cost>,
+    /// Which threads were selected, by their index.
+    wanted_threads: Vec<bool>,
     /// For each function the one that stands for it.
     merged: Option<Vec<u32>>,
     names: FxHashMap<u32, String>,
 }
 
 impl Selection<'_> {
+    /// True if the thread of this index was selected.
+    pub(super) fn has_thread(&self, thread: u32) -> bool {
+        self.wanted_threads.get(thread as usize).is_some_and(|wanted| *wanted)
+    }
+
     /// The function of a stack's leaf, or the one that stands for it.
     pub fn func(&self, stack: u32) -> u32 {
         let func = self.data.frames[self.stacks[stack as usize].frame as usize].func;
@@ -152,7 +159,8 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         other_kind: Cost::default(),
         threads: vec![Default::default(); data.threads.len()],
         categories: vec![Cost::default(); data.categories.len() + 1],
-        merged: None,
+        wanted_threads: Vec::new(),
+        merged: (!data.part_of.is_empty()).then(|| data.part_of.clone()),
         names: FxHashMap::default(),
     };
     let (from, to) = (filter.from_ms, filter.to_ms);
@@ -197,6 +205,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         }
     }
     selection.own = own;
+    selection.wanted_threads = wanted_threads;
     if !filter.hide.is_empty() {
         hide(&mut selection, &filter.hide)?;
     }
@@ -414,6 +423,9 @@ fn merge_generics(selection: &mut Selection<'_>) {
             selection.names.insert(id as u32, name.clone());
         }
         of.push(*first.entry((name, func.lib, func.file)).or_insert(id as u32));
+    }
+    if let Some(parts) = &selection.merged {
+        of = parts.iter().map(|owner| of[*owner as usize]).collect();
     }
     selection.merged = Some(of);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use profile::view::annotate::{FileLines, addresses_of, inlined_into, lines_of};
 use profile::view::cost::Cost;
@@ -13,6 +14,7 @@ use crate::args::AnnotateArgs;
 use crate::command::load::module;
 use crate::exit::{Failure, Outcome, Status};
 use crate::input;
+use crate::report::{Measure, calls};
 use crate::summary::grouped;
 use crate::term::{self, Style, Styled, Term, Verbosity};
 
@@ -27,12 +29,14 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let input = input::open(&args.file, &args.select.input(), &term)?;
     input.notes.iter().for_each(|note| term.warning(note));
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
+    calls::check_conditions(&args.file, &input.data, &args.select)?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
     let found = selection.find(&args.function).map_err(|error| failed(&error))?;
     let annotation = Annotation {
         args,
         selection: &selection,
         symbolicator: &input.symbolicator,
+        measure: Measure::of(&input.data, selection.total),
         color: term::stdout_color(),
         columns: term::stdout_columns(),
     };
@@ -44,10 +48,26 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     }
 }
 
+/// Larger files are no source that people wrote.
+const MAX_SOURCE_BYTES: u64 = 16 << 20;
+
+/// What other profilers wrote names a source file, but no place in a library by which it could be found and checked.
+fn source_at(path: &Path) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| {
+        format!("cannot read {}: {why}; run this where the program was compiled, with the source in its place", path.display())
+    };
+    let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    if !metadata.is_file() || metadata.len() > MAX_SOURCE_BYTES {
+        return Err(failed(&"it is no source file"));
+    }
+    std::fs::read_to_string(path).map_err(|error| failed(&error))
+}
+
 struct Annotation<'a> {
     args: &'a AnnotateArgs,
     selection: &'a Selection<'a>,
     symbolicator: &'a Symbolicator,
+    measure: Measure,
     color: bool,
     columns: Option<usize>,
 }
@@ -69,11 +89,11 @@ impl Annotation<'_> {
         writeln!(out, "{}", self.style(Style::Bold, name))?;
         writeln!(
             out,
-            "self {:.1} % ({} samples), total {:.1} %, of {} samples",
+            "self {:.1} % ({}), total {:.1} %, of {}",
             self.percent(own),
-            grouped(own.samples),
+            self.amount(own),
             self.percent(first.total),
-            grouped(self.selection.total.samples)
+            self.amount(self.selection.total)
         )?;
         if !others.is_empty() {
             let names: Vec<&str> = others.iter().take(8).map(|row| self.selection.name(row.func)).collect();
@@ -133,6 +153,9 @@ impl Annotation<'_> {
         let data = self.selection.data;
         let frame = data.frames.get(file.frame as usize);
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
+        if data.weights.is_some() && place.is_none() {
+            return source_at(Path::new(path));
+        }
         let Some((lib, address)) = place else {
             return Err(
                 "the file does not say where in which library this is, so its source can't be looked up".into(),
@@ -271,6 +294,14 @@ impl Annotation<'_> {
         match is_hot {
             true => writeln!(out, "{}", self.style(Style::Bold, line.trim_end())),
             false => writeln!(out, "{}", line.trim_end()),
+        }
+    }
+
+    /// `12 samples`, or what the file counts instead.
+    fn amount(&self, cost: Cost) -> String {
+        match (self.measure.has_samples, self.measure.amount_label()) {
+            (false, Some(name)) => format!("{} {name}", self.measure.amount(cost)),
+            _ => format!("{} samples", grouped(cost.samples)),
         }
     }
 

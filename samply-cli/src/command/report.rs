@@ -2,6 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
+use profile::view::arcs;
 use profile::view::select::select;
 
 use crate::args::{Format, ReportArgs, View};
@@ -10,6 +11,7 @@ use crate::input;
 use crate::output::Output;
 use crate::report::about::About;
 use crate::report::build::{Extent, tables};
+use crate::report::calls;
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
 use crate::term::{self, Term, Verbosity};
@@ -28,6 +30,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     };
     let input = input::open(&args.file, &args.select.input(), &Term::stderr(verbosity))?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
+    calls::check_conditions(&args.file, &input.data, &args.select)?;
+    calls::check_views(&args.file, &input.data, &args.view)?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
     let views = match args.view.as_slice() {
         [] => &[View::Summary][..],
@@ -39,8 +43,15 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         shown.extend(tables(&selection, view, extent).map_err(|error| failed(&error))?);
     }
     let conditions = args.select.describe();
+    let mut notes = input.notes;
+    let in_circles = arcs::in_circles(&selection);
+    if in_circles > 0 {
+        notes.push(format!(
+            "{in_circles} functions call each other in circles; their totals are at most what is told: arcs don't say more"
+        ));
+    }
     let report = Report {
-        about: About::new(&args.file, &selection, &conditions, args.select.waits, input.notes),
+        about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
         tables: shown,
         measure: Measure::of(&input.data, selection.total),
     };

@@ -3,7 +3,8 @@
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
-use profile::view::data::NONE;
+use profile::view::arcs::{self, ArcRow};
+use profile::view::data::{Calls, NONE};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Row, Table};
 use crate::args::{Sort, View};
+use crate::summary::grouped;
 
 /// How many rows.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +65,12 @@ struct Build<'a> {
 impl Build<'_> {
     fn summary(&self) -> Vec<Table> {
         let mut tables = vec![self.functions("functions", "Functions by self", Sort::Own)];
-        tables.push(self.by_total());
-        tables.push(self.hot_path());
+        if self.selection.data.calls != Calls::Unknown {
+            tables.push(self.by_total());
+        }
+        if self.selection.data.calls == Calls::Paths {
+            tables.push(self.hot_path());
+        }
         tables.push(self.buckets());
         let threads = self.parts("threads", "Threads", breakdown::threads(self.selection));
         if threads.rows.len() > 1 {
@@ -259,8 +265,43 @@ impl Build<'_> {
         table
     }
 
+    /// Of files that know arcs, and no paths: one step up and one down.
+    fn arcs(&self, function: &str, funcs: &[u32], up: Vec<ArcRow>, down: Vec<ArcRow>) -> Vec<Table> {
+        let found = functions(self.selection).into_iter();
+        let found = found.filter(|row| funcs.contains(&row.func));
+        let itself = found.map(|row| Row {
+            own: Some(row.own),
+            total: Some(row.total),
+            ..self.function_row(row.func)
+        });
+        let itself = self.table("function", &format!("Function {function}"), itself.collect());
+        let table = |id, title, found: Vec<ArcRow>| {
+            let enough = found.iter().filter(|row| self.is_enough(row.cost, 0.0));
+            let rows = enough.map(|row| {
+                let mut of = self.function_row(row.func);
+                let calls = if row.calls == 1 { "call" } else { "calls" };
+                of.place = format!("{} {calls}  {}", grouped(row.calls), of.place);
+                of.fields.push(("calls", json!(row.calls)));
+                of.total = Some(row.cost);
+                of
+            });
+            self.table(id, title, rows.collect())
+        };
+        vec![
+            itself,
+            table("callers", "Called by, with what these calls cost", up),
+            table("callees", "Calls, with what these cost", down),
+        ]
+    }
+
     fn callers(&self, function: &str) -> Result<Vec<Table>, NotFound> {
         let funcs = self.selection.find(function)?;
+        if let (Some(up), Some(down)) = (
+            arcs::callers(self.selection, &funcs),
+            arcs::callees(self.selection, &funcs),
+        ) {
+            return Ok(self.arcs(function, &funcs, up, down));
+        }
         let (up, down) = (
             callers(self.selection, &funcs, self.limits()),
             callees(self.selection, &funcs),

@@ -22,10 +22,15 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n### {}\n", escaped(&table.title))?;
         let has = |cost: fn(&super::Row) -> Option<Cost>| table.rows.iter().any(|row| cost(row).is_some());
         let (has_total, has_other) = (has(|row| row.total), has(|row| row.other));
+        // Of calls only what they cost in all is known.
+        let has_own = has(|row| row.own) || !has_total;
         let has_place = table.rows.iter().any(|row| !row.place.is_empty());
         let amount_label = escaped(report.measure.amount_label().unwrap_or("time"));
-        let mut head = format!("| {} % | {amount_label} |", table.own_label);
-        let mut line = "|---:|---:|".to_owned();
+        let (mut head, mut line) = ("|".to_owned(), "|".to_owned());
+        if has_own {
+            head.push_str(&format!(" {} % | {amount_label} |", table.own_label));
+            line.push_str("---:|---:|");
+        }
         if report.measure.has_samples {
             head.push_str(" samples |");
             line.push_str("---:|");
@@ -48,7 +53,10 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         for row in &table.rows {
             let own = row.own.unwrap_or_default();
             let measure = &report.measure;
-            write!(out, "| {:.1} | {} |", measure.percent(own), measure.amount(own))?;
+            write!(out, "|")?;
+            if has_own {
+                write!(out, " {:.1} | {} |", measure.percent(own), measure.amount(own))?;
+            }
             if measure.has_samples {
                 write!(out, " {} |", grouped(own.samples))?;
             }

@@ -1,9 +1,10 @@
 //! What is said of a profile without a browser: tables, the same ones for people, Markdown and programs.
 //!
-//! [`build`]: from views to tables. [`about`]: what the profile is of. [`text`], [`markdown`], [`json`]: how they are written.
+//! [`calls`]: what a file without call paths can't show. [`build`]: from views to tables. [`about`]: what the profile is of. [`text`], [`markdown`], [`json`]: how they are written.
 
 pub(crate) mod about;
 pub(crate) mod build;
+pub(crate) mod calls;
 pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod text;

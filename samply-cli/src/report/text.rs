@@ -136,9 +136,9 @@ fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
     if measure.has_samples {
         columns.push(column(3, "samples", &|row| grouped(first(row).samples)));
     }
-    if total_first {
+    if total_first && table.rows.iter().all(|row| row.own.is_some()) {
         columns.push(share(1, table.own_label, own));
-    } else if table.rows.iter().any(|row| row.total.is_some()) {
+    } else if !total_first && table.rows.iter().any(|row| row.total.is_some()) {
         columns.push(share(1, "total", total));
     }
     if table.rows.iter().any(|row| row.other.is_some()) {

@@ -3,6 +3,7 @@
 //! [`kind`] tells by the content which format a file has. `source` reads bytes and lines of it within limits, inflated where it is
 //! compressed, `tables` makes numbers of names, and each format has a file of its own.
 
+mod callgrind;
 mod pprof;
 mod source;
 mod tables;
@@ -18,6 +19,10 @@ use source::Source;
 pub enum Kind {
     /// pprof's, of Go, gperftools and many others: protobuf, mostly in gzip.
     Pprof,
+    /// callgrind's, also of our own export: text, with calls between functions.
+    Callgrind,
+    /// cachegrind's: text, without calls.
+    Cachegrind,
 }
 
 impl Kind {
@@ -25,6 +30,8 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Pprof => "a pprof profile",
+            Kind::Callgrind => "a callgrind file",
+            Kind::Cachegrind => "a cachegrind file",
         }
     }
 }
@@ -45,6 +52,9 @@ const SNIFFED_BYTES: usize = 4096;
 pub fn kind(path: &Path) -> Option<Kind> {
     let mut source = Source::open(path, ReadLimits::default()).ok()?;
     let start = source.start(SNIFFED_BYTES)?;
+    if let Some(kind) = callgrind::kind(&start) {
+        return Some(kind);
+    }
     pprof::is_pprof(&start, start.len() < SNIFFED_BYTES).then_some(Kind::Pprof)
 }
 
@@ -56,6 +66,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     let mut source = Source::open(path, limits)?;
     match kind {
         Kind::Pprof => pprof::read(&mut source, event),
+        Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
     }
 }
 

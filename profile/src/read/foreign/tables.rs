@@ -43,6 +43,11 @@ impl Tables {
         // A function without any name still needs a text.
         let name = self.text(if name.is_empty() { "[unknown]" } else { name });
         let file = self.text(file);
+        self.func_of(name, lib, file)
+    }
+
+    /// A function, by texts.
+    pub(super) fn func_of(&mut self, name: u32, lib: u32, file: u32) -> u32 {
         let func = Func { name, lib, file };
         let next = self.data.funcs.len() as u32;
         let id = *self.funcs.entry(func).or_insert(next);

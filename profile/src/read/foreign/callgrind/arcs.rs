@@ -1,0 +1,84 @@
+//! Calls between functions, added up.
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use crate::view::data::{Arc, Data, Func, NONE};
+
+/// Name, library and file of a function as a call names it.
+type Named = (u32, u32, u32);
+
+#[derive(Default)]
+pub(super) struct Arcs {
+    callees: FxHashMap<Named, u32>,
+    names: Vec<Named>,
+    /// By thread, frame and callee.
+    sums: FxHashMap<(u32, u32, u32), (u64, u64)>,
+    order: Vec<(u32, u32, u32)>,
+}
+
+impl Arcs {
+    /// Calls from a frame of a thread. Returns what more is kept, in 8 bytes.
+    pub(super) fn add(&mut self, (thread, frame): (u32, u32), callee: Named, calls: u64, cost: u64) -> u64 {
+        let next = self.names.len() as u32;
+        let id = *self.callees.entry(callee).or_insert(next);
+        let mut more = 0;
+        if id == next {
+            self.names.push(callee);
+            more += 6;
+        }
+        match self.sums.entry((thread, frame, id)) {
+            Entry::Occupied(mut sum) => {
+                let (all_calls, all_costs) = sum.get_mut();
+                *all_calls = all_calls.saturating_add(calls);
+                *all_costs = all_costs.saturating_add(cost);
+            }
+            Entry::Vacant(sum) => {
+                sum.insert((calls, cost));
+                self.order.push((thread, frame, id));
+                more += 14;
+            }
+        }
+        more
+    }
+
+    /// Finds the functions that are called: a call may name another file than the function itself, a full path for a relative one.
+    /// Where the library has one function of the name only, it is that. Others are new: they cost nothing themselves.
+    pub(super) fn finish(self, data: &mut Data, part_of: &mut Vec<u32>) -> Vec<Arc> {
+        let mut exact: FxHashMap<Named, u32> = FxHashMap::default();
+        // `NONE`: there are several.
+        let mut by_name: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        for (id, func) in data.funcs.iter().enumerate() {
+            let owner = part_of[id];
+            exact.insert((func.name, func.lib, func.file), owner);
+            let owner_of_name = by_name.entry((func.name, func.lib)).or_insert(owner);
+            if *owner_of_name != owner {
+                *owner_of_name = NONE;
+            }
+        }
+        let mut of_callee = Vec::with_capacity(self.names.len());
+        for named @ (name, lib, file) in self.names {
+            let one = by_name.get(&(name, lib)).copied().filter(|owner| *owner != NONE);
+            let known = exact.get(&named).copied().or(one);
+            of_callee.push(known.unwrap_or_else(|| {
+                let id = data.funcs.len() as u32;
+                data.funcs.push(Func { name, lib, file });
+                part_of.push(id);
+                exact.insert(named, id);
+                id
+            }));
+        }
+        let arcs = self.order.iter().map(|key @ (thread, caller, callee)| {
+            let (calls, cost) = self.sums.get(key).copied().unwrap_or_default();
+            Arc {
+                thread: *thread,
+                caller: *caller,
+                callee: of_callee[*callee as usize],
+                calls,
+                weight: cost as f64,
+            }
+        });
+        arcs.collect()
+    }
+}

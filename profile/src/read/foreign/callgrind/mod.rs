@@ -1,0 +1,466 @@
+//! What callgrind and cachegrind write, lines of text: <https://valgrind.org/docs/manual/cl-format.html>. cachegrind's format is a
+//! part of callgrind's, without calls.
+//!
+//! `line` takes a line apart, `arcs` adds up calls.
+
+mod arcs;
+mod line;
+
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::source::{Reader, Source};
+use super::tables::Tables;
+use super::{Foreign, Kind, ReadError, choose, others};
+use crate::read::SavedLib;
+use crate::view::data::{Calls, NONE, Samples, Thread, Unit, Weights};
+use arcs::Arcs;
+use line::{Line, Name, NameKind, Position};
+
+/// What these bytes begin, if it is one of both.
+pub(super) fn kind(start: &[u8]) -> Option<Kind> {
+    let mut lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    if start.starts_with(b"# callgrind format") {
+        return Some(Kind::Callgrind);
+    }
+    let (mut has_events, mut is_callgrind) = (false, false);
+    let first = lines.by_ref().find(|line| !line.is_empty() && !line.starts_with(b"#"))?;
+    for line in std::iter::once(first).chain(lines) {
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let key = line.split(|byte| b":=".contains(byte)).next().unwrap_or_default();
+        match key {
+            b"version" | b"creator" | b"positions" | b"part" | b"pid" | b"thread" | b"ob" | b"calls" | b"cfn" => {
+                is_callgrind = true;
+            }
+            b"events" => has_events = true,
+            b"desc" | b"cmd" | b"event" | b"summary" | b"totals" | b"fl" | b"fn" => {}
+            // Of the body, or the last line that was read in part.
+            _ if has_events => break,
+            _ => return None,
+        }
+    }
+    match (has_events, is_callgrind) {
+        (true, true) => Some(Kind::Callgrind),
+        (true, false) => Some(Kind::Cachegrind),
+        // A header that is longer than what was looked at.
+        (false, true) if start.len() >= super::SNIFFED_BYTES => Some(Kind::Callgrind),
+        (false, _) if first.starts_with(b"desc:") => Some(Kind::Cachegrind),
+        (false, _) => None,
+    }
+}
+
+/// Reads the file.
+pub(super) fn read(source: &mut Source, kind: Kind, event: Option<&str>) -> Result<Foreign, ReadError> {
+    let path = source.path.clone();
+    let mut reader = source.read()?;
+    let mut building = Building::new();
+    let mut line = Vec::new();
+    while reader.line(&mut line)? {
+        let text = String::from_utf8_lossy(&line);
+        let parsed = line::parse(text.trim(), building.columns).map_err(|what| reader.wrong_line(what))?;
+        if let Line::Header("events", value) = parsed {
+            building.events(value, event, &path, &reader)?;
+        } else {
+            building.line(parsed, &reader)?;
+        }
+        reader.keeps(building.tables.values() + building.values)?;
+    }
+    if building.known_events.is_empty() {
+        return Err(match reader.line_number() {
+            0 => reader.wrong_line("expected a line `events: ...`, found an empty file"),
+            _ => reader.wrong_line("expected a line `events: ...`, found the end"),
+        });
+    }
+    drop(reader);
+    building.finish(kind)
+}
+
+/// See [`NameKind::table`].
+const FUNCTIONS: usize = 2;
+
+/// Which numbers come before costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    pub(super) instr: bool,
+    /// Basic blocks, which nothing here shows.
+    pub(super) block: bool,
+    pub(super) line: bool,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Columns {
+            instr: false,
+            block: false,
+            line: true,
+        }
+    }
+}
+
+struct Building {
+    tables: Tables,
+    columns: Columns,
+    /// Texts by their numbers in the file: of objects, files and functions.
+    names: [FxHashMap<u64, u32>; 3],
+    known_events: Vec<String>,
+    /// Of these.
+    chosen: usize,
+    /// Which column of costs that is in the part at hand.
+    cost_at: usize,
+    pid: String,
+    thread: String,
+    command: String,
+    creator: String,
+    threads: Vec<(String, String)>,
+    at_thread: u32,
+    thread_is_known: bool,
+    libs: FxHashMap<u32, u32>,
+    /// Texts, [`NONE`] where nothing was named yet.
+    object: u32,
+    file: u32,
+    /// The function at hand, as it was named, and as what lines of the file at hand belong to.
+    func: u32,
+    part: u32,
+    func_name: u32,
+    called: Called,
+    last: Position,
+    /// For each function the one that it is a part of.
+    part_of: Vec<u32>,
+    /// Functions that a line `fn=` named: these are no parts of others.
+    is_called_so: FxHashSet<u32>,
+    own: FxHashMap<(u32, u32), u64>,
+    /// In the order of the file.
+    own_order: Vec<(u32, u32)>,
+    arcs: Arcs,
+    sum: u64,
+    /// The sum that parts give of themselves, and whether the last one did.
+    told: u64,
+    has_totals: bool,
+    told_of_part: Option<u64>,
+    values: u64,
+}
+
+/// What the next line of costs is of, if it is a call.
+#[derive(Default)]
+struct Called {
+    object: Option<u32>,
+    file: Option<u32>,
+    func: Option<u32>,
+    calls: Option<u64>,
+}
+
+impl Building {
+    fn new() -> Building {
+        Building {
+            tables: Tables::default(),
+            columns: Columns::default(),
+            names: Default::default(),
+            known_events: Vec::new(),
+            chosen: 0,
+            cost_at: 0,
+            pid: String::new(),
+            thread: String::new(),
+            command: String::new(),
+            creator: String::new(),
+            threads: Vec::new(),
+            at_thread: 0,
+            thread_is_known: false,
+            libs: FxHashMap::default(),
+            object: NONE,
+            file: NONE,
+            func: NONE,
+            part: NONE,
+            func_name: NONE,
+            called: Called::default(),
+            last: Position::default(),
+            part_of: Vec::new(),
+            is_called_so: FxHashSet::default(),
+            own: FxHashMap::default(),
+            own_order: Vec::new(),
+            arcs: Arcs::default(),
+            sum: 0,
+            told: 0,
+            has_totals: false,
+            told_of_part: None,
+            values: 0,
+        }
+    }
+
+    fn events(
+        &mut self,
+        value: &str,
+        asked: Option<&str>,
+        path: &std::path::Path,
+        reader: &Reader<'_>,
+    ) -> Result<(), ReadError> {
+        let names: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
+        if names.is_empty() {
+            return Err(reader.wrong_line("expected names of events"));
+        }
+        if self.known_events.is_empty() {
+            self.chosen = choose(path, asked, &names, 0)?;
+            self.known_events = names;
+            self.cost_at = self.chosen;
+            self.values += self.known_events.len() as u64 * 8;
+            return Ok(());
+        }
+        let chosen = &self.known_events[self.chosen];
+        self.cost_at = (names.iter().position(|name| name == chosen)).ok_or_else(|| {
+            reader.wrong_line(format!("expected the event {chosen} of the part before among the events of this part"))
+        })?;
+        Ok(())
+    }
+
+    fn line(&mut self, line: Line<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
+        match line {
+            Line::Nothing => {}
+            Line::Header(key, value) => self.header(key, value, reader)?,
+            Line::Name(kind, name) => self.name(kind, name, reader)?,
+            Line::Calls(calls) => self.called.calls = Some(calls),
+            Line::Jump => {}
+            Line::Costs(position, costs) => {
+                if self.known_events.is_empty() {
+                    return Err(reader.wrong_line("expected a line `events: ...` before the first costs"));
+                }
+                self.last = line::absolute(position, self.last, self.columns)
+                    .ok_or_else(|| reader.wrong_line("expected a position that is not below 0"))?;
+                let cost = line::cost(costs, self.cost_at, self.known_events.len())
+                    .map_err(|what| reader.wrong_line(what))?;
+                self.costs(cost, reader)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, key: &str, value: &str, reader: &Reader<'_>) -> Result<(), ReadError> {
+        match key {
+            "version" if value.parse::<u32>().is_ok_and(|version| version > 1) => {
+                return Err(reader.wrong_line(format!("expected version 1 of callgrind's format, found {value}")));
+            }
+            "creator" => self.creator = value.to_owned(),
+            "cmd" if self.command.is_empty() => self.command = value.to_owned(),
+            "pid" => {
+                self.pid = value.to_owned();
+                self.thread_is_known = false;
+            }
+            "thread" => {
+                self.thread = value.to_owned();
+                self.thread_is_known = false;
+            }
+            "part" => self.end_part(),
+            "positions" => self.columns = line::columns(value).map_err(|what| reader.wrong_line(what))?,
+            "summary" | "totals" => {
+                let cost = line::cost(value, self.cost_at, self.known_events.len());
+                self.told_of_part = Some(cost.map_err(|what| reader.wrong_line(what))?);
+                self.has_totals = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Each part has its own sum, in its head or at its end.
+    fn end_part(&mut self) {
+        self.told = self.told.saturating_add(self.told_of_part.take().unwrap_or(0));
+    }
+
+    fn name(&mut self, kind: NameKind, name: Name<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
+        let of = kind.table();
+        let text = match name {
+            // Also a function without a name can cost something.
+            Name::Plain("") if of == FUNCTIONS => self.tables.text("[unknown]"),
+            Name::Plain(text) => self.tables.text(text),
+            Name::New(id, text) => {
+                let text = self.tables.text(text);
+                self.names[of].insert(id, text);
+                self.values += 2;
+                text
+            }
+            Name::Known(id) => *(self.names[of].get(&id)).ok_or_else(|| {
+                reader.wrong_line(format!("expected the number of a name that was given before, found ({id})"))
+            })?,
+        };
+        match kind {
+            NameKind::Object => self.object = text,
+            NameKind::File => self.file = text,
+            NameKind::Function => {
+                self.func_name = text;
+                let lib = self.lib(self.object);
+                self.func = self.function(text, lib, self.file);
+                self.part = self.func;
+                self.is_called_so.insert(self.func);
+                self.part_of[self.func as usize] = self.func;
+            }
+            NameKind::InlinedFile => {
+                self.file = text;
+                if self.func_name != NONE {
+                    let lib = self.lib(self.object);
+                    self.part = self.function(self.func_name, lib, text);
+                    if !self.is_called_so.contains(&self.part) {
+                        self.part_of[self.part as usize] = self.func;
+                    }
+                }
+            }
+            NameKind::CalledObject => self.called.object = Some(text),
+            NameKind::CalledFile => self.called.file = Some(text),
+            NameKind::CalledFunction => self.called.func = Some(text),
+            NameKind::JumpFile | NameKind::JumpFunction => {}
+        }
+        Ok(())
+    }
+
+    fn costs(&mut self, cost: u64, reader: &Reader<'_>) -> Result<(), ReadError> {
+        if self.func_name == NONE {
+            return Err(reader.wrong_line("expected a line `fn=...` before the first costs"));
+        }
+        let lib = self.lib(self.object);
+        let line = u32::try_from(self.last.line).unwrap_or(0);
+        let address = self.columns.instr.then_some(self.last.instr);
+        let frame = self.tables.frame(self.part, line, lib, address, false);
+        let thread = self.thread();
+        let Some(calls) = self.called.calls.take() else {
+            let at = (thread, frame);
+            match self.own.entry(at) {
+                Entry::Occupied(mut own) => *own.get_mut() = own.get().saturating_add(cost),
+                Entry::Vacant(own) => {
+                    own.insert(cost);
+                    self.own_order.push(at);
+                    self.values += 8;
+                }
+            }
+            self.sum = self.sum.saturating_add(cost);
+            return Ok(());
+        };
+        let called = std::mem::take(&mut self.called);
+        let name = (called.func).ok_or_else(|| reader.wrong_line("expected a line `cfn=...` before `calls=...`"))?;
+        let lib = self.lib(called.object.unwrap_or(self.object));
+        let file = called.file.unwrap_or(self.file);
+        self.values += self.arcs.add((thread, frame), (name, lib, file), calls, cost);
+        Ok(())
+    }
+
+    /// A function as the file names it.
+    fn function(&mut self, name: u32, lib: u32, file: u32) -> u32 {
+        let func = self.tables.func_of(name, lib, file);
+        if func as usize >= self.part_of.len() {
+            self.part_of.push(func);
+        }
+        func
+    }
+
+    fn lib(&mut self, object: u32) -> u32 {
+        let path = self.tables.data.text(object);
+        if path.is_empty() || path == "???" {
+            return NONE;
+        }
+        let libs = &mut self.tables.data.libs;
+        let next = libs.len() as u32;
+        let lib = *self.libs.entry(object).or_insert(next);
+        if lib == next {
+            let path = self.tables.data.texts[object as usize].to_string();
+            let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+            self.values += 20 + path.len() as u64 / 2;
+            self.tables.data.libs.push(SavedLib {
+                name: Some(name.clone()),
+                path: Some(path.clone()),
+                debug_name: Some(name),
+                debug_path: Some(path),
+                ..SavedLib::default()
+            });
+        }
+        lib
+    }
+
+    fn thread(&mut self) -> u32 {
+        if !self.thread_is_known {
+            let key = (self.pid.clone(), self.thread.clone());
+            let found = self.threads.iter().position(|thread| *thread == key);
+            let at = found.unwrap_or(self.threads.len());
+            if found.is_none() {
+                self.threads.push(key);
+                self.values += 40;
+            }
+            self.at_thread = at as u32;
+            self.thread_is_known = true;
+        }
+        self.at_thread
+    }
+
+    fn finish(mut self, kind: Kind) -> Result<Foreign, ReadError> {
+        self.end_part();
+        let mut notes = Vec::new();
+        let name = self.known_events[self.chosen].clone();
+        if self.told > 0 && self.told != self.sum {
+            notes.push(format!(
+                "its lines add up to {} {name}, but its own sum is {}: it is cut off, or not all of it was written",
+                self.sum, self.told
+            ));
+        } else if !self.has_totals {
+            notes.push("it has no sum of its own at its end: it may be cut off".to_owned());
+        }
+        notes.push(match kind {
+            Kind::Cachegrind => "cachegrind counts no calls: totals are what functions cost themselves, and there are no callers".to_owned(),
+            _ => "callgrind knows which function called which, but no call paths: totals are those of its arcs, and there is no \
+                  call tree"
+                .to_owned(),
+        });
+        if self.columns.instr && kind == Kind::Callgrind {
+            notes.push("the file has no build ids: machine code is that of the files as they are now".to_owned());
+        }
+        let mut data = self.tables.data;
+        let mut samples: Vec<Samples> = vec![Samples::default(); self.threads.len()];
+        let mut stack_of: FxHashMap<u32, u32> = FxHashMap::default();
+        for (thread, frame) in self.own_order {
+            let next = data.stacks.len() as u32;
+            let stack = *stack_of.entry(frame).or_insert(next);
+            if stack == next {
+                data.stacks.push(crate::view::data::Stack { prefix: NONE, frame });
+            }
+            let rows = &mut samples[thread as usize];
+            rows.stack.push(stack);
+            rows.time_ms.push(0.0);
+            rows.weight.get_or_insert_default().push(self.own[&(thread, frame)] as f64);
+        }
+        let program = self.command.split_whitespace().next().unwrap_or_default();
+        let program = program.rsplit('/').next().unwrap_or(program).to_owned();
+        data.threads = (self.threads.into_iter().zip(samples))
+            .map(|((pid, tid), samples)| Thread {
+                name: if tid.is_empty() { String::new() } else { format!("thread {tid}") },
+                process_name: program.clone(),
+                pid,
+                tid,
+                samples,
+                ..Thread::default()
+            })
+            .collect();
+        let mut part_of = self.part_of;
+        data.calls = match kind {
+            Kind::Callgrind => {
+                let arcs = self.arcs.finish(&mut data, &mut part_of);
+                Calls::Arcs(arcs)
+            }
+            _ => Calls::Unknown,
+        };
+        // cachegrind does not tell which of several files a function is of.
+        data.part_of = if kind == Kind::Callgrind { part_of } else { Vec::new() };
+        data.arguments = self.command.split_once(' ').map_or("", |(_, rest)| rest.trim()).to_owned();
+        data.product = program;
+        data.imported_from = match (kind, self.creator.as_str()) {
+            (Kind::Cachegrind, _) => "cachegrind".to_owned(),
+            (_, "") => "a callgrind file".to_owned(),
+            (_, creator) => creator.to_owned(),
+        };
+        data.unit = Unit::Counts;
+        data.is_summed = true;
+        data.symbolicated = true;
+        data.weights = Some(Weights {
+            name,
+            unit: String::new(),
+            others: others(&self.known_events, self.chosen),
+        });
+        Ok(Foreign { data, notes })
+    }
+}

@@ -1,0 +1,180 @@
+//! Totals, callers and callees of files that know which function called which, and what that cost, but no call paths: callgrind's.
+//!
+//! total(function) = self + what its calls cost, but those of itself
+//!
+//! As each call costs what its callee cost itself and with its calls, that is also the sum of all calls of the function. In a circle
+//! of several functions the same cost is in several arcs. There a function is told no more than the whole circle: its functions and
+//! all that they call outside of it. Between that and the truth arcs cannot tell.
+
+use rustc_hash::FxHashMap;
+
+use super::cost::Cost;
+use super::data::{Calls, NONE};
+use super::select::Selection;
+
+/// A function that calls, or is called.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArcRow {
+    /// The function.
+    pub func: u32,
+    /// How often.
+    pub calls: u64,
+    /// What these calls cost, with all that was called in turn.
+    pub cost: Cost,
+}
+
+/// Totals by function, if the file has arcs: each at least its self cost.
+pub(super) fn totals(selection: &Selection<'_>, own: &[Cost]) -> Option<Vec<Cost>> {
+    let sums = sums(selection)?;
+    let outgoing = sums.iter().filter(|((caller, callee), _)| caller != callee);
+    let mut totals = own.to_vec();
+    for ((caller, _), (_, weight)) in outgoing.clone() {
+        totals[*caller as usize] += Cost::of_samples(0, *weight);
+    }
+    let circles = circles(selection, own.len());
+    let mut of_circle: FxHashMap<u32, Cost> = FxHashMap::default();
+    for (func, circle) in circles.iter().enumerate().filter(|(_, circle)| **circle != NONE) {
+        *of_circle.entry(*circle).or_default() += own[func];
+    }
+    for ((caller, callee), (_, weight)) in outgoing {
+        let circle = circles[*caller as usize];
+        if circle != NONE && circle != circles[*callee as usize] {
+            *of_circle.entry(circle).or_default() += Cost::of_samples(0, *weight);
+        }
+    }
+    for (total, circle) in totals.iter_mut().zip(&circles) {
+        if let Some(most) = of_circle.get(circle)
+            && total.weight > most.weight
+        {
+            *total = *most;
+        }
+    }
+    Some(totals)
+}
+
+/// How many functions call each other in a circle: their totals are upper bounds.
+pub fn in_circles(selection: &Selection<'_>) -> usize {
+    let circles = circles(selection, selection.data.funcs.len());
+    circles.iter().filter(|circle| **circle != NONE).count()
+}
+
+/// Who calls a function (any of these), but itself; `None` if the file has no arcs. The largest cost first.
+pub fn callers(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
+    let found = sums(selection)?.into_iter();
+    let found = found.filter(|((caller, callee), _)| funcs.contains(callee) && !funcs.contains(caller));
+    Some(rows(found.map(|((caller, _), sum)| (caller, sum))))
+}
+
+/// What a function (any of these) calls, but itself; `None` if the file has no arcs. The largest cost first.
+pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
+    let found = sums(selection)?.into_iter();
+    let found = found.filter(|((caller, callee), _)| funcs.contains(caller) && !funcs.contains(callee));
+    Some(rows(found.map(|((_, callee), sum)| (callee, sum))))
+}
+
+fn rows(found: impl Iterator<Item = (u32, (u64, f64))>) -> Vec<ArcRow> {
+    let mut by_func: FxHashMap<u32, (u64, f64)> = FxHashMap::default();
+    for (func, (calls, weight)) in found {
+        let sum = by_func.entry(func).or_default();
+        *sum = (sum.0.saturating_add(calls), sum.1 + weight);
+    }
+    let rows = by_func.into_iter().map(|(func, (calls, weight))| ArcRow {
+        func,
+        calls,
+        cost: Cost::of_samples(0, weight),
+    });
+    let mut rows: Vec<ArcRow> = rows.collect();
+    rows.sort_by(|a, b| b.cost.weight.total_cmp(&a.cost.weight).then(a.func.cmp(&b.func)));
+    rows
+}
+
+/// What calls cost that come from each key of frames, if the file has arcs: calls of a function by itself left out.
+pub(super) fn add_by_key(selection: &Selection<'_>, key: &[u32], totals: &mut [Cost]) {
+    let Calls::Arcs(arcs) = &selection.data.calls else {
+        return;
+    };
+    let frames = &selection.data.frames;
+    for arc in arcs.iter().filter(|arc| selection.has_thread(arc.thread)) {
+        let caller = selection.representative(frames[arc.caller as usize].func);
+        if caller != selection.representative(arc.callee) {
+            totals[key[arc.caller as usize] as usize] += Cost::of_samples(0, arc.weight);
+        }
+    }
+}
+
+type Sums = FxHashMap<(u32, u32), (u64, f64)>;
+
+/// Calls and their costs between functions, of the selected threads.
+fn sums(selection: &Selection<'_>) -> Option<Sums> {
+    let Calls::Arcs(arcs) = &selection.data.calls else {
+        return None;
+    };
+    let mut sums = Sums::default();
+    for arc in arcs.iter().filter(|arc| selection.has_thread(arc.thread)) {
+        let caller = selection.representative(selection.data.frames[arc.caller as usize].func);
+        let sum = sums.entry((caller, selection.representative(arc.callee))).or_default();
+        *sum = (sum.0.saturating_add(arc.calls), sum.1 + arc.weight);
+    }
+    Some(sums)
+}
+
+/// For each function the number of the circle of calls that it is in, [`NONE`] if it is in none: strongly connected components of
+/// more than one function (Tarjan 1972, doi:10.1137/0201010), without recursion.
+fn circles(selection: &Selection<'_>, funcs: usize) -> Vec<u32> {
+    let mut circle_of = vec![NONE; funcs];
+    let Some(sums) = sums(selection) else {
+        return circle_of;
+    };
+    let mut callees: Vec<Vec<u32>> = vec![Vec::new(); funcs];
+    for (caller, callee) in sums.into_keys() {
+        callees[caller as usize].push(callee);
+    }
+    let (mut index, mut low) = (vec![NONE; funcs], vec![NONE; funcs]);
+    let mut is_open = vec![false; funcs];
+    let (mut next_index, mut circles) = (0, 0);
+    let mut open: Vec<u32> = Vec::new();
+    // (function, next of its callees)
+    let mut path: Vec<(u32, usize)> = Vec::new();
+    for root in 0..funcs as u32 {
+        if index[root as usize] != NONE {
+            continue;
+        }
+        path.push((root, 0));
+        while let Some((func, at)) = path.last_mut() {
+            let this = *func as usize;
+            if *at == 0 {
+                (index[this], low[this]) = (next_index, next_index);
+                next_index += 1;
+                open.push(*func);
+                is_open[this] = true;
+            }
+            if let Some(&callee) = callees[this].get(*at) {
+                *at += 1;
+                let callee = callee as usize;
+                if index[callee] == NONE {
+                    path.push((callee as u32, 0));
+                } else if is_open[callee] {
+                    low[this] = low[this].min(index[callee]);
+                }
+                continue;
+            }
+            if low[this] == index[this] {
+                let start = open.iter().rposition(|open| *open as usize == this).unwrap_or(0);
+                let circle = open.split_off(start);
+                for func in &circle {
+                    is_open[*func as usize] = false;
+                    if circle.len() > 1 {
+                        circle_of[*func as usize] = circles;
+                    }
+                }
+                circles += u32::from(circle.len() > 1);
+            }
+            path.pop();
+            if let Some((caller, _)) = path.last() {
+                let caller = *caller as usize;
+                low[caller] = low[caller].min(low[this]);
+            }
+        }
+    }
+    circle_of
+}

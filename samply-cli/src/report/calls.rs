@@ -1,0 +1,43 @@
+//! What can't be shown of files that have no call paths. Such a tree would be made up.
+
+use std::path::Path;
+
+use profile::view::data::{Calls, Data};
+
+use crate::args::{SelectArgs, View};
+use crate::exit::Failure;
+
+/// Refuses views that the file has no data for, and says what there is instead.
+pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<(), Failure> {
+    let by = &data.imported_from;
+    for view in views {
+        let why = match (&data.calls, view) {
+            (Calls::Paths, _) => continue,
+            (Calls::Arcs(_), View::Tree | View::BottomUp) => format!(
+                "{by} knows which function called which, but no call paths, so there is no call tree; --view callers=FUNCTION shows \
+                 what a function is called by and calls"
+            ),
+            (Calls::Unknown, View::Tree | View::BottomUp | View::Callers(_)) => {
+                format!("{by} counts no calls, so there is neither a call tree nor callers; --view functions and lines are there")
+            }
+            _ => continue,
+        };
+        return Err(Failure::failed(format_args!("{}: {why}", file.display())));
+    }
+    Ok(())
+}
+
+/// Refuses conditions that are about call paths.
+pub(crate) fn check_conditions(file: &Path, data: &Data, select: &SelectArgs) -> Result<(), Failure> {
+    let option = match (select.focus.is_empty(), select.hide.is_empty()) {
+        _ if data.calls == Calls::Paths => return Ok(()),
+        (false, _) => "--focus",
+        (_, false) => "--hide",
+        (true, true) => return Ok(()),
+    };
+    Err(Failure::failed(format_args!(
+        "{}: {option} is about call paths, and this file has none; leave it away, or look at single functions with --view \
+         callers=FUNCTION",
+        file.display()
+    )))
+}
