@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 pub(crate) mod check;
+pub(crate) mod data;
 pub(crate) mod exports;
 
 use std::path::PathBuf;

@@ -11,7 +11,8 @@ use super::{RecordingArgs, value};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = UNITS)]
 pub(crate) struct ExportArgs {
-    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, a .partial file, or folded stacks.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, a .partial file, folded
+    /// stacks, or a file of pprof, callgrind or cachegrind.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -30,7 +31,8 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) pick: PickArgs,
 
-    /// Take the samples of this event, where perf recorded several [default: the first].
+    /// Of a file that counts several things (of perf record, pprof, callgrind, cachegrind), this one [default: the file's own choice,
+    /// or the first].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 
@@ -72,7 +74,8 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
         .required_unless_present_any(["pid", "all", "file"])),
 )]
 pub(crate) struct FlamegraphArgs {
-    /// A saved profile, a file of `perf record`, a .partial file, or folded stacks, instead of a program to record.
+    /// A saved profile, a file of `perf record`, a .partial file, folded stacks, or a file of pprof, callgrind or cachegrind,
+    /// instead of a program to record.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,
 

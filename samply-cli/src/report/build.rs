@@ -132,7 +132,11 @@ impl Build<'_> {
             fields: vec![("function", json!(name)), ("library", text(&lib)), ("file", text(file))],
             name,
             is_function: true,
-            place: lib,
+            place: match lib.as_str() {
+                // cachegrind knows files and no libraries.
+                "" if data.weights.is_some() => file.to_owned(),
+                _ => lib,
+            },
             ..Row::default()
         }
     }

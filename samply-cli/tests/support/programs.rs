@@ -18,6 +18,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
             c(&format!("{name}.c"), &["-pthread"])
         }
+        // As compiled: no call becomes a jump.
+        "calls" => c("calls.c", &["-fno-optimize-sibling-calls", "-fno-inline"]),
         "jit_rules" => c("jit_rules.c", &[]),
         "probes" => c("probes.c", &["-pthread"]),
         "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
@@ -63,6 +65,10 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         }
         "split_go" => {
             let path = try_go("split.go", name);
+            has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
+        }
+        "pprof_go" => {
+            let path = try_go("pprof.go", name);
             has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
         }
         "spin_32" => {

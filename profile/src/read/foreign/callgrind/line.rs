@@ -105,10 +105,10 @@ pub(super) fn parse(line: &str, columns: Columns) -> Result<Line<'_>, String> {
     let Some(end) = line.find(['=', ':']) else {
         return Err(unknown(line));
     };
-    let (key, value) = (&line[..end], line[end + 1..].trim());
+    let (key, value) = (&line[..end], &line[end + 1..]);
     if line[end..].starts_with(':') {
         return match HEADERS.contains(&key) || key.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            true => Ok(Line::Header(key, value)),
+            true => Ok(Line::Header(key, value.trim())),
             false => Err(unknown(line)),
         };
     }
@@ -143,7 +143,7 @@ fn shown(text: &str) -> String {
 fn name(value: &str) -> Name<'_> {
     let compressed = || {
         let (id, rest) = value.strip_prefix('(')?.split_once(')')?;
-        Some((id.parse().ok()?, rest.trim()))
+        Some((id.parse().ok()?, rest.strip_prefix(' ').unwrap_or(rest)))
     };
     match compressed() {
         Some((id, "")) => Name::Known(id),

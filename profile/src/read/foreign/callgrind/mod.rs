@@ -30,8 +30,8 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let key = line.split(|byte| b":=".contains(byte)).next().unwrap_or_default();
-        match key {
+        let key = line.iter().position(|byte| b":=".contains(byte)).map(|end| &line[..end]);
+        match key.unwrap_or_default() {
             b"version" | b"creator" | b"positions" | b"part" | b"pid" | b"thread" | b"ob" | b"calls" | b"cfn" => {
                 is_callgrind = true;
             }
@@ -60,7 +60,7 @@ pub(super) fn read(source: &mut Source, kind: Kind, event: Option<&str>) -> Resu
     let mut line = Vec::new();
     while reader.line(&mut line)? {
         let text = String::from_utf8_lossy(&line);
-        let parsed = line::parse(text.trim(), building.columns).map_err(|what| reader.wrong_line(what))?;
+        let parsed = line::parse(text.trim_start(), building.columns).map_err(|what| reader.wrong_line(what))?;
         if let Line::Header("events", value) = parsed {
             building.events(value, event, &path, &reader)?;
         } else {

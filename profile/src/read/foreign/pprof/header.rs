@@ -21,6 +21,8 @@ pub(super) struct Header {
     pub(super) locations: FxHashMap<u64, Location>,
     pub(super) lines: Vec<Line>,
     pub(super) functions: FxHashMap<u64, Function>,
+    /// For each function a mapping that has its code, and whether it was not inlined there: only locations tell.
+    mapping_of: FxHashMap<u64, (u64, bool)>,
     pub(super) drop_frames: u64,
     pub(super) keep_frames: u64,
     pub(super) time_ns: i64,
@@ -203,7 +205,14 @@ impl Header {
             }
         }
         read.line_count = self.lines.len() - read.first_line;
-        self.values += 8 + 2 * read.line_count as u64;
+        for (depth, place) in self.lines[read.first_line..].iter().rev().enumerate() {
+            let is_whole = depth == 0;
+            let known = self.mapping_of.entry(place.function).or_insert((read.mapping, is_whole));
+            if is_whole && !known.1 {
+                *known = (read.mapping, true);
+            }
+        }
+        self.values += 8 + 6 * read.line_count as u64;
         self.locations.insert(id, read);
         Ok(())
     }
@@ -264,9 +273,14 @@ impl Header {
         (self.period > 0).then_some(self.period as f64 * ms)
     }
 
-    /// Index of the library of a mapping. Locations without one are the program's own, if there is only one file.
+    /// Index of the library of a mapping.
     pub(super) fn lib(&self, mapping: u64) -> u32 {
         self.lib_of.get(&mapping).copied().unwrap_or(NONE)
+    }
+
+    /// Index of the library that a function is of.
+    pub(super) fn lib_of_function(&self, function: u64) -> u32 {
+        self.mapping_of.get(&function).map_or(NONE, |(mapping, _)| self.lib(*mapping))
     }
 
     /// In the library, as everywhere: from its lowest `PT_LOAD`. What is mapped from a file's beginning begins with that; of other

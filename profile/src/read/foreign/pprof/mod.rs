@@ -299,7 +299,7 @@ impl Building<'_> {
                                 "" => header.text(function.system_name),
                                 name => name,
                             };
-                            self.tables.func(name, lib, header.text(function.file))
+                            self.tables.func(name, header.lib_of_function(line.function), header.text(function.file))
                         }
                         None => self.tables.func("[function is not in the file]", lib, ""),
                     };
@@ -364,6 +364,10 @@ impl Building<'_> {
             (None, Some(lib)) => lib.name.clone().unwrap_or_default(),
             (None, None) => String::new(),
         };
+        // Most files are of one process, and do not name it.
+        for thread in data.threads.iter_mut().filter(|thread| thread.process_name.is_empty()) {
+            thread.process_name.clone_from(&data.product);
+        }
         if !comments.is_empty() {
             let rows = comments.iter().enumerate().map(|(at, comment)| Row {
                 label: format!("Comment {}", at + 1),
