@@ -49,8 +49,14 @@ fn costs(data: &Data) -> Costs {
         ..Costs::default()
     };
     let rows = functions(&selection);
-    let rows = rows.iter().map(|row| (common_name(selection.name(row.func)), row.own, row.total));
-    let without = ("[no stack]".to_owned(), selection.without_stack, selection.without_stack);
+    let rows = rows
+        .iter()
+        .map(|row| (common_name(selection.name(row.func)), row.own, row.total));
+    let without = (
+        "[no stack]".to_owned(),
+        selection.without_stack,
+        selection.without_stack,
+    );
     for (name, own, total) in rows.chain([without]) {
         *costs.own.entry(name.clone()).or_default() += whole(own.weight);
         *costs.total.entry(name).or_default() += whole(total.weight);
@@ -131,9 +137,30 @@ proptest! {
 }
 
 const WORDS: [&str; 24] = [
-    "fn=(1) f\n", "fn=(2) g\n", "fn=(1)\n", "fn=(3)\n", "fn=\n", "fl=(1) a.c\n", "fi=(2) b.h\n", "fe=(1)\n", "ob=(1) /x\n", "cob=(1)\n",
-    "cfn=(1)\n", "cfn=(2)\n", "cfi=(2)\n", "calls=2 3\n", "calls=18446744073709551615 0\n", "1 2 3\n", "+1 18446744073709551615\n",
-    "-99999 1\n", "* 1 1 1\n", "part: 2\n", "thread: 7\n", "totals: 5 5\n", "positions: instr line\n", "0x10 +3 4\n",
+    "fn=(1) f\n",
+    "fn=(2) g\n",
+    "fn=(1)\n",
+    "fn=(3)\n",
+    "fn=\n",
+    "fl=(1) a.c\n",
+    "fi=(2) b.h\n",
+    "fe=(1)\n",
+    "ob=(1) /x\n",
+    "cob=(1)\n",
+    "cfn=(1)\n",
+    "cfn=(2)\n",
+    "cfi=(2)\n",
+    "calls=2 3\n",
+    "calls=18446744073709551615 0\n",
+    "1 2 3\n",
+    "+1 18446744073709551615\n",
+    "-99999 1\n",
+    "* 1 1 1\n",
+    "part: 2\n",
+    "thread: 7\n",
+    "totals: 5 5\n",
+    "positions: instr line\n",
+    "0x10 +3 4\n",
 ];
 
 const GOOD: [Kind; 3] = [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind];
@@ -167,7 +194,10 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn check(bytes: &[u8], event: Option<&str>) -> Result<(), TestCaseError> {
     let (_dir, path) = file(bytes);
     let found = read::kind(&path);
-    for kind in [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind].into_iter().chain(found) {
+    for kind in [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind]
+        .into_iter()
+        .chain(found)
+    {
         match read::foreign(&path, kind, event, ReadLimits::default()) {
             Ok(read) => {
                 let selection = select(&read.data, &Filter::default()).unwrap();
@@ -178,7 +208,11 @@ fn check(bytes: &[u8], event: Option<&str>) -> Result<(), TestCaseError> {
             Err(error) => {
                 let text = error.to_string();
                 prop_assert!(text.contains("given.out"), "{}", text);
-                prop_assert!(text.contains("expected") || text.contains(" at ") || text.contains("counts"), "{}", text);
+                prop_assert!(
+                    text.contains("expected") || text.contains(" at ") || text.contains("counts"),
+                    "{}",
+                    text
+                );
             }
         }
     }
@@ -193,13 +227,25 @@ fn error(kind: Kind, bytes: &[u8]) -> String {
 fn errors_name_the_line_and_what_was_expected() {
     let head = "# callgrind format\nevents: Ir\n";
     for (body, line, expected) in [
-        ("fn=(7)\n", 3, "expected the number of a name that was given before, found (7)"),
+        (
+            "fn=(7)\n",
+            3,
+            "expected the number of a name that was given before, found (7)",
+        ),
         ("1 2\n", 3, "expected a line `fn=...` before the first costs"),
         ("fn=f\n1 x\n", 4, "expected a cost, found \"x\""),
         ("fn=f\n1 2 3\n", 4, "expected at most 1 costs"),
         ("fn=f\n-1 2\n", 4, "expected a position that is not below 0"),
-        ("fn=f\ncalls=1 1\n1 2\n", 5, "expected a line `cfn=...` before `calls=...`"),
-        ("positions: bytes\n", 3, "expected `instr`, `bb` or `line`, found \"bytes\""),
+        (
+            "fn=f\ncalls=1 1\n1 2\n",
+            5,
+            "expected a line `cfn=...` before `calls=...`",
+        ),
+        (
+            "positions: bytes\n",
+            3,
+            "expected `instr`, `bb` or `line`, found \"bytes\"",
+        ),
         ("hello\n", 3, "expected `key: value`"),
     ] {
         let text = error(Kind::Callgrind, format!("{head}{body}").as_bytes());
@@ -207,7 +253,10 @@ fn errors_name_the_line_and_what_was_expected() {
         assert!(text.contains(&format!("line {line}")), "{text}");
     }
     let text = error(Kind::Callgrind, b"# callgrind format\n");
-    assert!(text.contains("expected a line `events: ...`, found the end at line 1"), "{text}");
+    assert!(
+        text.contains("expected a line `events: ...`, found the end at line 1"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -216,7 +265,10 @@ fn errors_name_the_byte_of_a_file_that_is_no_text() {
     let cut = error(Kind::Pprof, &whole[..whole.len() - 3]);
     assert!(cut.contains("is cut off: it ends at byte"), "{cut}");
     let text = error(Kind::Pprof, &[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]);
-    assert!(text.contains("expected a number or bytes in field 1, found type 3 of protobuf at byte 6"), "{text}");
+    assert!(
+        text.contains("expected a number or bytes in field 1, found type 3 of protobuf at byte 6"),
+        "{text}"
+    );
     let text = error(Kind::Pprof, &gzip(&[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]));
     assert!(text.contains("at byte 6 of the inflated file"), "{text}");
 }
@@ -253,10 +305,18 @@ fn a_file_that_inflates_without_end_is_refused_within_limits() {
 fn a_callgrind_file_that_is_cut_off_says_how_much_of_it_there_is() {
     let whole = "# callgrind format\nevents: Ir\nsummary: 16\n\nfn=f\n1 10\n2 6\n\ntotals: 16\n";
     let found = read(whole.as_bytes(), None);
-    assert!(!found.notes.iter().any(|note| note.contains("cut off")), "{:?}", found.notes);
+    assert!(
+        !found.notes.iter().any(|note| note.contains("cut off")),
+        "{:?}",
+        found.notes
+    );
     let found = read(&whole.as_bytes()[..whole.find("2 6").unwrap()], None);
     assert_eq!(costs(&found.data).sum, 10);
-    assert!(found.notes[0].contains("its lines add up to 10 Ir, but its own sum is 16"), "{:?}", found.notes);
+    assert!(
+        found.notes[0].contains("its lines add up to 10 Ir, but its own sum is 16"),
+        "{:?}",
+        found.notes
+    );
 }
 
 /// <https://valgrind.org/docs/manual/cl-format.html>: its example, with a second part and a thread of its own.
@@ -271,7 +331,11 @@ fn callgrind_names_positions_parts_and_threads_are_understood() {
     let data = &found.data;
     assert_eq!((data.product.as_str(), data.arguments.as_str()), ("app", "-x"));
     assert_eq!(data.weights.as_ref().unwrap().others, ["Dr"]);
-    let threads: Vec<_> = data.threads.iter().map(|thread| (thread.pid.as_str(), thread.tid.as_str())).collect();
+    let threads: Vec<_> = data
+        .threads
+        .iter()
+        .map(|thread| (thread.pid.as_str(), thread.tid.as_str()))
+        .collect();
     assert_eq!(threads, [("7", "1"), ("7", "2")]);
     let found = costs(data);
     assert_eq!(found.sum, 832);
@@ -288,7 +352,9 @@ fn callgrind_names_positions_parts_and_threads_are_understood() {
     assert_eq!(selection.total.weight, 823.0);
     let reads = read(text.as_bytes(), Some("Dr"));
     assert_eq!(costs(&reads.data).sum, 7);
-    let text = read_as(Kind::Callgrind, text.as_bytes(), Some("Cy")).unwrap_err().to_string();
+    let text = read_as(Kind::Callgrind, text.as_bytes(), Some("Cy"))
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("counts no \"Cy\"; it counts Ir, Dr"), "{text}");
 }
 
@@ -299,7 +365,10 @@ fn functions_that_call_each_other_in_a_circle_cost_no_more_than_the_circle() {
         \ntotals: 105\n";
     let found = read_as(Kind::Callgrind, text.as_bytes(), None).unwrap();
     let costs = costs(&found.data);
-    assert_eq!((costs.total["main"], costs.total["a"], costs.total["b"]), (105, 100, 100));
+    assert_eq!(
+        (costs.total["main"], costs.total["a"], costs.total["b"]),
+        (105, 100, 100)
+    );
     let selection = select(&found.data, &Filter::default()).unwrap();
     assert_eq!(profile::view::arcs::in_circles(&selection), 2);
 }

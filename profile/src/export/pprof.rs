@@ -235,7 +235,10 @@ impl<W: Write> Writer<'_, W> {
                 && let Some(mapping) = self.mappings.get(frame.lib as usize)
             {
                 location.number(wire::location::MAPPING_ID, u64::from(frame.lib) + 1);
-                location.number(wire::location::ADDRESS, mapping.start.saturating_add(frame.address.unwrap_or(0)));
+                location.number(
+                    wire::location::ADDRESS,
+                    mapping.start.saturating_add(frame.address.unwrap_or(0)),
+                );
             }
             // The innermost first.
             let mut next = id as u32;

@@ -127,8 +127,14 @@ impl fmt::Display for Position {
         match self {
             Position::Json { line, column } => write!(f, "line {line}, byte {column} of the JSON"),
             Position::Line { line } => write!(f, "line {line}"),
-            Position::Byte { byte, is_inflated: false } => write!(f, "byte {byte}"),
-            Position::Byte { byte, is_inflated: true } => write!(f, "byte {byte} of the inflated file"),
+            Position::Byte {
+                byte,
+                is_inflated: false,
+            } => write!(f, "byte {byte}"),
+            Position::Byte {
+                byte,
+                is_inflated: true,
+            } => write!(f, "byte {byte} of the inflated file"),
             Position::Compressed { byte } => write!(f, "about byte {byte} of the compressed file"),
         }
     }

@@ -166,7 +166,9 @@ pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Resul
         LEN => number(next)?.map(Head::Bytes),
         FIXED_64 => fixed(8, next)?,
         FIXED_32 => fixed(4, next)?,
-        _ => Err(format!("expected a number or bytes in field {field}, found type {kind} of protobuf")),
+        _ => Err(format!(
+            "expected a number or bytes in field {field}, found type {kind} of protobuf"
+        )),
     };
     Ok(head.map(|head| (field, head)))
 }

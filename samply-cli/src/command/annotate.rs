@@ -54,7 +54,10 @@ const MAX_SOURCE_BYTES: u64 = 16 << 20;
 /// What other profilers wrote names a source file, but no place in a library by which it could be found and checked.
 fn source_at(path: &Path) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| {
-        format!("cannot read {}: {why}; run this where the program was compiled, with the source in its place", path.display())
+        format!(
+            "cannot read {}: {why}; run this where the program was compiled, with the source in its place",
+            path.display()
+        )
     };
     let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
     if !metadata.is_file() || metadata.len() > MAX_SOURCE_BYTES {

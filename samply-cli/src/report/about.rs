@@ -166,7 +166,10 @@ fn counted(data: &Data) -> Option<String> {
         text.push_str(&format!(" ({})", weights.unit));
     }
     if !weights.others.is_empty() {
-        text.push_str(&format!("; the file counts {}, too: --event NAME", weights.others.join(", ")));
+        text.push_str(&format!(
+            "; the file counts {}, too: --event NAME",
+            weights.others.join(", ")
+        ));
     }
     Some(text)
 }

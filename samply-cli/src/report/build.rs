@@ -1,9 +1,9 @@
 //! From views to tables.
 
+use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
-use profile::view::arcs::{self, ArcRow};
 use profile::view::data::{Calls, NONE};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;

@@ -18,7 +18,9 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
                  what a function is called by and calls"
             ),
             (Calls::Unknown, View::Tree | View::BottomUp | View::Callers(_)) => {
-                format!("{by} counts no calls, so there is neither a call tree nor callers; --view functions and lines are there")
+                format!(
+                    "{by} counts no calls, so there is neither a call tree nor callers; --view functions and lines are there"
+                )
             }
             _ => continue,
         };

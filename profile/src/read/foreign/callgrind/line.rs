@@ -90,7 +90,19 @@ pub(super) struct Position {
 
 /// Keys of a header.
 const HEADERS: [&str; 13] = [
-    "version", "creator", "pid", "cmd", "part", "thread", "desc", "event", "events", "positions", "summary", "totals", "ob",
+    "version",
+    "creator",
+    "pid",
+    "cmd",
+    "part",
+    "thread",
+    "desc",
+    "event",
+    "events",
+    "positions",
+    "summary",
+    "totals",
+    "ob",
 ];
 
 /// What was expected, and what was found instead.
@@ -175,7 +187,8 @@ fn position(line: &str, columns: Columns) -> Result<(Relative, &str), String> {
             Some(("-", less)) => number(less).map(Number::Less),
             _ => number(word).map(Number::Absolute),
         };
-        numbers[at] = Some(read.ok_or_else(|| format!("expected a position (12, 0x1f, +3, -3 or *), found {}", shown(word)))?);
+        numbers[at] =
+            Some(read.ok_or_else(|| format!("expected a position (12, 0x1f, +3, -3 or *), found {}", shown(word)))?);
         rest = after.trim_start();
     }
     Ok((Relative(numbers), rest))
@@ -223,7 +236,9 @@ pub(super) fn cost(costs: &str, wanted: usize, count: usize) -> Result<u64, Stri
     let mut cost = 0;
     for (at, word) in costs.split_whitespace().enumerate() {
         if at >= count {
-            return Err(format!("expected at most {count} costs, one for each event, found more"));
+            return Err(format!(
+                "expected at most {count} costs, one for each event, found more"
+            ));
         }
         // cachegrind wrote a dot where nothing could be counted.
         let read = if word == "." { Some(0) } else { number(word) };
@@ -246,10 +261,19 @@ mod tests {
         assert_eq!(of("events: Ir Dr"), Line::Header("events", "Ir Dr"));
         assert_eq!(of("fn=(1) main"), Line::Name(NameKind::Function, Name::New(1, "main")));
         assert_eq!(of("cfn=(1)"), Line::Name(NameKind::CalledFunction, Name::Known(1)));
-        assert_eq!(of("fn=(below main)"), Line::Name(NameKind::Function, Name::Plain("(below main)")));
-        assert_eq!(of("fn=f(int)::g"), Line::Name(NameKind::Function, Name::Plain("f(int)::g")));
+        assert_eq!(
+            of("fn=(below main)"),
+            Line::Name(NameKind::Function, Name::Plain("(below main)"))
+        );
+        assert_eq!(
+            of("fn=f(int)::g"),
+            Line::Name(NameKind::Function, Name::Plain("f(int)::g"))
+        );
         assert_eq!(of("calls=3 +7"), Line::Calls(3));
-        assert_eq!(of("+3 12 1"), Line::Costs(Relative([None, None, Some(Number::More(3))]), "12 1"));
+        assert_eq!(
+            of("+3 12 1"),
+            Line::Costs(Relative([None, None, Some(Number::More(3))]), "12 1")
+        );
         assert_eq!(of("*"), Line::Costs(Relative([None, None, Some(Number::Same)]), ""));
         for bad in ["main", "fm=x", "1x 2", "+-3 1", "A b: c", "calls=many"] {
             assert!(parse(bad, Columns::default()).is_err(), "{bad}");

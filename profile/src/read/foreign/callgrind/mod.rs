@@ -25,12 +25,17 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
         return Some(Kind::Callgrind);
     }
     let (mut has_events, mut is_callgrind) = (false, false);
-    let first = lines.by_ref().find(|line| !line.is_empty() && !line.starts_with(b"#"))?;
+    let first = lines
+        .by_ref()
+        .find(|line| !line.is_empty() && !line.starts_with(b"#"))?;
     for line in std::iter::once(first).chain(lines) {
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let key = line.iter().position(|byte| b":=".contains(byte)).map(|end| &line[..end]);
+        let key = line
+            .iter()
+            .position(|byte| b":=".contains(byte))
+            .map(|end| &line[..end]);
         match key.unwrap_or_default() {
             b"version" | b"creator" | b"positions" | b"part" | b"pid" | b"thread" | b"ob" | b"calls" | b"cfn" => {
                 is_callgrind = true;
@@ -209,7 +214,9 @@ impl Building {
         }
         let chosen = &self.known_events[self.chosen];
         self.cost_at = (names.iter().position(|name| name == chosen)).ok_or_else(|| {
-            reader.wrong_line(format!("expected the event {chosen} of the part before among the events of this part"))
+            reader.wrong_line(format!(
+                "expected the event {chosen} of the part before among the events of this part"
+            ))
         })?;
         Ok(())
     }
@@ -227,8 +234,8 @@ impl Building {
                 }
                 self.last = line::absolute(position, self.last, self.columns)
                     .ok_or_else(|| reader.wrong_line("expected a position that is not below 0"))?;
-                let cost = line::cost(costs, self.cost_at, self.known_events.len())
-                    .map_err(|what| reader.wrong_line(what))?;
+                let cost =
+                    line::cost(costs, self.cost_at, self.known_events.len()).map_err(|what| reader.wrong_line(what))?;
                 self.costs(cost, reader)?;
             }
         }
@@ -280,7 +287,9 @@ impl Building {
                 text
             }
             Name::Known(id) => *(self.names[of].get(&id)).ok_or_else(|| {
-                reader.wrong_line(format!("expected the number of a name that was given before, found ({id})"))
+                reader.wrong_line(format!(
+                    "expected the number of a name that was given before, found ({id})"
+                ))
             })?,
         };
         match kind {
@@ -422,13 +431,19 @@ impl Building {
             let rows = &mut samples[thread as usize];
             rows.stack.push(stack);
             rows.time_ms.push(0.0);
-            rows.weight.get_or_insert_default().push(self.own[&(thread, frame)] as f64);
+            rows.weight
+                .get_or_insert_default()
+                .push(self.own[&(thread, frame)] as f64);
         }
         let program = self.command.split_whitespace().next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or(program).to_owned();
         data.threads = (self.threads.into_iter().zip(samples))
             .map(|((pid, tid), samples)| Thread {
-                name: if tid.is_empty() { String::new() } else { format!("thread {tid}") },
+                name: if tid.is_empty() {
+                    String::new()
+                } else {
+                    format!("thread {tid}")
+                },
                 process_name: program.clone(),
                 pid,
                 tid,
@@ -446,7 +461,11 @@ impl Building {
         };
         // cachegrind does not tell which of several files a function is of.
         data.part_of = if kind == Kind::Callgrind { part_of } else { Vec::new() };
-        data.arguments = self.command.split_once(' ').map_or("", |(_, rest)| rest.trim()).to_owned();
+        data.arguments = self
+            .command
+            .split_once(' ')
+            .map_or("", |(_, rest)| rest.trim())
+            .to_owned();
         data.product = program;
         data.imported_from = match (kind, self.creator.as_str()) {
             (Kind::Cachegrind, _) => "cachegrind".to_owned(),

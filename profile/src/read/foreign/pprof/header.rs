@@ -176,7 +176,8 @@ impl Header {
             profile::COMMENT => {
                 let before = self.comments.len();
                 let comments = &mut self.comments;
-                numbers(Value::Bytes(message), |comment| comments.push(comment)).map_err(|what| Wrong { what, at: 0 })?;
+                numbers(Value::Bytes(message), |comment| comments.push(comment))
+                    .map_err(|what| Wrong { what, at: 0 })?;
                 self.values += (self.comments.len() - before) as u64;
             }
             _ => {}
@@ -207,7 +208,10 @@ impl Header {
         read.line_count = self.lines.len() - read.first_line;
         for (depth, place) in self.lines[read.first_line..].iter().rev().enumerate() {
             let is_whole = depth == 0;
-            let known = self.mapping_of.entry(place.function).or_insert((read.mapping, is_whole));
+            let known = self
+                .mapping_of
+                .entry(place.function)
+                .or_insert((read.mapping, is_whole));
             if is_whole && !known.1 {
                 *known = (read.mapping, true);
             }
@@ -246,7 +250,9 @@ impl Header {
 
     /// The value that counts samples.
     pub(super) fn count_column(&self) -> Option<usize> {
-        self.sample_types.iter().position(|typed| self.is_count_of_samples(*typed))
+        self.sample_types
+            .iter()
+            .position(|typed| self.is_count_of_samples(*typed))
     }
 
     fn is_count_of_samples(&self, (kind, unit): (u64, u64)) -> bool {
@@ -280,7 +286,9 @@ impl Header {
 
     /// Index of the library that a function is of.
     pub(super) fn lib_of_function(&self, function: u64) -> u32 {
-        self.mapping_of.get(&function).map_or(NONE, |(mapping, _)| self.lib(*mapping))
+        self.mapping_of
+            .get(&function)
+            .map_or(NONE, |(mapping, _)| self.lib(*mapping))
     }
 
     /// In the library, as everywhere: from its lowest `PT_LOAD`. What is mapped from a file's beginning begins with that; of other
@@ -295,9 +303,14 @@ impl Header {
 
     /// True if the location is nothing but a function of this name.
     pub(super) fn is_function_named(&self, location: u64, name: &str) -> bool {
-        let lines = self.locations.get(&location).map(|location| &self.lines[location.lines()]);
+        let lines = self
+            .locations
+            .get(&location)
+            .map(|location| &self.lines[location.lines()]);
         match lines {
-            Some([line]) => (self.functions.get(&line.function)).is_some_and(|function| self.text(function.name) == name),
+            Some([line]) => {
+                (self.functions.get(&line.function)).is_some_and(|function| self.text(function.name) == name)
+            }
             _ => false,
         }
     }

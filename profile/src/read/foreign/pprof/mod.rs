@@ -87,7 +87,8 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         match (number, content) {
             (profile::SAMPLE, Head::Bytes(len)) => {
                 take(&mut reader, start, len, &mut message)?;
-                let wrong = |wrong: Wrong| reader.wrong_at(start + wrong.at as u64, format!("a sample: {}", wrong.what));
+                let wrong =
+                    |wrong: Wrong| reader.wrong_at(start + wrong.at as u64, format!("a sample: {}", wrong.what));
                 parts.read(&message).map_err(wrong)?;
                 if parts.values.len() != names.len() {
                     return Err(reader.wrong_at(
@@ -269,9 +270,7 @@ impl Building<'_> {
         }
         let weight = parts.values[self.chosen] as f64 * self.measure.scale;
         let count = self.count_at.map(|at| parts.values[at].unsigned_abs());
-        self.threads
-            .of(self.header, &parts.labels)
-            .add(stack, weight, count);
+        self.threads.of(self.header, &parts.labels).add(stack, weight, count);
     }
 
     /// The frames of a location, as part of `frames`.
@@ -284,7 +283,9 @@ impl Building<'_> {
         match header.locations.get(&id) {
             None => {
                 self.unknown_locations += 1;
-                let func = self.tables.func(&format!("[location {id} is not in the file]"), NONE, "");
+                let func = self
+                    .tables
+                    .func(&format!("[location {id} is not in the file]"), NONE, "");
                 let frame = self.tables.frame(func, 0, NONE, None, false);
                 self.frames.push(frame);
             }
@@ -299,7 +300,8 @@ impl Building<'_> {
                                 "" => header.text(function.system_name),
                                 name => name,
                             };
-                            self.tables.func(name, header.lib_of_function(line.function), header.text(function.file))
+                            self.tables
+                                .func(name, header.lib_of_function(line.function), header.text(function.file))
                         }
                         None => self.tables.func("[function is not in the file]", lib, ""),
                     };
@@ -322,7 +324,12 @@ impl Building<'_> {
     fn notes(&self, notes: &mut Vec<String>) {
         let header = self.header;
         let nameless = (self.frames_of.keys())
-            .filter(|id| header.locations.get(id).is_some_and(|location| location.line_count == 0))
+            .filter(|id| {
+                header
+                    .locations
+                    .get(id)
+                    .is_some_and(|location| location.line_count == 0)
+            })
             .count();
         if nameless > 0 {
             notes.push(format!(
@@ -358,7 +365,9 @@ impl Building<'_> {
         data.duration_ms = (header.duration_ns > 0).then_some(header.duration_ns as f64 / 1e6);
         data.interval_ms = header.interval_ms().unwrap_or(0.0);
         let comments: Vec<&str> = header.comments.iter().map(|comment| header.text(*comment)).collect();
-        let recorded = comments.iter().find_map(|comment| comment.strip_prefix("recorded program: "));
+        let recorded = comments
+            .iter()
+            .find_map(|comment| comment.strip_prefix("recorded program: "));
         data.product = match (recorded, data.libs.first()) {
             (Some(program), _) => program.to_owned(),
             (None, Some(lib)) => lib.name.clone().unwrap_or_default(),

@@ -105,7 +105,9 @@ fn without_arguments(name: &str) -> &str {
         let reserved = ["(anonymous namespace)", "operator()"];
         let is_reserved = |reserved: &&str| {
             let in_it = reserved.find('(').unwrap_or(0);
-            at.checked_sub(in_it).and_then(|start| name.get(start..)).is_some_and(|rest| rest.starts_with(*reserved))
+            at.checked_sub(in_it)
+                .and_then(|start| name.get(start..))
+                .is_some_and(|rest| rest.starts_with(*reserved))
         };
         match reserved.iter().any(|reserved| is_reserved(&reserved)) {
             true => from = at + 1,
