@@ -56,7 +56,15 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
         Counted::Samples => "samples",
         Counted::Nanoseconds => "time",
         Counted::Bytes => "bytes",
+        Counted::Named => "something else",
     };
+    // What is chance is told by samples in time order, and such files have none.
+    if let Some((name, _)) = base.iter().chain(new).find_map(Picked::named) {
+        return Err(io::Error::other(format!(
+            "a profile of another profiler, of {name}, has no samples by time, from which chance could be told; \
+             `sprof diff` without --format svg compares its figures"
+        )));
+    }
     let mut all = base.iter().chain(new).map(|picked| name(picked.counted()));
     let first = all.next().unwrap_or_default();
     match all.find(|other| *other != first) {
@@ -306,7 +314,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
         let interrupted = interrupted(picked.data);
         let scale = match picked.counted() {
             Counted::Nanoseconds => 1e-6,
-            Counted::Samples | Counted::Bytes => 1.0,
+            Counted::Samples | Counted::Bytes | Counted::Named => 1.0,
         };
         let mut samples = Vec::new();
         for (thread, nodes) in picked.data.threads.iter().zip(leaves) {
