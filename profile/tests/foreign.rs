@@ -379,9 +379,9 @@ fn kinds_are_told_by_content() {
         let (_dir, path) = file(bytes);
         read::kind(&path)
     };
-    for which in 0..GOOD.len() {
-        assert_eq!(of(&good(which)), Some(GOOD[which]));
-        assert_eq!(of(&gzip(&good(which))), Some(GOOD[which]));
+    for (which, kind) in GOOD.into_iter().enumerate() {
+        assert_eq!(of(&good(which)), Some(kind));
+        assert_eq!(of(&gzip(&good(which))), Some(kind));
     }
     for other in [
         &b""[..],

@@ -124,7 +124,15 @@ fn read(file: &Path, options: &InputOptions, term: &Term) -> Result<Data, Failur
     for note in &input.notes {
         term.warning(format_args!("{}: {note}", file.display()));
     }
-    Ok(input.data)
+    match &input.data.weights {
+        None => Ok(input.data),
+        Some(weights) => Err(Failure::failed(format_args!(
+            "{} is {}, of {}: it has no samples by time, from which chance could be told; `sprof report` shows its figures",
+            file.display(),
+            input.data.imported_from,
+            weights.name
+        ))),
+    }
 }
 
 /// The files from before and from after.

@@ -62,7 +62,7 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
     if let Some((name, _)) = base.iter().chain(new).find_map(Picked::named) {
         return Err(io::Error::other(format!(
             "a profile of another profiler, of {name}, has no samples by time, from which chance could be told; \
-             `sprof diff` without --format svg compares its figures"
+             `sprof report` shows its figures"
         )));
     }
     let mut all = base.iter().chain(new).map(|picked| name(picked.counted()));

@@ -109,7 +109,7 @@ fn without_arguments(name: &str) -> &str {
                 .and_then(|start| name.get(start..))
                 .is_some_and(|rest| rest.starts_with(*reserved))
         };
-        match reserved.iter().any(|reserved| is_reserved(&reserved)) {
+        match reserved.iter().any(is_reserved) {
             true => from = at + 1,
             false => return &name[..at],
         }
