@@ -8,6 +8,7 @@ use std::io::Write;
 
 use common::*;
 use profile::enrich::enrich;
+use profile::export::firefox_v55;
 use profile::read::{ReadError, ReadLimits, whole};
 use profile::view::data::{Data, NONE, Unit};
 use proptest::prelude::*;
@@ -328,5 +329,165 @@ fn damage(json: &mut Value, left: &mut usize, value: i64) {
         Value::Array(items) => items.iter_mut().for_each(|item| damage(item, left, value)),
         Value::Object(fields) => fields.values_mut().for_each(|field| damage(field, left, value)),
         _ => {}
+    }
+}
+
+fn as_v55(profile: &Value) -> Result<Value, firefox_v55::V55Error> {
+    let json = serde_json::to_vec(profile).unwrap();
+    let mut written = Vec::new();
+    firefox_v55::write(|| Ok(&json[..]), &mut written)?;
+    Ok(serde_json::from_slice(&written).unwrap())
+}
+
+#[test]
+fn version_55_shows_what_the_newer_one_shows() {
+    let newest = sample();
+    let expected = read(&newest).unwrap();
+    for version in 56..=70 {
+        let v55 = as_v55(&at_version(newest.clone(), version)).unwrap();
+        assert_eq!(v55["meta"]["preprocessedProfileVersion"], 55);
+        assert_eq!(shown(&read(&v55).unwrap()), shown(&expected), "{version}");
+        let texts: Vec<&str> = column(&v55["threads"][0], "stringArray")
+            .iter()
+            .map(|text| text.as_str().unwrap())
+            .collect();
+        assert!(
+            texts.contains(&"work") && !texts.iter().any(|text| text.is_empty()),
+            "{texts:?}"
+        );
+    }
+    for version in [71, 75] {
+        let error = as_v55(&at_version(newest.clone(), version)).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!("it is of format version {version}; expected one of 56 to 70")
+        );
+    }
+}
+
+/// Adds a field that no front end knows to each object, and a column to each table.
+fn with_foreign(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(with_foreign),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(with_foreign);
+            let rows = fields.get("length").and_then(Value::as_u64);
+            fields.insert("x-foreign".into(), json!({"by": "another tool", "number": 0.1}));
+            if let Some(rows) = rows {
+                let column: Vec<String> = (0..rows).map(|row| format!("row {row}")).collect();
+                fields.insert("x-column".into(), json!(column));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Paths to all objects; those in lists of them by their place.
+fn objects(value: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => {
+            (values.iter().enumerate()).for_each(|(at, value)| objects(value, &format!("{path}/{at}"), found))
+        }
+        Value::Object(fields) => {
+            found.push(path.to_owned());
+            let fields = fields.iter().filter(|(key, _)| *key != "x-foreign");
+            fields.for_each(|(key, value)| objects(value, &format!("{path}/{key}"), found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn version_55_keeps_fields_that_are_not_known() {
+    let mut newest = sample();
+    // What else a profile may hold: a marker with a text and a stack, counters, something above all.
+    newest["meta"]["markerSchema"] =
+        json!([{"name": "Text", "display": [], "fields": [{"key": "text", "format": "unique-string"}]}]);
+    newest["counters"] = json!([{"name": "c", "samples": {"length": 2, "count": [1, 2]}}]);
+    newest["another"] = json!({"tool": [1, 2.5e-7, "x"]});
+    let stack = newest["threads"][1]["samples"]["stack"][3].clone();
+    newest["threads"][1]["markers"] = json!({
+        "length": 1, "name": [1], "startTime": [0.125], "endTime": [null], "phase": [0], "category": [0],
+        "data": [{"type": "Text", "text": 2, "cause": {"time": 1, "stack": stack}}],
+    });
+    with_foreign(&mut newest);
+    let v55 = as_v55(&newest).unwrap();
+
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    objects(&newest, "", &mut before);
+    objects(&v55, "", &mut after);
+    let is_table = |path: &String| path.starts_with("/shared/") && path != "/shared/x-column";
+    let kept: Vec<&String> = before.iter().filter(|path| !is_table(path)).collect();
+    assert!(kept.len() > 30, "{kept:?}");
+    for path in kept {
+        let field = |profile: &Value| profile.pointer(&format!("{path}/x-foreign")).cloned();
+        assert_eq!(
+            field(&v55),
+            Some(json!({"by": "another tool", "number": 0.1})),
+            "{path}"
+        );
+    }
+    assert_eq!(v55["another"], newest["another"]);
+    assert_eq!(v55["counters"], newest["counters"]);
+    // Columns of tables that are chosen anew: each value is still at its row.
+    let (old, own) = (&newest["shared"], &v55["threads"][1]);
+    let rows = |table: &Value| -> Vec<usize> {
+        let row = |value: &Value| value.as_str().unwrap().trim_start_matches("row ").parse().unwrap();
+        column(table, "x-column").iter().map(row).collect()
+    };
+    let text = |table: &Value, index: &Value| table["stringArray"][index.as_u64().unwrap() as usize].clone();
+    for (table, name) in [("funcTable", "name"), ("nativeSymbols", "name")] {
+        for (now, before) in rows(&own[table]).into_iter().enumerate() {
+            assert_eq!(
+                text(own, &own[table][name][now]),
+                text(old, &old[table][name][before]),
+                "{table} {now}"
+            );
+        }
+    }
+    for (now, before) in rows(&own["frameTable"]).into_iter().enumerate() {
+        assert_eq!(own["frameTable"]["address"][now], old["frameTable"]["address"][before]);
+    }
+    assert_eq!(
+        rows(&own["stackTable"]).len(),
+        own["stackTable"]["length"].as_u64().unwrap() as usize
+    );
+    assert_eq!(
+        rows(&own["samples"]),
+        (0..own["samples"]["length"].as_u64().unwrap() as usize).collect::<Vec<_>>()
+    );
+    // The marker's indexes are those of the thread's own tables.
+    let marker = &own["markers"]["data"][0];
+    assert_eq!(text(own, &marker["text"]), text(old, &json!(2)));
+    assert_eq!(text(own, &own["markers"]["name"][0]), text(old, &json!(1)));
+    assert_eq!(marker["cause"]["stack"], own["samples"]["stack"][3]);
+}
+
+#[test]
+fn version_55_of_a_profile_that_contradicts_itself_is_an_error() {
+    let newest = sample();
+    for (path, value, expected) in [
+        (
+            "/shared/stackTable/frame/0",
+            json!(9999),
+            "stackTable.frame[0] is no frame",
+        ),
+        (
+            "/shared/stackTable/prefixOffset/1",
+            json!(9),
+            "stackTable.prefix[1] is no stack before it",
+        ),
+        (
+            "/shared/frameTable/func/0",
+            json!(-1),
+            "frameTable.func[0] is no function",
+        ),
+        ("/threads/0/samples/stack/0", json!(9999), "there is no stack 9999"),
+        ("/threads/0", json!(7), "invalid type"),
+    ] {
+        let mut damaged = newest.clone();
+        *damaged.pointer_mut(path).unwrap() = value;
+        let error = as_v55(&damaged).unwrap_err().to_string();
+        assert!(error.contains(expected), "{path}: {error}");
     }
 }

@@ -352,6 +352,37 @@ fn the_profile_itself_is_exported_untouched() {
 }
 
 #[test]
+fn the_firefox_profiler_reads_version_55_with_the_same_shares() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, profile) = record().profile(program("split").unwrap(), &["500"]);
+    let folder = temp_dir();
+    let (path, plain) = (folder.path().join("v55.json.gz"), folder.path().join("v55.json"));
+    exported(
+        &recording.output,
+        &["-q", "-f", "firefox-v55", "-o", path.to_str().unwrap()],
+    );
+    // What is of that version is copied.
+    assert_eq!(exported(&path, &["-f", "firefox-v55"]), std::fs::read(&path).unwrap());
+    exported(&path, &["-q", "-f", "firefox", "-o", plain.to_str().unwrap()]);
+    let old: Value = serde_json::from_slice(&std::fs::read(&plain).unwrap()).unwrap();
+    assert_eq!(old["meta"]["preprocessedProfileVersion"], 55);
+    let Some(client) = Client::load(path.to_str().unwrap()) else {
+        return;
+    };
+    let functions = client.functions();
+    for name in ["sixty", "thirty", "ten", "run_split", "main"] {
+        let shown = functions
+            .iter()
+            .find(|function| function.0 == name)
+            .map_or(0.0, |function| function.3);
+        let expected = profile.share_of(name).percent();
+        assert!((shown - expected).abs() < 0.5, "{name}: {shown} {expected}");
+    }
+    let text = |file: &Path| exported(file, &["-q", "-f", "folded", "--threads"]);
+    assert_eq!(text(&path), text(&recording.output));
+}
+
+#[test]
 fn what_cannot_be_exported_is_told_with_the_next_step() {
     let folder = temp_dir();
     let text = folder.path().join("text");

@@ -105,6 +105,39 @@ fn pipe_mode() {
 }
 
 #[test]
+fn exports_hold_what_the_report_says_of_each_event() {
+    let Some(machine) = perf() else { return };
+    let (dir, file) = recorded(&machine, &["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let run = |arguments: &[&str]| {
+        let output = sprof().args(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = file.to_str().unwrap();
+    let rows = |file: &str, options: &[&str]| -> serde_json::Value {
+        let arguments = [&["report", file, "--format", "json", "--limit", "50"], options].concat();
+        let mut json: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
+        json["views"].take()
+    };
+    let mut drawn = Vec::new();
+    for event in ["cpu-clock", "page-faults"] {
+        let options = ["--event", event];
+        let expected = rows(file, &options);
+        assert!(expected.to_string().len() > 200, "{expected}");
+        for format in ["firefox", "firefox-v55"] {
+            let saved = dir.path().join(format!("{event}-{format}.json.gz"));
+            let saved = saved.to_str().unwrap();
+            run(&[&["export", file, "-q", "-f", format, "-o", saved], &options[..]].concat());
+            assert_eq!(rows(saved, &[]), expected, "{event} as {format}");
+        }
+        drawn.push(run(&[&["flamegraph", file, "-o", "-"], &options[..]].concat()));
+    }
+    assert_ne!(drawn[0], drawn[1]);
+    assert!(drawn[0].contains("<title>sixty ("), "{}", drawn[0]);
+}
+
+#[test]
 fn two_events_of_which_one_is_shown() {
     let Some(machine) = perf() else { return };
     let (_dir, file) = recorded(&machine, &["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);

@@ -5,6 +5,7 @@
 
 pub mod callgrind;
 pub mod firefox;
+pub mod firefox_v55;
 pub mod folded;
 pub(crate) mod label;
 pub mod perf_script;

@@ -128,6 +128,9 @@ pub(crate) enum ExportFormat {
     PerfScript,
     /// The profile itself, with all that is in it; gzip if the output's name ends in .gz, plain if in .json.
     Firefox,
+    /// The same in version 55 of its format, for older front ends.
+    #[value(name = "firefox-v55")]
+    FirefoxV55,
 }
 
 /// Which samples to export.

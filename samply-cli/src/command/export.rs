@@ -1,6 +1,6 @@
 //! `sprof export`: a profile in the form that other tools read.
 
-mod untouched;
+mod saved;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -25,8 +25,8 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         )));
     }
     let target = Target::prepare(args.output.as_deref(), is_binary(format))?;
-    if format == ExportFormat::Firefox {
-        return untouched::export(args, target, &term);
+    if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
+        return saved::export(args, target, &term);
     }
     let input = read(&args.file, args.event.clone(), &args.input, &term)?;
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
@@ -43,13 +43,16 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         ExportFormat::Speedscope => speedscope::write(&picked, out),
         ExportFormat::Callgrind => callgrind::write(&picked, out),
         ExportFormat::PerfScript => perf_script::write(&picked, out),
-        ExportFormat::Firefox => Err(io::Error::other("it is copied, not written")),
+        ExportFormat::Firefox | ExportFormat::FirefoxV55 => Err(io::Error::other("it is not made of samples")),
     })
 }
 
 /// Formats that a terminal can't show.
 fn is_binary(format: ExportFormat) -> bool {
-    matches!(format, ExportFormat::Pprof | ExportFormat::Firefox)
+    matches!(
+        format,
+        ExportFormat::Pprof | ExportFormat::Firefox | ExportFormat::FirefoxV55
+    )
 }
 
 pub(super) fn read(file: &Path, event: Option<String>, args: &InputArgs, term: &Term) -> Result<Input, Failure> {

@@ -35,9 +35,10 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
             )));
         }
         let target = export::Target::prepare(Some(&args.output), false)?;
-        let input = export::read(file, None, &args.input, &term)?;
+        let event = event(&args.recording.event)?;
+        let input = export::read(file, event.clone(), &args.input, &term)?;
         if !args.base.is_empty() {
-            let read = |file: &PathBuf| Ok(export::read(file, None, &args.input, &term)?.data);
+            let read = |file: &PathBuf| Ok(export::read(file, event.clone(), &args.input, &term)?.data);
             let base = args.base.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
             return differential::write(target, &base, &[input.data], time, &options, Limits::default(), &term);
         }
@@ -100,6 +101,18 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     summary.print(&term);
     term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));
     failure.map_or(Ok(record::status(exit)), Err)
+}
+
+/// Of a file with several events one is drawn.
+fn event(asked: &[String]) -> Result<Option<String>, Failure> {
+    match asked {
+        [] => Ok(None),
+        [event] => Ok(Some(event.clone())),
+        _ => Err(Failure::from(args::usage_error(
+            "flamegraph",
+            "of a file, one event is drawn: give --event once",
+        ))),
+    }
 }
 
 /// True for programs and scripts, and for what is no file at all: who is used to other tools leaves `--` away.

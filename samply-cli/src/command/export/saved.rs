@@ -1,0 +1,174 @@
+//! `sprof export --format firefox` and `firefox-v55`: the saved profile with all that is in it. In its own version the file is
+//! copied as it is. A file of perf is converted first.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use profile::export::{firefox, firefox_v55};
+use profile::read::{self, Form, ReadLimits};
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use super::Target;
+use crate::args::{self, ExportArgs, ExportFormat};
+use crate::exit::{Failure, Outcome};
+use crate::import::{self, Imported};
+use crate::interrupt::Interrupt;
+use crate::pipeline;
+use crate::term::Term;
+
+pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outcome {
+    let path = &args.file;
+    let is_perf_data = import::is_perf_data(path);
+    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_perf_data) {
+        return Err(Failure::from(args::usage_error(
+            "export",
+            "this format copies the whole profile: it goes without --off-cpu, --wall and --threads, and --event is for files of \
+             perf record",
+        )));
+    }
+    let ending = (args.output.as_deref())
+        .and_then(Path::extension)
+        .and_then(|end| end.to_str());
+    let wants_gzip = |is_gzip: bool| match ending {
+        Some("gz") => true,
+        Some("json") => false,
+        _ => is_gzip,
+    };
+    let source = match is_perf_data {
+        true => converted(args, term)?,
+        false => saved(path)?,
+    };
+    let wants_gzip = wants_gzip(source.is_gzip);
+    if args.format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
+        return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
+    }
+    if !firefox_v55::FROM.contains(&(u32::try_from(source.version).unwrap_or(u32::MAX))) {
+        return Err(Failure::failed(format_args!(
+            "{} is of format version {}; one of at most {} can be written as version {}",
+            path.display(),
+            source.version,
+            firefox_v55::FROM.end(),
+            firefox_v55::VERSION
+        )));
+    }
+    target.write(term, |out| {
+        let lost = match wants_gzip {
+            true => {
+                let mut gz = GzEncoder::new(&mut *out, Compression::default());
+                let lost = firefox_v55::write(|| source.json(), &mut gz);
+                lost.and_then(|lost| Ok(gz.finish()?.flush().map(|()| lost)?))
+            }
+            false => firefox_v55::write(|| source.json(), &mut *out),
+        };
+        let lost = lost.map_err(|error| match error {
+            firefox_v55::V55Error::Io(error) => error,
+            error => io::Error::other(format!("{}: {error}", path.display())),
+        })?;
+        for (count, what) in [
+            (lost.source_details, "source files have ids, positions or source maps"),
+            (lost.original_positions, "frames have positions from source maps"),
+        ] {
+            if count > 0 {
+                term.warning(format_args!("{count} {what}, which version 55 cannot hold: left out"));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A profile in a file.
+struct Source {
+    file: File,
+    is_gzip: bool,
+    version: u64,
+}
+
+impl Source {
+    /// Its JSON, from the start.
+    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(0))?;
+        let input = BufReader::with_capacity(1 << 16, file);
+        Ok(match self.is_gzip {
+            true => Box::new(MultiGzDecoder::new(input)),
+            false => Box::new(input),
+        })
+    }
+}
+
+/// A saved profile, read once from end to end: within the limits, and JSON.
+fn saved(path: &Path) -> Result<Source, Failure> {
+    let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
+    let version = match saved.form {
+        Form::Processed { version } => version,
+        // A form of its own, which older front ends read, too.
+        Form::Gecko { .. } => 0,
+    };
+    Ok(Source {
+        is_gzip: saved.is_gzip,
+        version: u64::from(version),
+        file: (saved.into_file())
+            .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", path.display())))?,
+    })
+}
+
+/// A file of perf, or what is left of a recording, with names.
+fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
+    let path = &args.file;
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: args.input.symbol_dir.clone(),
+        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
+    }));
+    let interrupt =
+        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+    term.progress(false, format_args!("converting {}", path.display()));
+    let imported = import::read(path, args.event.as_deref());
+    term.erase_progress();
+    let Imported {
+        mut profile,
+        notes,
+        symbols,
+    } = imported?;
+    (notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
+    for (path, symbols) in symbols {
+        symbolicator.add_recorded(path, symbols);
+    }
+    pipeline::symbolicate(&mut profile, &symbolicator, term, &interrupt);
+    let file = tempfile::tempfile().and_then(|file| {
+        let mut out = BufWriter::with_capacity(1 << 16, &file);
+        firefox::write(&profile, &mut out)?;
+        out.flush()?;
+        drop(out);
+        Ok(file)
+    });
+    Ok(Source {
+        file: file.map_err(|error| {
+            Failure::failed(format_args!(
+                "converting {} failed: {error}; free space in the folder of temporary files",
+                path.display()
+            ))
+        })?,
+        is_gzip: false,
+        version: u64::from(firefox::FORMAT_VERSION),
+    })
+}
+
+fn copy(mut file: &File, is_gzip: bool, wants_gzip: bool, out: &mut dyn Write) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut input = BufReader::with_capacity(1 << 16, file);
+    match (is_gzip, wants_gzip) {
+        (true, false) => io::copy(&mut MultiGzDecoder::new(input), out)?,
+        (false, true) => {
+            let mut gz = GzEncoder::new(&mut *out, Compression::default());
+            io::copy(&mut input, &mut gz)?;
+            gz.finish()?.flush().map(|()| 0)?
+        }
+        (true, true) | (false, false) => io::copy(&mut input, out)?,
+    };
+    out.flush()
+}
