@@ -112,6 +112,28 @@ fn recorded_runs(dir: &Path, name: &str, arguments: &str) -> PathBuf {
 }
 
 #[test]
+fn a_function_that_calls_more_is_listed_with_all_that_it_calls() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let (old, new) = (
+        recorded(dir.path(), "old.json.gz", false),
+        recorded(dir.path(), "new.json.gz", true),
+    );
+    let text = String::from_utf8(diff(&[], &[&old, &new]).stdout).unwrap();
+    let (own, total) = text.split_once("slower, with all that it calls").expect(&text);
+    // All the work is in `version_1`; its own time and its total are the same.
+    for list in [own, total] {
+        assert!(list.contains("version_1  [versions]"), "{text}");
+    }
+    // Lists of one kind have no second.
+    let text = String::from_utf8(diff(&["--by", "paths"], &[&old, &new]).stdout).unwrap();
+    assert!(
+        text.contains("> version_1 > xorshift") && !text.contains("with all that"),
+        "{text}"
+    );
+}
+
+#[test]
 fn runs_in_one_recording_count_as_recordings() {
     let Some(_machine) = perf_events() else { return };
     let dir = temp_dir();

@@ -19,7 +19,7 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., env = "SPROF_NEW", hide_env = true)]
     pub(crate) new: Vec<PathBuf>,
 
-    /// What to compare.
+    /// What to compare. As text, functions are listed by the time in their own code, then with all that they call.
     #[arg(
         long,
         value_name = "WHAT",

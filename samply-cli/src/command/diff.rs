@@ -39,7 +39,15 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     }
     let compared = compared(&base, &new, args.by, args.limits.into())?;
     let text = match args.format {
-        DiffFormat::Text => text(args, &compared),
+        DiffFormat::Text => {
+            let mut out = text(args, &compared);
+            if args.by == By::Functions {
+                // A helper that is called more often changes nothing of its callers' own time: they are in this list.
+                let total = self::compared(&base, &new, By::Total, args.limits.into())?;
+                out += &lists(args, &total, ", with all that it calls");
+            }
+            out
+        }
         DiffFormat::Md => markdown(args, &compared),
         DiffFormat::Json => format!("{:#}\n", as_json(args, &compared)),
     };
@@ -158,6 +166,12 @@ fn text(args: &DiffArgs, compared: &Comparison) -> String {
     ] {
         let _ = writeln!(out, "{name:>7}: {}", describe(compared, total, base));
     }
+    out + &lists(args, compared, "")
+}
+
+/// What got slower and what faster; `which` time is meant, where that is not said by the list's title alone.
+fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
+    let mut out = String::new();
     let (slower, faster): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| change.share_delta() > 0.0);
     for (title, changes) in [("slower", slower), ("faster", faster)] {
         if changes.is_empty() {
@@ -165,7 +179,7 @@ fn text(args: &DiffArgs, compared: &Comparison) -> String {
         }
         let _ = writeln!(
             out,
-            "\n{:>9} {:>9} {:>9}   {:<17} {:>21}  {title}",
+            "\n{:>9} {:>9} {:>9}   {:<17} {:>21}  {title}{which}",
             "before",
             "after",
             "points",

@@ -69,10 +69,11 @@ impl Side {
     pub(super) fn amount(&self, key: usize) -> Amount {
         let amounts = || self.runs.iter().filter_map(|run| Some((run, run.amount(key)?)));
         let weight: f64 = self.runs.iter().map(|run| run.weight).sum();
+        // The sum of no numbers is -0.0.
         Amount {
             samples: amounts().map(|(_, amount)| amount.samples).sum(),
-            share: amounts().map(|(_, amount)| amount.weight).sum::<f64>() / weight.max(f64::MIN_POSITIVE),
-            per_run: amounts().map(|(run, amount)| amount.weight * run.factor).sum::<f64>()
+            share: (0.0 + amounts().map(|(_, amount)| amount.weight).sum::<f64>()) / weight.max(f64::MIN_POSITIVE),
+            per_run: (0.0 + amounts().map(|(run, amount)| amount.weight * run.factor).sum::<f64>())
                 / self.runs.len().max(1) as f64,
         }
     }
