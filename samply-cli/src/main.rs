@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         let args = args::parse(term::clap_color())?;
         match args.command {
             Command::Record(args) => command::record::run(*args),
+            Command::Cargo { words } => command::cargo::run(&words),
             Command::Load(args) => command::load::run(args),
             Command::Check(args) => command::check::run(&args),
             Command::Diff(args) => command::diff::run(&args),

@@ -4,6 +4,7 @@
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
 mod annotate;
+pub(crate) mod cargo;
 mod check;
 mod diff;
 mod doctor;
@@ -58,6 +59,16 @@ and TERM=dumb are honoured.";
 pub(crate) enum Command {
     /// Run a program and record it, with all processes that it starts; or record what runs already.
     Record(Box<RecordArgs>),
+    /// What `cargo sprof` runs: record a benchmark, test, program or example, named as cargo names them.
+    #[command(
+        disable_help_flag = true,
+        override_usage = "cargo sprof [OPTIONS] [bench|test|run|example] [-- ARGS]"
+    )]
+    Cargo {
+        /// Words for `cargo sprof`; see `cargo sprof --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
     /// Tell what got slower or faster from one profile to another, and leave out what is chance.

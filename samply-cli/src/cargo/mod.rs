@@ -18,7 +18,7 @@ pub(crate) mod runner;
 mod runners;
 mod workspace;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
@@ -128,6 +128,31 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
 fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets: &[String]) -> Advice {
     let manifest = workspace.and_then(|workspace| config::read_table(&workspace.workspace_root.join("Cargo.toml")));
     profile::advice(profile, &manifest.unwrap_or_default(), config, targets)
+}
+
+/// Cargo's options for the unit tests of a library or program; `None` if there is none of this name.
+pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Vec<OsString>> {
+    let mut words: Vec<OsString> = vec!["cargo".into(), "test".into()];
+    if let Some(path) = manifest_path {
+        words.extend(["--manifest-path".into(), path.into()]);
+    }
+    let command = command::parse(&words, &|_| None)?;
+    let env = environment(&[]);
+    let workspace = workspace::ask(&command, &std::env::current_dir().ok()?, &env)?;
+    let has_name = |target: &&workspace::Target| target.name == name || target.name.replace('-', "_") == name;
+    for package in &workspace.packages {
+        let mut targets = package.targets.iter().filter(has_name);
+        let found = targets.find_map(|target| match target.kind.first()?.as_str() {
+            "bin" => Some(vec!["--bin".into(), target.name.clone().into()]),
+            "test" | "bench" | "example" | "custom-build" => None,
+            _ => Some(vec!["--lib".into()]),
+        });
+        if let Some(mut found) = found {
+            found.extend(["--package".into(), package.name.clone().into()]);
+            return Some(found);
+        }
+    }
+    None
 }
 
 /// The machines that are built for, as cargo's variables name them.

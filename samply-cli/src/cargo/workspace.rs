@@ -18,6 +18,7 @@ pub(crate) struct Workspace {
 /// A package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
+    pub(crate) name: String,
     pub(crate) targets: Vec<Target>,
 }
 

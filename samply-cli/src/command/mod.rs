@@ -1,6 +1,7 @@
 //! What each command does: arguments to options to library calls.
 
 pub(crate) mod annotate;
+pub(crate) mod cargo;
 pub(crate) mod check;
 mod compare;
 mod convert;

@@ -1,0 +1,381 @@
+//! `cargo sprof`: cargo's own options to name a target, and those of `sprof record`, become a command line of `sprof record`.
+//!
+//! Short names are those that cargo and `cargo flamegraph` give them: `-p` is a package, `-r` the release profile, `-F` the
+//! rate.
+
+use std::ffi::OsString;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
+
+use super::RecordArgs;
+
+/// Options of `sprof record` that say what to record.
+const WHAT_TO_RECORD: [&str; 3] = ["command", "pid", "all"];
+/// Options that cargo gets as they are, with a value.
+const WITH_VALUE: [(&str, &str, &str); 12] = [
+    ("bin", "NAME", "Run this program"),
+    ("bench", "NAME", "Run this benchmark"),
+    ("test", "NAME", "Run this integration test"),
+    ("package", "SPEC", "Package to build"),
+    ("exclude", "SPEC", "With --workspace: leave out this package"),
+    ("features", "FEATURES", "Features to build with"),
+    (
+        "profile",
+        "NAME",
+        "Profile to build with [default: bench for benchmarks, release for all else]",
+    ),
+    ("target", "TRIPLE", "Machine to build for"),
+    ("target-dir", "DIR", "Folder for what is built"),
+    ("manifest-path", "PATH", "Path of Cargo.toml"),
+    ("config", "KEY=VALUE", "A setting of cargo's"),
+    ("jobs", "N", "Compilers that run at the same time"),
+];
+/// Those without.
+const FLAGS: [(&str, &str); 12] = [
+    ("workspace", "All packages of the workspace"),
+    ("lib", "The library's unit tests, or its benchmarks"),
+    ("bins", "All programs' unit tests"),
+    ("benches", "All benchmarks"),
+    ("tests", "All tests"),
+    ("all-features", "Build with all features"),
+    ("no-default-features", "Build without the default feature"),
+    ("no-fail-fast", "Run the other tests and benchmarks when one failed"),
+    ("ignore-rust-version", "Ignore the packages' rust-version"),
+    ("locked", "Insist on Cargo.lock as it is"),
+    ("offline", "Use no network"),
+    ("frozen", "As --locked and --offline"),
+];
+
+/// A target that cargo has no option for: the unit tests of a library or program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnitTarget(pub(crate) String);
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct CargoSprof {
+    /// Options of `sprof record`.
+    options: Vec<OsString>,
+    /// `bench`, `test` or `run`.
+    subcommand: &'static str,
+    /// Options of cargo.
+    cargo: Vec<OsString>,
+    /// The unit tests of which target; cargo is to say which kind it is.
+    pub(crate) unit: Option<UnitTarget>,
+    pub(crate) manifest_path: Option<OsString>,
+    /// What is after `--`, and a filter of benchmarks or tests.
+    program: Vec<OsString>,
+}
+
+/// The definition, for help, man page and completions.
+pub(crate) fn definition() -> Command {
+    let command = Command::new("cargo sprof")
+        .bin_name("cargo sprof")
+        .about(
+            "Builds a target with cargo, records it and shows the profile: benchmarks, tests, programs and examples.",
+        )
+        .after_help(
+            "cargo sprof bench --bench sort -- numbers   a benchmark, and of its benchmarks those with this word\n\
+             cargo sprof test some_test                  tests whose name has this word\n\
+             cargo sprof --bin app -- --its arguments    a program\n\
+             cargo sprof example demo                    an example\n\
+             cargo sprof --unit-test app -- some::test   unit tests of a library or program\n\n\
+             The exit status is cargo's. `sprof record cargo ...` takes all that cargo takes.",
+        )
+        .max_term_width(100)
+        .arg(
+            Arg::new("what")
+                .value_name("COMMAND")
+                .value_parser(["bench", "test", "run", "example"])
+                .help("What to run [default: what --bench, --test, --bin, --example say; else run]"),
+        )
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .help("With bench and test: run those whose name has this in it. With example: which one"),
+        )
+        .arg(
+            Arg::new("args")
+                .last(true)
+                .num_args(0..)
+                .value_name("ARGS")
+                .value_parser(clap::value_parser!(OsString))
+                .help("Arguments for what is run"),
+        );
+    let command = command.next_help_heading("Cargo");
+    let value = |(long, value, help): (&'static str, &'static str, &'static str)| {
+        let arg = Arg::new(long).long(long).value_name(value).help(help);
+        let arg = arg
+            .action(ArgAction::Append)
+            .value_parser(clap::value_parser!(OsString));
+        match long {
+            "package" => arg.short('p'),
+            "features" => arg.short('f'),
+            "jobs" => arg.short('j'),
+            _ => arg,
+        }
+    };
+    let flag =
+        |(long, help): (&'static str, &'static str)| Arg::new(long).long(long).help(help).action(ArgAction::SetTrue);
+    let unit = |long: &'static str, help: &'static str| {
+        Arg::new(long)
+            .long(long)
+            .value_name("TARGET")
+            .num_args(0..=1)
+            .default_missing_value("")
+            .help(help)
+    };
+    command
+        .args(WITH_VALUE.map(value))
+        .arg(
+            Arg::new("example")
+                .long("example")
+                .value_name("NAME")
+                .value_parser(clap::value_parser!(OsString))
+                .help("Run this example"),
+        )
+        .arg(unit(
+            "unit-test",
+            "Unit tests of this library or program; without a name, of all",
+        ))
+        .arg(unit(
+            "unit-bench",
+            "Benchmarks in this library or program; without a name, in all",
+        ))
+        .args(FLAGS.map(flag))
+        .arg(
+            flag((
+                "release",
+                "Build with the release profile, as is usual for all but benchmarks",
+            ))
+            .short('r'),
+        )
+        .arg(
+            flag(("dev", "Build with the dev profile, tests with the test profile"))
+                .conflicts_with_all(["release", "profile"]),
+        )
+        .next_help_heading("Recording")
+        .args(options_of_record())
+}
+
+/// Those of `sprof record`, with short names that cargo does not use for something else.
+fn options_of_record() -> Vec<Arg> {
+    let record = RecordArgs::augment_args(Command::new("record"));
+    let arguments = record
+        .get_arguments()
+        .filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
+    arguments
+        .map(|arg| match arg.get_id().as_str() {
+            "rate" => arg.clone().visible_short_alias(None).short('F'),
+            _ => arg.clone(),
+        })
+        .collect()
+}
+
+/// Takes the words after `cargo sprof` apart.
+pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<CargoSprof, clap::Error> {
+    let mut definition = definition().color(color);
+    let line = [OsString::from("cargo sprof")].into_iter().chain(words.iter().cloned());
+    let matches = definition.try_get_matches_from_mut(line)?;
+    let mut refuse = |message: &str| Err(definition.error(clap::error::ErrorKind::ArgumentConflict, message));
+    let has = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let what = matches.get_one::<String>("what").map(String::as_str);
+    let subcommand = match what {
+        Some("bench") => "bench",
+        Some("test") => "test",
+        Some(_) => "run",
+        None if ["bench", "benches", "unit-bench"].iter().any(|id| has(id)) => "bench",
+        None if ["test", "tests", "unit-test"].iter().any(|id| has(id)) => "test",
+        None => "run",
+    };
+    let name = matches.get_one::<String>("name").cloned();
+    let mut cargo: Vec<OsString> = Vec::new();
+    let mut program = Vec::new();
+    match (what, name) {
+        (Some("bench" | "test"), name) => program.extend(name.map(OsString::from)),
+        (Some("example"), Some(name)) => cargo.extend(["--example".into(), name.into()]),
+        (Some("example"), None) if !has("example") => return refuse("which example? cargo sprof example NAME"),
+        (_, Some(_)) => return refuse("arguments for the program are put after --"),
+        _ => {}
+    }
+    for (id, ..) in WITH_VALUE {
+        cargo.extend(values(&matches, id));
+    }
+    cargo.extend(values(&matches, "example"));
+    for (id, _) in FLAGS {
+        cargo.extend(matches.get_flag(id).then(|| OsString::from(format!("--{id}"))));
+    }
+    match subcommand {
+        "bench" if matches.get_flag("dev") => cargo.push("--profile=dev".into()),
+        "bench" if matches.get_flag("release") => cargo.push("--profile=release".into()),
+        "bench" => {}
+        _ if matches.get_flag("dev") || has("profile") => {}
+        _ => cargo.push("--release".into()),
+    }
+    let unit = ["unit-test", "unit-bench"].into_iter().find(|id| has(id));
+    let unit = unit.and_then(|id| matches.get_one::<String>(id)).cloned();
+    let unit = match unit {
+        Some(all) if all.is_empty() => {
+            cargo.extend(["--lib", "--bins"].map(OsString::from));
+            None
+        }
+        named => named.map(UnitTarget),
+    };
+    let after = matches.get_many::<OsString>("args").into_iter().flatten();
+    let mut arguments: Vec<OsString> = Vec::new();
+    arguments.extend(after.cloned());
+    // A filter is cargo's own argument, before `--`.
+    cargo.append(&mut program);
+    Ok(CargoSprof {
+        options: options_given(&matches),
+        subcommand,
+        cargo,
+        unit,
+        manifest_path: matches
+            .get_many::<OsString>("manifest-path")
+            .and_then(|mut paths| paths.next_back().cloned()),
+        program: arguments,
+    })
+}
+
+impl CargoSprof {
+    /// The command line of cargo, with what its answer was about the unit tests.
+    pub(crate) fn command(&self, of_unit: Vec<OsString>) -> Vec<OsString> {
+        let mut line: Vec<OsString> = vec!["cargo".into(), self.subcommand.into()];
+        line.extend(of_unit);
+        line.extend(self.cargo.iter().cloned());
+        if !self.program.is_empty() {
+            line.push("--".into());
+            line.extend(self.program.iter().cloned());
+        }
+        line
+    }
+
+    /// The same as `sprof record` takes it.
+    pub(crate) fn record(&self, command: Vec<OsString>) -> Result<RecordArgs, clap::Error> {
+        use clap::Parser as _;
+        let mut line: Vec<OsString> = vec!["sprof".into(), "record".into()];
+        line.extend(self.options.iter().cloned());
+        line.push("--".into());
+        line.extend(command);
+        match super::Cli::try_parse_from(line)?.command {
+            super::Command::Record(args) => Ok(*args),
+            _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
+        }
+    }
+}
+
+/// `--name=value` of each value that was given.
+fn values(matches: &ArgMatches, id: &str) -> Vec<OsString> {
+    let values = matches.get_many::<OsString>(id).into_iter().flatten();
+    values.map(|value| with_value(id, value)).collect()
+}
+
+fn with_value(long: &str, value: &std::ffi::OsStr) -> OsString {
+    let mut word = OsString::from(format!("--{long}="));
+    word.push(value);
+    word
+}
+
+/// The options of `sprof record` that were typed; those from the environment it reads itself.
+fn options_given(matches: &ArgMatches) -> Vec<OsString> {
+    let mut words = Vec::new();
+    for arg in options_of_record() {
+        let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else {
+            continue;
+        };
+        if matches.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        if matches!(arg.get_action(), ArgAction::SetTrue) {
+            words.push(OsString::from(format!("--{long}")));
+            continue;
+        }
+        let before = words.len();
+        words.extend(
+            matches
+                .get_raw(id)
+                .into_iter()
+                .flatten()
+                .map(|value| with_value(long, value)),
+        );
+        if words.len() == before {
+            words.push(OsString::from(format!("--{long}")));
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &str) -> String {
+        let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        let parsed = parse(&words, clap::ColorChoice::Never).unwrap();
+        let command = parsed.command(Vec::new());
+        parsed.record(command.clone()).unwrap();
+        let all: Vec<String> = parsed
+            .options
+            .iter()
+            .chain(&command)
+            .map(|word| word.to_str().unwrap().to_owned())
+            .collect();
+        all.join(" ")
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn targets_are_named_as_with_cargo_flamegraph() {
+        for (words, expected) in [
+            ("", "cargo run --release"),
+            ("bench", "cargo bench"),
+            ("bench --bench sort -- numbers", "cargo bench --bench=sort -- numbers"),
+            ("bench sort", "cargo bench sort"),
+            ("--bench sort --dev", "cargo bench --bench=sort --profile=dev"),
+            (
+                "test -p work some -- --nocapture",
+                "cargo test --package=work --release some -- --nocapture",
+            ),
+            (
+                "--unit-test -- some::test",
+                "cargo test --release --lib --bins -- some::test",
+            ),
+            (
+                "--bin app -F 99 -- --its",
+                "--rate=99 cargo run --bin=app --release -- --its",
+            ),
+            ("example demo -s --dev", "--save-only cargo run --example demo"),
+            (
+                "--example demo --profile fast",
+                "cargo run --profile=fast --example=demo",
+            ),
+            (
+                "run -r -f a,b -o x.json.gz --include-args=2",
+                "--include-args=2 --output=x.json.gz cargo run --features=a,b --release",
+            ),
+        ] {
+            assert_eq!(line(words), expected, "{words}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_meant_is_refused() {
+        for (words, expected) in [
+            ("run app", "after --"),
+            ("example", "which example"),
+            ("--dev --release", "--release"),
+            ("bench -p", "SPEC"),
+            ("--pid 3", "--pid"),
+        ] {
+            let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+            let error = parse(&words, clap::ColorChoice::Never).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}
