@@ -210,6 +210,7 @@ impl Rebuilt {
                             }
                         }
                     }
+                    MarkerKind::Ran { name, .. } => *name = self.strings.intern(profile.strings.get(*name)),
                     MarkerKind::Lost { .. }
                     | MarkerKind::Throttled
                     | MarkerKind::Malformed { .. }

@@ -9,6 +9,7 @@
 //! 1. [`build`]: events to samples, threads and stacks.
 //! 2. `model`: the tables in memory; `category`: what kind of code a frame is.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
+//!    [`harness`]: of benchmarks and tests, which one ran when.
 //! 4. [`export`]: the file formats.
 //! 5. [`read`]: saved profiles, whoever wrote them, in whichever version.
 //! 6. [`view`]: what a terminal shows.
@@ -17,6 +18,7 @@ pub mod build;
 mod category;
 pub mod enrich;
 pub mod export;
+pub mod harness;
 mod model;
 pub mod read;
 pub mod view;

@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::Profile;
-use support::cargo::{Recorded, cargo, crates, nextest, record_cargo, workspace};
+use support::cargo::{Recorded, cargo, cargo_sprof, crates, nextest, record_cargo, workspace};
 
 /// Names of the processes with samples, and how many.
 fn processes(profile: &Profile) -> BTreeMap<&str, usize> {
@@ -48,6 +48,41 @@ fn inlined(profile: &Profile, function: &str, into: &str, file: &str, comment: &
             })
         })
         .count()
+}
+
+/// Of each benchmark or test: its thread, and from when to when it ran.
+fn marked(profile: &Profile) -> BTreeMap<String, (usize, f64, f64)> {
+    let mut marked = BTreeMap::new();
+    for (index, thread) in profile.threads.iter().enumerate() {
+        let times = &profile.json["threads"][index]["markers"];
+        for (at, (name, data)) in thread.marker_names.iter().zip(&thread.markers).enumerate() {
+            if data["type"] == "Benchmark or test" {
+                let time = |column: &str| times[column][at].as_f64().unwrap();
+                assert_eq!(data["name"], name.as_str());
+                marked.insert(name.clone(), (index, time("startTime"), time("endTime")));
+            }
+        }
+    }
+    marked
+}
+
+/// Samples with this function: those while the marker lasts, and all of its process.
+fn while_marked(profile: &Profile, name: &str, function: &str) -> (usize, usize) {
+    let marked = marked(profile);
+    let (thread, start, end) = marked
+        .get(name)
+        .copied()
+        .unwrap_or_else(|| panic!("no {name} in {marked:?}"));
+    let process = &profile.threads[thread].pid;
+    let threads = profile.threads.iter().filter(|thread| thread.pid == *process);
+    let samples = threads.flat_map(|thread| &thread.samples);
+    let is_meant = |name: &str| name == function || name.ends_with(&format!("::{function}"));
+    let of_function = samples.filter(|sample| sample.stack.is_some_and(|stack| profile.names(stack).any(is_meant)));
+    let of_function: Vec<_> = of_function.collect();
+    let inside = of_function
+        .iter()
+        .filter(|sample| (start..=end).contains(&sample.time_ms));
+    (inside.count(), of_function.len())
 }
 
 /// No sample is of what builds.
@@ -99,6 +134,26 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
         let found = inlined(&profile, function, into, file, comment);
         assert!(found > 50, "{function}: {found}\n{}", profile.summary());
     }
+    // Each benchmark's samples are those while its marker lasts. Criterion's names have parameters; divan's cases of one
+    // function are one benchmark here.
+    for (name, function, other) in [
+        ("only adding", "added", "sorted"),
+        ("sorting/numbers/500", "sorted", "added"),
+        ("sorting/numbers/5000", "sorted", "added"),
+        ("rounds of work", "mixed", "sorted"),
+        ("many_rounds", "many_rounds", "rounds_of"),
+        ("rounds_of", "rounds_of", "many_rounds"),
+    ] {
+        let (inside, all) = while_marked(&profile, name, function);
+        assert!(inside > 20, "{name}: {inside} of {all}");
+        assert!(
+            inside == all || name.starts_with("sorting"),
+            "{name}: {inside} of {all}"
+        );
+        assert_eq!(while_marked(&profile, name, other).0, 0, "{name}");
+    }
+    let both = ["sorting/numbers/500", "sorting/numbers/5000"].map(|name| while_marked(&profile, name, "sorted"));
+    assert_eq!(both[0].0 + both[1].0, both[0].1, "{both:?}");
     // The busiest one is shown first.
     let shown = profile.json["meta"]["initialSelectedThreads"][0].as_u64().unwrap();
     assert!(profile.threads[shown as usize].process_name.ends_with(" (bench)"));
@@ -133,6 +188,20 @@ fn tests_run_with_their_own_status_and_the_failing_one_fails_cargo() {
     }
     let found = inlined(&profile, "mixed", "rounds", "work/src/lib.rs", "MIXED_LINE");
     assert!(found > 20, "{found}\n{}", profile.summary());
+
+    // The kernel keeps 15 bytes of a thread's name.
+    for name in [
+        "tests::rounds_of_a_test_with_a_rather_long_name",
+        "tests::rounds_of_another_test_with_a_long_name",
+    ] {
+        let (inside, _) = while_marked(&profile, name, name);
+        let (thread, ..) = marked(&profile)[name];
+        assert!(
+            inside > 10 && profile.threads[thread].name == "tests::rounds_o",
+            "{name}: {inside}"
+        );
+    }
+    assert!(while_marked(&profile, "a_test_that_passes_after_a_while", "rounds").0 > 10);
 
     let recorded = record_cargo(&[], &words, &[("WORK_FAILS", "1")]);
     assert_eq!(recorded.code, Some(101), "{}", recorded.stderr);
@@ -267,4 +336,72 @@ fn each_test_of_nextest_is_a_process() {
     assert_eq!(of_tests.count(), 2, "{:?}", processes(&profile));
     let found = inlined(&profile, "mixed", "rounds", "work/src/lib.rs", "MIXED_LINE");
     assert!(found > 20, "{found}\n{}", profile.summary());
+}
+
+#[test]
+fn cargo_sprof_knows_targets_as_cargo_does() {
+    let Some(_machine) = cargo() else { return };
+    for (words, process, function) in [
+        (
+            &["run", "-p", "work", "--example", "spin", "--", "40000000"][..],
+            "spin (example)",
+            "spin",
+        ),
+        (
+            &["--example", "spin", "--dev", "--", "2000000"],
+            "spin (example)",
+            "spin",
+        ),
+        (&["example", "spin", "--", "40000000"], "spin (example)", "spin"),
+        (
+            &["test", "-p", "work", "--test", "from_outside"],
+            "from_outside (test)",
+            "rounds",
+        ),
+        (
+            &["--unit-test", "work", "--", "rounds_of_a_test"],
+            "work (unit tests)",
+            "rounds",
+        ),
+    ] {
+        let recorded = cargo_sprof(words, &[]);
+        assert_eq!(recorded.code, Some(0), "{words:?}\n{}", recorded.stderr);
+        let profile = recorded.profile();
+        assert_eq!(
+            processes(&profile).into_keys().collect::<Vec<_>>(),
+            [process],
+            "{words:?}"
+        );
+        let named = profile.share(|_| true, |names| names.iter().any(|name| name.contains(function)));
+        assert!(named.hits > 10, "{words:?}\n{}", profile.summary());
+        assert_no_builder(&profile);
+    }
+    let recorded = cargo_sprof(&["example", "spin", "--", "1", "9"], &[]);
+    assert_eq!(recorded.code, Some(9), "{}", recorded.stderr);
+    assert!(
+        recorded
+            .stderr
+            .contains("recording cargo run --example spin --release -- 1 9"),
+        "{}",
+        recorded.stderr
+    );
+    let recorded = cargo_sprof(&["--unit-test", "nothing"], &[]);
+    assert_eq!(recorded.code, Some(125));
+    assert!(
+        recorded.stderr.contains("no library or program called nothing"),
+        "{}",
+        recorded.stderr
+    );
+}
+
+#[test]
+fn cargo_sprof_bench_runs_the_benchmarks_that_are_named() {
+    let Some(_machine) = crates() else { return };
+    let recorded = cargo_sprof(&["bench", "-F", "2000", "--bench", "sort", "--", "only adding"], &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    assert_nothing_built(&recorded);
+    let profile = recorded.profile();
+    assert_eq!(processes(&profile).into_keys().collect::<Vec<_>>(), ["sort (bench)"]);
+    assert_eq!(marked(&profile).into_keys().collect::<Vec<_>>(), ["only adding"]);
+    assert_eq!(profile.json["meta"]["interval"].as_f64(), Some(0.5));
 }

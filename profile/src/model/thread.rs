@@ -74,6 +74,13 @@ pub(crate) enum MarkerKind {
     NoSamples {
         why: &'static str,
     },
+    /// A benchmark or test, which has the marker's name.
+    Ran {
+        name: StringId,
+        harness: &'static str,
+        /// How its name and its times are known.
+        how: &'static str,
+    },
     /// A point event.
     Point(Box<PointMarker>),
 }
@@ -98,8 +105,9 @@ pub(crate) enum PointValue {
 }
 
 impl MarkerKind {
-    /// The names of all kinds but points, which have that of their event; a marker's type has the same name.
-    pub(crate) const NAMES: [&'static str; 7] = [
+    /// The names of all kinds but points, which have that of their event; a marker's type has the same name. Benchmarks and tests
+    /// are of this type, and have names of their own.
+    pub(crate) const NAMES: [&'static str; 8] = [
         "Child process",
         "Exec",
         "Renamed",
@@ -107,6 +115,7 @@ impl MarkerKind {
         "Throttled",
         "Malformed record",
         "No samples",
+        "Benchmark or test",
     ];
 
     /// Index into [`MarkerKind::NAMES`]; `Err` is one into the events.
@@ -119,6 +128,7 @@ impl MarkerKind {
             MarkerKind::Throttled => 4,
             MarkerKind::Malformed { .. } => 5,
             MarkerKind::NoSamples { .. } => 6,
+            MarkerKind::Ran { .. } => 7,
             MarkerKind::Point(point) => return Err(point.event as usize),
         })
     }

@@ -154,7 +154,6 @@ pub(crate) fn definition() -> Command {
             flag(("dev", "Build with the dev profile, tests with the test profile"))
                 .conflicts_with_all(["release", "profile"]),
         )
-        .next_help_heading("Recording")
         .args(options_of_record())
 }
 
@@ -165,9 +164,15 @@ fn options_of_record() -> Vec<Arg> {
         .get_arguments()
         .filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
     arguments
-        .map(|arg| match arg.get_id().as_str() {
-            "rate" => arg.clone().visible_short_alias(None).short('F'),
-            _ => arg.clone(),
+        .map(|arg| {
+            let arg = match arg.get_help_heading() {
+                Some(_) => arg.clone(),
+                None => arg.clone().help_heading("Recording"),
+            };
+            match arg.get_id().as_str() {
+                "rate" => arg.visible_short_alias(None).short('F'),
+                _ => arg,
+            }
         })
         .collect()
 }

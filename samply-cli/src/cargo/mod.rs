@@ -5,15 +5,17 @@
 //!
 //! 1. [`command`]: which command of cargo's it is.
 //! 2. [`config`], [`workspace`]: how cargo is set up.
-//! 3. [`profile`]: what the profile lacks that it is built with.
+//! 3. [`profiles`]: what the profile lacks that it is built with.
 //! 4. [`runner`]: what cargo runs in the place of each program; [`runners`]: of the user's own.
-//! 5. [`filter`]: cargo and compilers are left out. [`names`]: what the programs are called.
+//! 5. [`criterion`]: which benchmark was measured when.
+//! 6. [`filter`]: cargo and compilers are left out. [`names`]: what the programs are called.
 
 mod command;
 mod config;
+mod criterion;
 mod filter;
 mod names;
-mod profile;
+mod profiles;
 pub(crate) mod runner;
 mod runners;
 mod workspace;
@@ -21,8 +23,9 @@ mod workspace;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use profile::{Profile, harness};
 use recording::info::RecordingInfo;
 use recording::sink::EventSink;
 
@@ -34,7 +37,7 @@ use crate::term::Term;
 use config::Config;
 use filter::Programs;
 use names::Names;
-use profile::Advice;
+use profiles::Advice;
 use runner::{Desk, Orders};
 use workspace::Workspace;
 
@@ -44,6 +47,8 @@ pub(crate) struct CargoRun {
     desk: Desk,
     names: Names,
     include_build: bool,
+    /// Where Criterion keeps its results.
+    criterion: Option<PathBuf>,
     left_out: u64,
     programs: u64,
 }
@@ -119,6 +124,7 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
         desk,
         names: Names::new(workspace.as_ref()),
         include_build: args.include_build,
+        criterion: criterion_folder(&config, workspace.as_ref()),
         left_out: 0,
         programs: 0,
     });
@@ -127,7 +133,7 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
 
 fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets: &[String]) -> Advice {
     let manifest = workspace.and_then(|workspace| config::read_table(&workspace.workspace_root.join("Cargo.toml")));
-    profile::advice(profile, &manifest.unwrap_or_default(), config, targets)
+    profiles::advice(profile, &manifest.unwrap_or_default(), config, targets)
 }
 
 /// Cargo's options for the unit tests of a library or program; `None` if there is none of this name.
@@ -153,6 +159,12 @@ pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Ve
         }
     }
     None
+}
+
+/// As Criterion finds it.
+fn criterion_folder(config: &Config, workspace: Option<&Workspace>) -> Option<PathBuf> {
+    let home = config.variable("CRITERION_HOME").map(PathBuf::from);
+    home.or_else(|| Some(workspace?.target_directory.join("criterion")))
 }
 
 /// The machines that are built for, as cargo's variables name them.
@@ -216,6 +228,13 @@ impl CargoRun {
     /// True if there is something to show.
     pub(crate) fn has_content(&self) -> bool {
         self.include_build || self.programs > 0
+    }
+
+    /// Puts markers on benchmarks and tests, once the profile has names. Of several runs Criterion's files have the last one only.
+    pub(crate) fn mark_benchmarks(&self, profile: &mut Profile, runs: u32) {
+        let folder = self.criterion.as_ref().filter(|_| runs == 1);
+        let told = folder.map(|folder| criterion::told(folder, profile.info().clock.wall));
+        harness::mark(profile, &told.unwrap_or_default());
     }
 
     /// What has to be known to judge the profile.

@@ -12,6 +12,7 @@ use super::command::CargoCommand;
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Workspace {
     pub(crate) workspace_root: PathBuf,
+    pub(crate) target_directory: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
     definition.build();
     let page = match command {
         None => definition,
+        Some("cargo") => args::cargo::definition(),
         Some(name) => match definition.find_subcommand(name) {
             Some(found) => found.clone(),
             None => {

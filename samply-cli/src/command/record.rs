@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use profile::build::BuildOptions;
+use profile::enrich::Enriched;
 use profile::export::firefox;
 use profile::view::{top, wait_places};
 use recording::event::Pid;
@@ -52,11 +53,22 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
+    // Names of benchmarks and tests are in the stacks, so those are looked up also where the profile is served.
+    let mut enriched = None;
+    if let Some(cargo) = plan.cargo.as_ref().filter(|_| !args.no_symbolicate) {
+        enriched = Some(pipeline::symbolicate(
+            &mut recorded.profile,
+            &symbolicator,
+            &term,
+            &interrupt,
+        ));
+        cargo.mark_benchmarks(&mut recorded.profile, recorded.iterations);
+    }
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
     let status = match listener {
         Some(listener) => save_and_serve(&args, &term, recorded, output, symbolicator, listener)?,
-        None => save(&args, &term, recorded, output, &symbolicator, &interrupt)?,
+        None => save(&args, &term, recorded, output, &symbolicator, &interrupt, enriched)?,
     };
     failure.map_or(Ok(status), Err)
 }
@@ -96,9 +108,11 @@ fn save(
     output: Output,
     symbolicator: &Symbolicator,
     interrupt: &Interrupt,
+    enriched: Option<Enriched>,
 ) -> Outcome {
     let profile = &mut recorded.profile;
-    let enriched = (!args.no_symbolicate).then(|| pipeline::symbolicate(profile, symbolicator, term, interrupt));
+    let mut look_up = || pipeline::symbolicate(profile, symbolicator, term, interrupt);
+    let enriched = (!args.no_symbolicate).then(|| enriched.unwrap_or_else(&mut look_up));
     let (saved, mut recorded) = write(term, output, recorded)?;
     let mut summary = summary(&recorded, &saved);
     summary.hottest = top(&recorded.profile, HOTTEST).functions;

@@ -90,9 +90,30 @@ pub(crate) fn record_cargo(options: &[&str], words: &[&str], env: &[(&str, &str)
 
 /// Runs sprof with these words, which save a profile.
 pub(crate) fn run(words: &[&str], env: &[(&str, &str)]) -> Recorded {
+    save(sprof_in(words), env)
+}
+
+/// The same of `cargo sprof`, as cargo runs it.
+pub(crate) fn cargo_sprof(words: &[&str], env: &[(&str, &str)]) -> Recorded {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-sprof"));
+    let like = sprof_in(&[]);
+    command
+        .arg("sprof")
+        .args(words)
+        .current_dir(workspace())
+        .stdin(Stdio::null());
+    for (name, value) in like.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    save(command, env)
+}
+
+fn save(mut command: Command, env: &[(&str, &str)]) -> Recorded {
     let folder = super::temp_dir();
     let output = folder.path().join("profile.json.gz");
-    let mut command = sprof_in(words);
     command.env("SPROF_OUTPUT", &output).env("SPROF_SAVE_ONLY", "1");
     command.envs(env.iter().copied());
     let came = command.output().unwrap();

@@ -20,7 +20,7 @@ const INTERVAL: u64 = 1;
 fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
     let what = &marker.what;
     let text = |id| profile.strings.get(id);
-    let kind = text(name_id(profile, what));
+    let kind = text(kind_id(profile, what));
     match *what {
         MarkerKind::Point(ref point) => point_data(profile, thread, marker.start, point, kind),
         MarkerKind::Child { pid, name } => json!({"type": kind, "pid": text(pid), "process": text(name)}),
@@ -31,10 +31,20 @@ fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
         MarkerKind::Throttled => json!({"type": kind}),
         MarkerKind::Malformed { what } => json!({"type": kind, "what": what}),
         MarkerKind::NoSamples { why } => json!({"type": kind, "why": why}),
+        MarkerKind::Ran { name, harness, how } => {
+            json!({"type": kind, "name": text(name), "harness": harness, "how": how})
+        }
     }
 }
 
 fn name_id(profile: &Profile, what: &MarkerKind) -> StringId {
+    match what {
+        MarkerKind::Ran { name, .. } => *name,
+        what => kind_id(profile, what),
+    }
+}
+
+fn kind_id(profile: &Profile, what: &MarkerKind) -> StringId {
     match what.name_index() {
         Ok(index) => profile.marker_names[index],
         // Every event has a name; one that has none is a mistake of the builder's, and still no reason to panic.
@@ -160,6 +170,16 @@ fn fixed_schema() -> Value {
         {
             "name": NAMES[6], "display": shown, "tableLabel": "No samples: {marker.data.why}",
             "fields": [{"key": "why", "label": "Why", "format": "string"}],
+        },
+        {
+            "name": NAMES[7], "display": shown, "tableLabel": "{marker.data.harness}: {marker.data.name}",
+            "tooltipLabel": "{marker.data.name}", "chartLabel": "{marker.data.name}",
+            "description": "A benchmark or a test. Its name and its times are made of the samples' stacks, as said below.",
+            "fields": [
+                {"key": "name", "label": "Name", "format": "string"},
+                {"key": "harness", "label": "Run by", "format": "string"},
+                {"key": "how", "label": "How this is known", "format": "string"},
+            ],
         },
     ])
 }

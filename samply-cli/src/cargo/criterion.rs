@@ -1,0 +1,53 @@
+//! What Criterion wrote down of its benchmarks: `<target>/criterion/<id>/new/benchmark.json`, once each is measured.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use profile::harness::Told;
+use serde::Deserialize;
+
+/// Folders are group, function and parameter.
+const MAX_DEPTH: usize = 6;
+const MAX_FOLDERS: usize = 20_000;
+const MAX_BYTES: u64 = 1 << 16;
+
+#[derive(Deserialize)]
+struct Benchmark {
+    full_id: String,
+}
+
+/// The benchmarks that were measured since then, in the order of their ends.
+pub(crate) fn told(folder: &Path, since: SystemTime) -> Vec<Told> {
+    let mut told = Vec::new();
+    let mut folders: Vec<(PathBuf, usize)> = vec![(folder.to_owned(), 0)];
+    let mut seen = 0;
+    while let Some((folder, depth)) = folders.pop() {
+        seen += 1;
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if entry.file_name() == "new" {
+                told.extend(read(&path.join("benchmark.json"), since));
+            } else if depth < MAX_DEPTH && seen < MAX_FOLDERS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push((path, depth + 1));
+            }
+        }
+    }
+    told.sort_by_key(|told| told.at);
+    told
+}
+
+fn read(path: &Path, since: SystemTime) -> Option<Told> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let at = metadata.modified().ok().filter(|at| *at >= since)?;
+    if metadata.len() > MAX_BYTES {
+        return None;
+    }
+    let benchmark: Benchmark = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    Some(Told {
+        name: benchmark.full_id,
+        at,
+    })
+}
