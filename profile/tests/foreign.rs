@@ -163,7 +163,19 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [Kind; 3] = [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind];
+const GOOD: [Kind; 4] = [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind, Kind::Dhat];
+
+/// As dh_main.c writes it.
+const DHAT: &str = r#"{"dhatFileVersion":2
+,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":false,"tu":"instrs","Mtu":"Minstr","tuth":500
+,"cmd":"./app -x","pid":7,"te":198013,"tg":193332
+,"pps":
+ [{"tb":1000,"tbk":10,"tl":8767,"mb":300,"mbk":3,"gb":200,"gbk":2,"eb":100,"ebk":1,"acc":[-1000,0],"fs":[1,2,3]}
+ ,{"tb":7,"tbk":1,"tl":1,"mb":7,"mbk":1,"gb":0,"gbk":0,"eb":0,"ebk":0,"fs":[1,4]}
+ ]
+,"ftbl":["[root]","0x4841: malloc (in /usr/lib/vgpreload.so)","0x109248: keep (a.c:37)","0x10: main (a.c:52:7)","0x11: f(int) (b.cc:3)"]
+}
+"#;
 
 fn good(which: usize) -> Vec<u8> {
     match GOOD[which] {
@@ -179,7 +191,8 @@ fn good(which: usize) -> Vec<u8> {
             callgrind::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
             bytes
         }
-        _ => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
+        Kind::Dhat => DHAT.as_bytes().to_vec(),
+        Kind::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
             .to_vec(),
     }
 }
@@ -194,10 +207,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 fn check(bytes: &[u8], event: Option<&str>) -> Result<(), TestCaseError> {
     let (_dir, path) = file(bytes);
     let found = read::kind(&path);
-    for kind in [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind]
-        .into_iter()
-        .chain(found)
-    {
+    for kind in GOOD.into_iter().chain(found) {
         match read::foreign(&path, kind, event, ReadLimits::default()) {
             Ok(read) => {
                 let selection = select(&read.data, &Filter::default()).unwrap();
@@ -356,6 +366,62 @@ fn callgrind_names_positions_parts_and_threads_are_understood() {
         .unwrap_err()
         .to_string();
     assert!(text.contains("counts no \"Cy\"; it counts Ir, Dr"), "{text}");
+}
+
+#[test]
+fn dhat_files_have_several_sums_of_bytes_and_blocks() {
+    let of = |event: Option<&str>| read(DHAT.as_bytes(), event).data;
+    let all = of(None);
+    assert_eq!(
+        (all.product.as_str(), all.arguments.as_str(), all.unit),
+        ("app", "-x", Unit::Bytes)
+    );
+    let weights = all.weights.clone().unwrap();
+    assert_eq!(
+        (weights.name.as_str(), weights.unit.as_str()),
+        ("total-bytes", "bytes allocated")
+    );
+    assert_eq!(weights.others.len(), 7);
+    let found = costs(&all);
+    assert_eq!(
+        (
+            found.sum,
+            found.own["malloc"],
+            found.total["keep"],
+            found.total["f(int)"]
+        ),
+        (1007, 1007, 1000, 7)
+    );
+    let lines: Vec<u32> = all.frames.iter().map(|frame| frame.line).collect();
+    assert_eq!(lines[2..], [37, 52, 3]);
+    for (event, unit, sum) in [
+        ("total-blocks", Unit::Counts, 11),
+        ("at-gmax-bytes", Unit::Bytes, 200),
+        ("at-gmax-blocks", Unit::Counts, 2),
+        ("at-end-bytes", Unit::Bytes, 100),
+        ("max-bytes", Unit::Bytes, 307),
+    ] {
+        let data = of(Some(event));
+        assert_eq!((data.unit, costs(&data).sum), (unit, sum), "{event}");
+    }
+    // Ad hoc events have units of their own; and copies neither peak nor end.
+    let ad_hoc = r#"{"dhatFileVersion":2,"mode":"ad-hoc","verb":"Occurred","bklt":false,"bu":"unit","bksu":"events","cmd":"a","pid":1,
+        "pps":[{"tb":5,"tbk":2,"fs":[1]}],"ftbl":["[root]","0x1: f (a.c:1)"]}"#;
+    let data = read(ad_hoc.as_bytes(), None).data;
+    let weights = data.weights.unwrap();
+    assert_eq!(
+        (weights.name.as_str(), weights.others, data.unit),
+        ("total-unit", vec!["total-events".to_owned()], Unit::Counts)
+    );
+    let text = error(Kind::Dhat, DHAT.replace("[1,4]", "[1,9]").as_bytes());
+    assert!(
+        text.contains("pps[1].fs has the frame 9, but ftbl has 5 frames"),
+        "{text}"
+    );
+    let text = error(Kind::Dhat, DHAT.replace("Version\":2", "Version\":3").as_bytes());
+    assert!(text.contains("expected dhatFileVersion 2, found 3"), "{text}");
+    let text = error(Kind::Dhat, &DHAT.as_bytes()[..300]);
+    assert!(text.contains("is cut off: it ends at line"), "{text}");
 }
 
 /// `a` calls `b`, which calls `a`: arcs hold their cost several times. No total is more than the whole circle.

@@ -128,7 +128,7 @@ fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(
             "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, folded \
-             stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind or cachegrind",
+             stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind or DHAT",
             path.display()
         ),
         error => error.to_string(),

@@ -341,3 +341,134 @@ fn an_exported_pprof_file_of_an_imported_one_keeps_every_figure() {
     assert_eq!(go_top(&again, "inuse_space", "B"), go_top(&heap, "inuse_space", "B"));
     assert!(fs::metadata(&again).unwrap().len() > 0);
 }
+
+/// The slower function is named first, with the instructions that callgrind counted; and a rule for CI is broken by it.
+#[test]
+fn callgrind_files_are_compared_to_the_instruction() {
+    let dir = temp_dir();
+    let (old, new) = (dir.path().join("old.out"), dir.path().join("new.out"));
+    let Some(_) = valgrind("callgrind", &[], "--callgrind-out-file", "3", &old) else {
+        return;
+    };
+    valgrind("callgrind", &[], "--callgrind-out-file", "4", &new).unwrap();
+    let own = |file: &Path| functions(&json(file, &[]))["scaled"].0;
+    let diff = |options: &[&str]| printed(sprof().arg("diff").args([&old, &new]).args(options));
+    let compared: Value = serde_json::from_str(&diff(&["--format", "json"])).unwrap();
+    let first = &compared["changes"][0];
+    assert_eq!(first["function"], "scaled", "{compared:#}");
+    assert_eq!(first["base"]["per_run"].as_f64(), Some(own(&old)));
+    assert_eq!(first["new"]["per_run"].as_f64(), Some(own(&new)));
+    // Nothing else changed: no share of others that became less.
+    assert_eq!(compared["changes"].as_array().unwrap().len(), 1, "{compared:#}");
+    assert_eq!((&compared["weights"], &first["p"]), (&"Ir".into(), &Value::Null));
+    assert_eq!(first["base"]["samples"], Value::Null);
+    let text = diff(&[]);
+    assert!(
+        text.contains("more Ir") && text.contains("what of it is chance can't be told"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("sure") && !text.contains("samples") && !text.contains("faster"),
+        "{text}"
+    );
+    let total = diff(&["--by", "total"]);
+    let named: Vec<&str> = total.lines().filter(|line| line.contains("  [calls]")).collect();
+    assert!(
+        named.iter().any(|line| line.contains("main")) && named.iter().any(|line| line.contains("scaled")),
+        "{total}"
+    );
+    let markdown = diff(&["--format", "md"]);
+    assert!(
+        markdown.contains("| | Ir before | after | change | of all |"),
+        "{markdown}"
+    );
+    let same = printed(sprof().arg("diff").args([&old, &old]));
+    assert!(same.contains("\n0 of "), "{same}");
+    for (rule, code) in [("scaled=10%", Some(1)), ("scaled=50%", Some(0)), ("leaf=0%", Some(0))] {
+        let mut command = sprof();
+        command
+            .args(["check", "--max-increase", rule, "--base"])
+            .arg(&old)
+            .arg("--")
+            .arg(&new);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            output.status.code(),
+            code,
+            "{rule}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(text.contains("% more Ir: "), code == Some(1), "{text}");
+    }
+    // What is not the same is not compared.
+    let cachegrind = dir.path().join("cachegrind.out");
+    valgrind("cachegrind", &[], "--cachegrind-out-file", "3", &cachegrind).unwrap();
+    let refused = |options: &[&str], files: [&Path; 2]| {
+        let output = sprof().arg("diff").args(files).args(options).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = refused(&["--by", "paths"], [&old, &new]);
+    assert!(text.contains("has no call paths to compare"), "{text}");
+    let text = refused(&["--event", "Dr"], [&cachegrind, &old]);
+    assert!(text.contains("counts no \"Dr\"; it counts Ir"), "{text}");
+}
+
+#[test]
+fn dhat_figures_are_those_of_dhat() {
+    let dir = temp_dir();
+    let file = dir.path().join("dhat.json");
+    let Some(_) = valgrind("dhat", &[], "--dhat-out-file", "3", &file) else {
+        return;
+    };
+    // What the program allocates: 3 blocks of 1000 bytes that stay, 50 of 200 that don't.
+    for (event, keep, churn) in [
+        ("total-bytes", 3000.0, 10_000.0),
+        ("total-blocks", 3.0, 50.0),
+        ("at-gmax-bytes", 3000.0, 200.0),
+        ("at-gmax-blocks", 3.0, 1.0),
+        ("at-end-bytes", 3000.0, 0.0),
+        ("at-end-blocks", 3.0, 0.0),
+    ] {
+        let found = functions(&json(&file, &["--event", event]));
+        let total = |name: &str| found.get(name).map_or(0.0, |(_, total)| *total);
+        assert_eq!((total("keep"), total("churn")), (keep, churn), "{event}");
+    }
+    // The sums over the file, as its viewer shows them at the top.
+    let told: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let sum = |key: &str| -> f64 {
+        told["pps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|point| point[key].as_f64().unwrap())
+            .sum()
+    };
+    for (event, key) in [
+        ("total-bytes", "tb"),
+        ("total-blocks", "tbk"),
+        ("at-gmax-bytes", "gb"),
+        ("at-end-bytes", "eb"),
+    ] {
+        let json = json(&file, &["--event", event]);
+        assert_eq!(json["selection"]["weight"].as_f64(), Some(sum(key)), "{event}");
+    }
+    let text = run(&["report"], &file, &["--view", "tree"]);
+    assert!(text.contains("shown: total-bytes (bytes allocated)"), "{text}");
+    assert!(
+        text.contains("main") && text.contains("keep") && !text.contains(" ms"),
+        "{text}"
+    );
+    let folded = run(&["export"], &file, &["--format", "folded", "--event", "at-end-bytes"]);
+    assert!(folded.contains("calls;main;keep;malloc 3000"), "{folded}");
+    let annotated = run(&["annotate"], &file, &["churn", "--source"]);
+    assert!(annotated.contains("total-bytes"), "{annotated}");
+    let copies = dir.path().join("copies.json");
+    valgrind("dhat", &["--mode=copy"], "--dhat-out-file", "3", &copies).unwrap();
+    let text = run(&["report"], &copies, &[]);
+    assert!(
+        text.contains("DHAT, copy") && text.contains("total-bytes (bytes copied)"),
+        "{text}"
+    );
+}

@@ -10,7 +10,7 @@ use super::SelectArgs;
 /// Flags of `sprof annotate`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AnnotateArgs {
-    /// A saved profile, a file of `perf record`, a .partial file, or a file of pprof, callgrind or cachegrind.
+    /// A saved profile, a file of `perf record`, a .partial file, or a file of pprof, callgrind, cachegrind or DHAT.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

@@ -26,6 +26,11 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE", env = "SPROF_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
 
+    /// Of files that count several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the files' own
+    /// choice, or the first].
+    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
+    pub(crate) event: Option<String>,
+
     /// Whose time is meant.
     #[arg(
         long,

@@ -19,6 +19,11 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., env = "SPROF_NEW", hide_env = true)]
     pub(crate) new: Vec<PathBuf>,
 
+    /// Of files that count several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the files' own
+    /// choice, or the first].
+    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
+    pub(crate) event: Option<String>,
+
     /// What to compare. As text, functions are listed by the time in their own code, then with all that they call.
     #[arg(
         long,

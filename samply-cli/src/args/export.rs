@@ -12,7 +12,7 @@ use super::{RecordingArgs, value};
 #[command(after_help = UNITS)]
 pub(crate) struct ExportArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, a .partial file, folded
-    /// stacks, or a file of pprof, callgrind or cachegrind.
+    /// stacks, or a file of pprof, callgrind, cachegrind or DHAT.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -31,7 +31,7 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) pick: PickArgs,
 
-    /// Of a file that counts several things (of perf record, pprof, callgrind, cachegrind), this one [default: the file's own choice,
+    /// Of a file that counts several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the file's own choice,
     /// or the first].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
@@ -74,7 +74,7 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
         .required_unless_present_any(["pid", "all", "file"])),
 )]
 pub(crate) struct FlamegraphArgs {
-    /// A saved profile, a file of `perf record`, a .partial file, folded stacks, or a file of pprof, callgrind or cachegrind,
+    /// A saved profile, a file of `perf record`, a .partial file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT,
     /// instead of a program to record.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,

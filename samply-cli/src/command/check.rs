@@ -9,8 +9,10 @@ use profile::view::diff::{Change, Comparison};
 use serde::Deserialize;
 
 use super::diff::{self, describe};
+use super::diff_figures;
 use crate::args::{self, CheckArgs, CheckFormat, Rule};
 use crate::exit::{Failure, Outcome, Status};
+use crate::input::InputOptions;
 use crate::term::{Term, Verbosity};
 
 const CONFIG: &str = "sprof.toml";
@@ -32,7 +34,11 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
             ),
         )));
     }
-    let (base, new) = diff::read_sides(&args.base, &args.files, &[], &term)?;
+    let options = InputOptions {
+        event: args.event.clone(),
+        ..InputOptions::default()
+    };
+    let (base, new) = diff::read_sides(&args.base, &args.files, &options, args.by, &term)?;
     let compared = diff::compared(&base, &new, args.by, args.limits.into())?;
     let results: Vec<Checked> = rules.iter().map(|rule| check(rule, &compared)).collect();
     for checked in results.iter().filter(|checked| !checked.seen) {
@@ -44,7 +50,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let text = match args.format {
         CheckFormat::Text => text(&results, &compared),
         CheckFormat::Md => markdown(&results, &compared),
-        CheckFormat::Junit => junit(&results, diff::unit(&compared)),
+        CheckFormat::Junit => junit(&results, &compared),
     };
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => {}
@@ -114,7 +120,7 @@ struct Checked<'a> {
 fn check<'a>(rule: &'a Rule, compared: &'a Comparison) -> Checked<'a> {
     let is_broken = |change: &&Change| {
         let limit = change.base.per_run * (1.0 + rule.max_increase_percent / 100.0);
-        rule.is_about(&change.function) && change.share_delta() > 0.0 && change.new.per_run > limit
+        rule.is_about(&change.function) && compared.delta(change) > 0.0 && change.new.per_run > limit
     };
     Checked {
         rule,
@@ -124,7 +130,11 @@ fn check<'a>(rule: &'a Rule, compared: &'a Comparison) -> Checked<'a> {
 }
 
 /// `version_1 took 20.3 % more: 634 -> 763 ms a run, 19.1 % -> 22.3 % of all`.
-fn describe_change(change: &Change, unit: &str) -> String {
+fn describe_change(compared: &Comparison, change: &Change) -> String {
+    if compared.weights.is_some() {
+        return diff_figures::describe_change(compared, change);
+    }
+    let unit = diff::unit(compared);
     let more = match change.base.per_run > 0.0 {
         true => format!("{:.1} % more", (change.new.per_run / change.base.per_run - 1.0) * 100.0),
         false => "time that it did not take before".to_owned(),
@@ -146,7 +156,6 @@ fn describe_rule(rule: &Rule) -> String {
 }
 
 fn text(results: &[Checked<'_>], compared: &Comparison) -> String {
-    let unit = diff::unit(compared);
     let mut out = String::new();
     let _ = writeln!(out, "   base: {}", describe(compared, &compared.base, None));
     let _ = writeln!(
@@ -162,20 +171,19 @@ fn text(results: &[Checked<'_>], compared: &Comparison) -> String {
         };
         let _ = writeln!(out, "{state:>8}  {}", describe_rule(checked.rule));
         for change in &checked.broken_by {
-            let _ = writeln!(out, "          {}", describe_change(change, unit));
+            let _ = writeln!(out, "          {}", describe_change(compared, change));
         }
     }
     out
 }
 
 fn markdown(results: &[Checked<'_>], compared: &Comparison) -> String {
-    let unit = diff::unit(compared);
     let mut out = String::from("| rule | | |\n|---|---|---|\n");
     for checked in results {
         let what: Vec<String> = checked
             .broken_by
             .iter()
-            .map(|change| describe_change(change, unit))
+            .map(|change| describe_change(compared, change))
             .collect();
         let state = match (checked.broken_by.is_empty(), checked.seen) {
             (false, _) => "**broken**",
@@ -200,7 +208,7 @@ fn markdown(results: &[Checked<'_>], compared: &Comparison) -> String {
 }
 
 /// The form that CI systems agree on: <https://github.com/testmoapp/junitxml>.
-fn junit(results: &[Checked<'_>], unit: &str) -> String {
+fn junit(results: &[Checked<'_>], compared: &Comparison) -> String {
     let failures = results.iter().filter(|checked| !checked.broken_by.is_empty()).count();
     let skipped = results.iter().filter(|checked| !checked.seen).count();
     let counts = format!(
@@ -217,7 +225,7 @@ fn junit(results: &[Checked<'_>], unit: &str) -> String {
             let what: Vec<String> = checked
                 .broken_by
                 .iter()
-                .map(|change| describe_change(change, unit))
+                .map(|change| describe_change(compared, change))
                 .collect();
             let _ = writeln!(
                 out,

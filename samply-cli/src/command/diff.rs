@@ -5,12 +5,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use profile::export::Time;
-use profile::view::data::{Data, Unit};
-use profile::view::diff::{Change, Comparison, Limits, Total, diff};
+use profile::view::data::{Calls, Data, Unit};
+use profile::view::diff::{Amount, Change, Comparison, Limits, Total, diff};
 use serde_json::{Value, json};
 
 use super::export::{self, Target};
-use super::{compare, differential, show};
+use super::{compare, diff_figures, differential, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::{self, InputOptions};
@@ -29,7 +29,11 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let picture = args.flamegraph.as_deref();
     let target = picture.map(|path| Target::prepare(Some(path), false)).transpose()?;
     let listener = listener(args, base_files, new_files, &term)?;
-    let (base, new) = read_sides(base_files, new_files, &args.serve.symbol_dir, &term)?;
+    let options = InputOptions {
+        event: args.event.clone(),
+        symbol_dirs: args.serve.symbol_dir.clone(),
+    };
+    let (base, new) = read_sides(base_files, new_files, &options, args.by, &term)?;
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
         let status = differential::write(target, &base, &new, Time::Cpu, &options, args.limits.into(), &term)?;
@@ -41,7 +45,8 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let text = match args.format {
         DiffFormat::Text => {
             let mut out = text(args, &compared);
-            if args.by == By::Functions {
+            let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
+            if args.by == By::Functions && knows_calls {
                 // A helper that is called more often changes nothing of its callers' own time: they are in this list.
                 let total = self::compared(&base, &new, By::Total, args.limits.into())?;
                 out += &lists(args, &total, ", with all that it calls");
@@ -101,23 +106,26 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
 pub(super) fn read_sides(
     base: &[PathBuf],
     new: &[PathBuf],
-    symbol_dirs: &[PathBuf],
+    options: &InputOptions,
+    by: By,
     term: &Term,
 ) -> Result<(Vec<Data>, Vec<Data>), Failure> {
-    let options = InputOptions {
-        symbol_dirs: symbol_dirs.to_vec(),
-        ..InputOptions::default()
-    };
     let read =
-        |files: &[PathBuf]| -> Result<Vec<_>, _> { files.iter().map(|file| read(file, &options, term)).collect() };
-    Ok((read(base)?, read(new)?))
+        |files: &[PathBuf]| -> Result<Vec<_>, _> { files.iter().map(|file| read(file, options, term)).collect() };
+    let sides: (Vec<Data>, Vec<Data>) = (read(base)?, read(new)?);
+    let files = base.iter().zip(&sides.0).chain(new.iter().zip(&sides.1));
+    let files: Vec<(&Path, &Data)> = files.map(|(file, data)| (file.as_path(), data)).collect();
+    if files.iter().any(|(_, data)| data.weights.is_some()) {
+        diff_figures::check(&files, by)?;
+    }
+    Ok(sides)
 }
 
 /// Compares both sides.
 pub(super) fn compared(base: &[Data], new: &[Data], by: By, limits: Limits) -> Result<Comparison, Failure> {
     let compared = diff(base, new, by.into(), limits);
     for (side, total) in [("before", &compared.base), ("after", &compared.new)] {
-        if total.samples == 0 {
+        if total.samples == 0 && (compared.weights.is_none() || total.per_run <= 0.0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {side} hold no samples of running threads: there is nothing to compare; \
                  `sprof report FILE` tells what a profile holds"
@@ -132,15 +140,7 @@ fn read(file: &Path, options: &InputOptions, term: &Term) -> Result<Data, Failur
     for note in &input.notes {
         term.warning(format_args!("{}: {note}", file.display()));
     }
-    match &input.data.weights {
-        None => Ok(input.data),
-        Some(weights) => Err(Failure::failed(format_args!(
-            "{} is {}, of {}: it has no samples by time, from which chance could be told; `sprof report` shows its figures",
-            file.display(),
-            input.data.imported_from,
-            weights.name
-        ))),
-    }
+    Ok(input.data)
 }
 
 /// The files from before and from after.
@@ -159,6 +159,9 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
 }
 
 fn text(args: &DiffArgs, compared: &Comparison) -> String {
+    if compared.weights.is_some() {
+        return diff_figures::text(args, compared);
+    }
     let mut out = String::new();
     for (name, total, base) in [
         ("before", &compared.base, None),
@@ -171,6 +174,9 @@ fn text(args: &DiffArgs, compared: &Comparison) -> String {
 
 /// What got slower and what faster; `which` time is meant, where that is not said by the list's title alone.
 fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
+    if compared.weights.is_some() {
+        return diff_figures::lists(args, compared, which);
+    }
     let mut out = String::new();
     let (slower, faster): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| change.share_delta() > 0.0);
     for (title, changes) in [("slower", slower), ("faster", faster)] {
@@ -205,6 +211,9 @@ fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
 }
 
 fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
+    if compared.weights.is_some() {
+        return diff_figures::markdown(args, compared);
+    }
     let mut out = String::new();
     let _ = writeln!(out, "{}\n", conclusion(args, compared));
     if !compared.changes.is_empty() {
@@ -238,8 +247,10 @@ fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
 }
 
 fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
-    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": total.samples, "per_run": total.per_run});
-    let amount = |amount: &profile::view::diff::Amount| json!({"samples": amount.samples, "share": amount.share, "per_run": amount.per_run});
+    // Of what was counted there are no samples, and chance is not told.
+    let sampled = |value: Value| if compared.weights.is_none() { value } else { Value::Null };
+    let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
+    let amount = |amount: &Amount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
     let changes: Vec<Value> = shown(args, compared)
         .map(|change| {
             json!({
@@ -251,8 +262,8 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
                 "base": amount(&change.base),
                 "new": amount(&change.new),
                 "share_change": change.share_delta(),
-                "share_change_95": [change.share_change.0, change.share_change.1],
-                "p": change.p,
+                "share_change_95": sampled(json!([change.share_change.0, change.share_change.1])),
+                "p": sampled(change.p.into()),
             })
         })
         .collect();
@@ -268,6 +279,7 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
         "base": total(&compared.base),
         "new": total(&compared.new),
         "unit": unit(compared),
+        "weights": compared.weights,
         "tested": compared.tested,
         "false_discoveries": Limits::from(args.limits).false_discoveries,
         "least_change": Limits::from(args.limits).least_change,
@@ -276,17 +288,22 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
     })
 }
 
-fn shown<'a>(args: &DiffArgs, compared: &'a Comparison) -> impl Iterator<Item = &'a Change> {
+pub(super) fn shown<'a>(args: &DiffArgs, compared: &'a Comparison) -> impl Iterator<Item = &'a Change> {
     compared.changes.iter().take(args.limit)
 }
 
-fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
+/// `12 functions`
+pub(super) fn things(args: &DiffArgs, number: usize) -> String {
     let (one, many) = match args.by {
         By::Functions | By::Inlined | By::Total => ("function", "functions"),
         By::Lines => ("line", "lines"),
         By::Paths => ("call path", "call paths"),
     };
-    let tested = count(compared.tested as u64, one, many);
+    count(number as u64, one, many)
+}
+
+fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
+    let tested = things(args, compared.tested);
     let changed = compared.changes.len();
     if changed == 0 {
         return format!(
@@ -306,6 +323,9 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
 }
 
 pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
+    if compared.weights.is_some() {
+        return diff_figures::describe(compared, total, base);
+    }
     let recordings = count(total.recordings as u64, "recording", "recordings");
     let mut text = format!(
         "{}, {}, {:.0} {} a run",
@@ -337,7 +357,7 @@ pub(super) fn unit(compared: &Comparison) -> &'static str {
     }
 }
 
-fn name(change: &Change) -> String {
+pub(super) fn name(change: &Change) -> String {
     let mut name = change.function.clone();
     if let Some(caller) = change.callers.last() {
         // The whole path is in the JSON.
@@ -353,9 +373,10 @@ fn name(change: &Change) -> String {
     } else if let Some(lib) = &change.lib {
         let _ = write!(name, "  [{lib}]");
     }
-    match (change.base.samples, change.new.samples) {
-        (0, _) => name + "  (new)",
-        (_, 0) => name + "  (gone)",
+    let is_nothing = |amount: &Amount| amount.samples == 0 && amount.per_run == 0.0;
+    match (is_nothing(&change.base), is_nothing(&change.new)) {
+        (true, _) => name + "  (new)",
+        (_, true) => name + "  (gone)",
         _ => name,
     }
 }
@@ -364,6 +385,6 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn count(count: u64, one: &str, many: &str) -> String {
+pub(super) fn count(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

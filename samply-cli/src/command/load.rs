@@ -1,6 +1,7 @@
 //! `sprof load`: serves a saved profile, untouched. Files of perf are converted first (see `convert`).
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 
 use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
@@ -21,6 +22,9 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
         return convert::run(args, &term);
     }
     term.progress(false, format_args!("reading {}", args.file.display()));
+    if let Some(kind) = read::kind(&args.file) {
+        return Err(elsewhere(&args.file, kind));
+    }
     let saved = read::open(&args.file, ReadLimits::default()).map_err(Failure::failed)?;
     if args.save_only || args.event.is_some() {
         return Err(Failure::from(args::usage_error(
@@ -55,6 +59,15 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     show::open(&term, &args.serve, address, &links, may_open);
     server.wait();
     Ok(Status::SUCCESS)
+}
+
+/// What the Firefox Profiler would have to be given as a profile, and is none.
+pub(super) fn elsewhere(file: &Path, kind: read::Kind) -> Failure {
+    Failure::failed(format_args!(
+        "{0} is {1}, no Firefox profile; `sprof report {0}` shows it, and `sprof export` writes it in other formats",
+        file.display(),
+        kind.name()
+    ))
 }
 
 fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {

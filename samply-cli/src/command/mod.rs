@@ -6,6 +6,7 @@ pub(crate) mod check;
 mod compare;
 mod convert;
 pub(crate) mod diff;
+mod diff_figures;
 mod differential;
 pub(crate) mod docs;
 pub(crate) mod doctor;

@@ -4,6 +4,7 @@
 //! compressed, `tables` makes numbers of names, and each format has a file of its own.
 
 mod callgrind;
+mod dhat;
 mod pprof;
 mod source;
 mod tables;
@@ -23,6 +24,8 @@ pub enum Kind {
     Callgrind,
     /// cachegrind's: text, without calls.
     Cachegrind,
+    /// DHAT's, of valgrind and of the Rust crate: JSON.
+    Dhat,
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
             Kind::Pprof => "a pprof profile",
             Kind::Callgrind => "a callgrind file",
             Kind::Cachegrind => "a cachegrind file",
+            Kind::Dhat => "a DHAT file",
         }
     }
 }
@@ -52,6 +56,9 @@ const SNIFFED_BYTES: usize = 4096;
 pub fn kind(path: &Path) -> Option<Kind> {
     let mut source = Source::open(path, ReadLimits::default()).ok()?;
     let start = source.start(SNIFFED_BYTES)?;
+    if dhat::is_dhat(&start) {
+        return Some(Kind::Dhat);
+    }
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
@@ -66,6 +73,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     let mut source = Source::open(path, limits)?;
     match kind {
         Kind::Pprof => pprof::read(&mut source, event),
+        Kind::Dhat => dhat::read(&mut source, event),
         Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
     }
 }

@@ -137,6 +137,13 @@ impl Reader<'_> {
         Ok(byte)
     }
 
+    /// Some bytes; 0 at the end.
+    pub(super) fn some(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        let read = self.inner.read(buffer).map_err(|error| self.failed(error))?;
+        self.passed(read as u64)?;
+        Ok(read)
+    }
+
     /// As many bytes into an empty buffer, if there are so many.
     pub(super) fn bytes(&mut self, count: u64, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
         buffer.clear();

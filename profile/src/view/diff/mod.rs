@@ -5,7 +5,7 @@
 //! 3. `amounts`: what each of these took in each run, in small blocks of time.
 //! 4. `test`: how surely that differs.
 //!
-//! `nodes` does the same for the frames of a flame graph.
+//! `exact` compares what other profilers counted, of which chance can't be told. `nodes` does the same for the frames of a flame graph.
 //!
 //! A change counts only if both the share and the time of it changed. The share alone changes when another function does; the
 //! time alone when the whole machine is slower. Chance is kept out by a limit on false discoveries (Benjamini and Hochberg
@@ -13,6 +13,7 @@
 //! agreed share of cases.
 
 mod amounts;
+mod exact;
 mod keys;
 pub(crate) mod nodes;
 pub(crate) mod samples;
@@ -46,6 +47,8 @@ pub enum What {
 pub struct Comparison {
     /// What amounts are in: time, where the profiles tell how much time a sample stands for.
     pub unit: Unit,
+    /// The name of what is compared, of files of other profilers: their figures are compared as they are, and chance is not told.
+    pub weights: Option<String>,
     /// What was compared to.
     pub base: Total,
     /// What was compared.
@@ -105,6 +108,18 @@ pub struct Amount {
     pub per_run: f64,
 }
 
+impl Comparison {
+    /// How much a change is, of all: of the share, or of the amount where that is counted and not sampled. Positive where it got
+    /// slower.
+    pub fn delta(&self, change: &Change) -> f64 {
+        let whole = self.base.per_run.max(self.new.per_run);
+        match self.weights {
+            Some(_) if whole > 0.0 => (change.new.per_run - change.base.per_run) / whole,
+            _ => change.share_delta(),
+        }
+    }
+}
+
 impl Change {
     /// Positive where it got slower.
     pub fn share_delta(&self) -> f64 {
@@ -133,7 +148,12 @@ impl Default for Limits {
 
 /// Compares two sides of one recording or more each. Waits are left out, and so are interrupts, which are the machine's and
 /// not the program's: on a busy one they took 0.1 to 0.7 % of a program that never called the kernel.
+///
+/// Files of other profilers are compared as they are: all must count the same.
 pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
+    if base.iter().chain(new).any(|data| data.weights.is_some()) {
+        return exact::diff(base, new, what, limits);
+    }
     let mut keys = Keys::default();
     let unit = match base.first() {
         Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
@@ -170,9 +190,10 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
     let real = test::discoveries(changes.iter().map(|change| change.p), limits.false_discoveries);
     changes.truncate(real);
     changes.retain(|change| change.share_delta().abs() >= limits.least_change);
-    changes.sort_by(by_change);
+    changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
     Comparison {
         unit,
+        weights: None,
         base: base.total(),
         new: new.total(),
         tested,
@@ -182,8 +203,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
 }
 
 /// What got slower first, then what got faster; each the largest first.
-fn by_change(a: &Change, b: &Change) -> Ordering {
-    let (delta_a, delta_b) = (a.share_delta(), b.share_delta());
+fn by_change(delta_a: f64, delta_b: f64, a: &Change, b: &Change) -> Ordering {
     (delta_a < 0.0)
         .cmp(&(delta_b < 0.0))
         .then(delta_b.abs().total_cmp(&delta_a.abs()))

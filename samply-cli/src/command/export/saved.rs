@@ -13,6 +13,7 @@ use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
 use symbolicator::{SymbolOptions, Symbolicator};
 
+use super::super::load;
 use super::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
@@ -103,6 +104,9 @@ impl Source {
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
 fn saved(path: &Path) -> Result<Source, Failure> {
+    if let Some(kind) = read::kind(path) {
+        return Err(load::elsewhere(path, kind));
+    }
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
     let version = match saved.form {
         Form::Processed { version } => version,

@@ -1,0 +1,318 @@
+//! DHAT's profiles, valgrind's and the Rust crate dhat's: what was allocated, copied or counted, where. JSON of version 2:
+//! <https://valgrind.org/docs/manual/dh-manual.html>, dhat/dh_main.c, dhat/dh_view.js.
+//!
+//! A program point has a call path and several sums. One of them is what is shown; bytes and blocks are those of DHAT's own viewer.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+
+use super::source::{Reader, Source};
+use super::tables::Tables;
+use super::{Foreign, ReadError, choose, others};
+use crate::read::Position;
+use crate::view::data::{NONE, Samples, Thread, Unit, Weights};
+
+/// True if these bytes begin an object that has the version as its first key: both writers put it there.
+pub(super) fn is_dhat(start: &[u8]) -> bool {
+    let mut words = start.trim_ascii_start();
+    for part in [&b"{"[..], b"\"dhatFileVersion\""] {
+        words = match words.strip_prefix(part) {
+            Some(rest) => rest.trim_ascii_start(),
+            None => return false,
+        };
+    }
+    true
+}
+
+/// The only version that is known.
+const VERSION: u32 = 2;
+/// Program points and frames of one file. DHAT makes one of each distinct path.
+const MAX_POINTS: usize = 10_000_000;
+const MAX_PATH: usize = 1 << 16;
+
+/// Fields that views need; all others are passed over.
+#[derive(Deserialize)]
+struct File {
+    #[serde(rename = "dhatFileVersion")]
+    version: u32,
+    #[serde(default)]
+    mode: String,
+    /// `Allocated`, `Copied`, `Occurred`
+    #[serde(default)]
+    verb: String,
+    /// Whether blocks have lifetimes: only then are there peaks and ends.
+    #[serde(rename = "bklt", default)]
+    has_lifetimes: bool,
+    /// Units of bytes and of blocks, where they are none.
+    #[serde(rename = "bu")]
+    unit: Option<String>,
+    #[serde(rename = "bksu")]
+    blocks_unit: Option<String>,
+    #[serde(rename = "cmd", default)]
+    command: String,
+    #[serde(default)]
+    pid: u64,
+    #[serde(rename = "pps")]
+    points: Limited<Point>,
+    #[serde(rename = "ftbl")]
+    frames: Limited<String>,
+}
+
+/// A program point.
+#[derive(Deserialize)]
+struct Point {
+    #[serde(rename = "tb")]
+    total: u64,
+    #[serde(rename = "tbk")]
+    total_blocks: u64,
+    #[serde(rename = "mb", default)]
+    max: u64,
+    #[serde(rename = "mbk", default)]
+    max_blocks: u64,
+    #[serde(rename = "gb", default)]
+    at_peak: u64,
+    #[serde(rename = "gbk", default)]
+    at_peak_blocks: u64,
+    #[serde(rename = "eb", default)]
+    at_end: u64,
+    #[serde(rename = "ebk", default)]
+    at_end_blocks: u64,
+    /// Leaf first.
+    #[serde(rename = "fs")]
+    path: Vec<u32>,
+}
+
+/// A list of which no more is kept than allowed.
+struct Limited<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+                let mut kept = Vec::new();
+                while let Some(value) = list.next_element()? {
+                    if kept.len() >= MAX_POINTS {
+                        return Err(serde::de::Error::custom(format_args!(
+                            "expected at most {MAX_POINTS} values in a list"
+                        )));
+                    }
+                    kept.push(value);
+                }
+                Ok(kept)
+            }
+        }
+        deserializer
+            .deserialize_seq(List(std::marker::PhantomData))
+            .map(Limited)
+    }
+}
+
+type Figure = fn(&Point) -> u64;
+
+/// What can be shown: a name, whether it counts blocks, and where it is. Peaks and ends are of blocks that have lifetimes.
+const FIGURES: [(&str, bool, bool, Figure); 8] = [
+    ("total-bytes", false, false, |point| point.total),
+    ("total-blocks", true, false, |point| point.total_blocks),
+    ("at-gmax-bytes", false, true, |point| point.at_peak),
+    ("at-gmax-blocks", true, true, |point| point.at_peak_blocks),
+    ("at-end-bytes", false, true, |point| point.at_end),
+    ("at-end-blocks", true, true, |point| point.at_end_blocks),
+    ("max-bytes", false, true, |point| point.max),
+    ("max-blocks", true, true, |point| point.max_blocks),
+];
+
+/// Reads the file.
+pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+    let path = source.path.clone();
+    let limits = source.limits;
+    let file = parse(source)?;
+    let inconsistent = |what: String| ReadError::Inconsistent {
+        path: path.clone(),
+        what,
+    };
+    if file.version != VERSION {
+        return Err(inconsistent(format!(
+            "expected dhatFileVersion {VERSION}, found {}",
+            file.version
+        )));
+    }
+    let bytes = file.unit.clone().unwrap_or_else(|| "bytes".to_owned());
+    let blocks = file.blocks_unit.clone().unwrap_or_else(|| "blocks".to_owned());
+    let figures = FIGURES
+        .iter()
+        .filter(|(_, _, of_lifetimes, _)| file.has_lifetimes || !of_lifetimes);
+    let figures: Vec<_> = figures.collect();
+    let name = |name: &str| {
+        let (when, what) = name.rsplit_once('-').unwrap_or((name, ""));
+        format!("{when}-{}", if what == "bytes" { &bytes } else { &blocks })
+    };
+    let names: Vec<String> = figures.iter().map(|(of, ..)| name(of)).collect();
+    let chosen = choose(&path, event, &names, 0)?;
+    let (_, is_blocks, _, figure) = figures[chosen];
+
+    let mut tables = Tables::default();
+    let frames: Vec<u32> = file.frames.0.iter().map(|text| frame(&mut tables, text)).collect();
+    let mut samples = Samples::default();
+    let mut weights = Vec::new();
+    for (at, point) in file.points.0.iter().enumerate() {
+        if point.path.len() > MAX_PATH {
+            return Err(inconsistent(format!(
+                "pps[{at}].fs has {} frames; expected at most {MAX_PATH}",
+                point.path.len()
+            )));
+        }
+        let mut stack = NONE;
+        for &frame in point.path.iter().rev() {
+            let frame = *frames.get(frame as usize).ok_or_else(|| {
+                inconsistent(format!(
+                    "pps[{at}].fs has the frame {frame}, but ftbl has {} frames",
+                    frames.len()
+                ))
+            })?;
+            stack = tables.stack(stack, frame);
+        }
+        samples.stack.push(stack);
+        samples.time_ms.push(0.0);
+        weights.push(figure(point) as f64);
+        if tables.values() > limits.values {
+            return Err(ReadError::TooLarge {
+                path,
+                what: "its number of values",
+                limit_bytes: limits.values,
+            });
+        }
+    }
+    samples.weight = Some(weights);
+    let program = file.command.split_whitespace().next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or(program).to_owned();
+    let mut data = tables.data;
+    data.imported_from = match file.mode.as_str() {
+        "" => "DHAT".to_owned(),
+        mode => format!("DHAT, {mode}"),
+    };
+    data.arguments = file
+        .command
+        .split_once(' ')
+        .map_or("", |(_, rest)| rest.trim())
+        .to_owned();
+    data.threads = vec![Thread {
+        process_name: program.clone(),
+        pid: file.pid.to_string(),
+        samples,
+        ..Thread::default()
+    }];
+    data.product = program;
+    data.unit = match (is_blocks, file.unit.is_none()) {
+        (false, true) => Unit::Bytes,
+        _ => Unit::Counts,
+    };
+    data.is_summed = true;
+    data.symbolicated = true;
+    data.weights = Some(Weights {
+        name: names[chosen].clone(),
+        unit: match file.verb.as_str() {
+            "" => String::new(),
+            verb => format!("{} {}", if *is_blocks { &blocks } else { &bytes }, verb.to_lowercase()),
+        },
+        others: others(&names, chosen),
+    });
+    let mut notes = Vec::new();
+    if names[chosen].starts_with("max-") {
+        notes.push("each place has its own maximum, at a time of its own: their sum was never in use at once; at-gmax is the peak".to_owned());
+    }
+    Ok(Foreign { data, notes })
+}
+
+fn parse(source: &mut Source) -> Result<File, ReadError> {
+    let path = source.path.clone();
+    let mut reader = source.read()?;
+    let mut bytes = Bytes {
+        reader: &mut reader,
+        failed: None,
+    };
+    let parsed: serde_json::Result<File> = {
+        let mut json = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, &mut bytes));
+        File::deserialize(&mut json).and_then(|file| json.end().map(|()| file))
+    };
+    if let Some(failed) = bytes.failed {
+        return Err(failed);
+    }
+    parsed.map_err(|error| {
+        let at = Position::Json {
+            line: error.line(),
+            column: error.column(),
+        };
+        // serde_json ends its messages with the place, in its own words.
+        let what = error.to_string();
+        let what = what.split(" at line ").next().unwrap_or(&what).to_owned();
+        match error.is_eof() {
+            true => ReadError::Truncated { path, at },
+            false => ReadError::Damaged { path, what, at },
+        }
+    })
+}
+
+/// The reader of a file for those that want [`Read`]; its own error is kept.
+struct Bytes<'a, 'b> {
+    reader: &'a mut Reader<'b>,
+    failed: Option<ReadError>,
+}
+
+impl Read for Bytes<'_, '_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.reader.some(buffer).map_err(|error| {
+            self.failed = Some(error);
+            io::Error::other("reading failed")
+        })
+    }
+}
+
+/// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; and of the Rust crate
+/// `0x55...: core::f (core/src/a.rs:12:5)`.
+fn frame(tables: &mut Tables, text: &str) -> u32 {
+    let address = text.split_once(": ").filter(|(address, _)| address.starts_with("0x"));
+    let rest = address.map_or(text, |(_, rest)| rest);
+    let place = rest.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
+    let (name, file, line) = match place {
+        None => (rest, "", 0),
+        Some((name, place)) => match place.strip_prefix("in ") {
+            Some(library) => (name, library, 0),
+            None => file_and_line(place).map_or((rest, "", 0), |(file, line)| (name, file, line)),
+        },
+    };
+    let func = tables.func(name, NONE, file);
+    tables.frame(func, line, NONE, None, false)
+}
+
+/// `a.c:37`, `a.rs:12:5`
+fn file_and_line(place: &str) -> Option<(&str, u32)> {
+    let (rest, last) = place.rsplit_once(':')?;
+    let last: u32 = last.parse().ok()?;
+    match rest.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
+        Some((file, Ok(line))) => Some((file, line)),
+        _ => Some((rest, last)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_and_line;
+
+    #[test]
+    fn places_have_a_line_and_maybe_a_column() {
+        assert_eq!(file_and_line("a.c:37"), Some(("a.c", 37)));
+        assert_eq!(file_and_line("src/a.rs:12:5"), Some(("src/a.rs", 12)));
+        assert_eq!(file_and_line("C:a.c:3"), Some(("C:a.c", 3)));
+        assert_eq!(file_and_line("int"), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Figures of other profilers, compared as they are. There is nothing by which chance could be told: callgrind counts each instruction,
+//! and a pprof file holds sums without times.
+
+use rustc_hash::FxHashMap;
+
+use super::amounts::Side;
+use super::keys::{self, Key, Keys};
+use super::{Amount, Change, Comparison, Limits, Total, What, by_change};
+use crate::view::data::{Calls, Data};
+use crate::view::functions::functions;
+use crate::view::select::{Filter, select};
+
+/// One side: what each key costs a run, and all of it.
+struct Figures {
+    of_key: FxHashMap<usize, f64>,
+    total: Total,
+}
+
+impl Figures {
+    fn of(files: &[Data], what: What, keys: &mut Keys) -> Figures {
+        let side = Side::of(files, what, keys);
+        let mut figures = Figures {
+            of_key: FxHashMap::default(),
+            total: Total {
+                samples: 0,
+                ..side.total()
+            },
+        };
+        let has_arcs = files.iter().any(|data| data.calls != Calls::Paths);
+        if what == What::Total && has_arcs {
+            for data in files {
+                figures.add_totals(data, keys, files.len());
+            }
+            return figures;
+        }
+        for key in 0..keys.len() {
+            let per_run = side.amount(key).per_run;
+            if per_run != 0.0 {
+                figures.of_key.insert(key, per_run);
+            }
+        }
+        figures
+    }
+
+    /// Totals that paths do not give.
+    fn add_totals(&mut self, data: &Data, keys: &mut Keys, runs: usize) {
+        let key_of_frame = keys::of_frames(data, What::Total, keys);
+        let mut key_of_func: FxHashMap<u32, u32> = FxHashMap::default();
+        for (frame, key) in data.frames.iter().zip(key_of_frame) {
+            key_of_func.entry(frame.func).or_insert(key);
+        }
+        // Without conditions there is nothing to be not found.
+        let Ok(selection) = select(data, &Filter::default()) else {
+            return;
+        };
+        for row in functions(&selection) {
+            if let Some(key) = key_of_func.get(&row.func) {
+                *self.of_key.entry(*key as usize).or_default() += row.total.weight / runs as f64;
+            }
+        }
+    }
+
+    fn amount(&self, key: usize) -> Amount {
+        let per_run = self.of_key.get(&key).copied().unwrap_or(0.0);
+        Amount {
+            samples: 0,
+            share: if self.total.per_run > 0.0 {
+                per_run / self.total.per_run
+            } else {
+                0.0
+            },
+            per_run,
+        }
+    }
+}
+
+/// Compares two sides. A change is one of the amount: of the share alone many change when one function does.
+pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
+    let mut keys = Keys::default();
+    let unit = base.first().map(|data| data.unit).unwrap_or_default();
+    let weights = base.first().and_then(|data| data.weights.as_ref());
+    let weights = weights.map(|weights| weights.name.clone());
+    let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
+    let whole = base.total.per_run.max(new.total.per_run);
+    let all = (0..keys.len()).filter(|key| base.of_key.contains_key(key) || new.of_key.contains_key(key));
+    let all: Vec<usize> = all.collect();
+    let functions = all.iter().map(|key| keys.describe(*key).function).collect();
+    let changes = all.iter().filter_map(|&key| {
+        let (before, after) = (base.amount(key), new.amount(key));
+        let change = after.per_run - before.per_run;
+        if change == 0.0 || change.abs() < limits.least_change * whole {
+            return None;
+        }
+        let Key {
+            function,
+            lib,
+            line,
+            callers,
+        } = keys.describe(key);
+        let of_share = after.share - before.share;
+        Some(Change {
+            function,
+            lib,
+            line,
+            callers,
+            base: before,
+            new: after,
+            share_change: (of_share, of_share),
+            p: 0.0,
+        })
+    });
+    let mut compared = Comparison {
+        unit,
+        weights,
+        changes: changes.collect(),
+        base: base.total,
+        new: new.total,
+        tested: all.len(),
+        functions,
+    };
+    let mut changes = std::mem::take(&mut compared.changes);
+    changes.sort_by(|a, b| by_change(compared.delta(a), compared.delta(b), a, b));
+    compared.changes = changes;
+    compared
+}

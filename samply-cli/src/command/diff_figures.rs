@@ -1,0 +1,180 @@
+//! What a comparison of other profilers' figures says: amounts, and nothing of chance.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use profile::view::data::{Calls, Data};
+use profile::view::diff::{Change, Comparison, Total};
+
+use super::diff::{count, name, shown, things};
+use crate::args::{By, DiffArgs};
+use crate::exit::Failure;
+use crate::report::{bytes, counts, time};
+
+/// Only what counts the same can be compared, and only what the files know.
+pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
+    let what = |data: &Data| match &data.weights {
+        Some(weights) if weights.unit.is_empty() => weights.name.clone(),
+        Some(weights) => format!("{} ({})", weights.name, weights.unit),
+        None => "samples in time order".to_owned(),
+    };
+    let Some((first, rest)) = files.split_first() else {
+        return Ok(());
+    };
+    if let Some(other) = rest.iter().find(|(_, data)| what(data) != what(first.1)) {
+        return Err(Failure::failed(format_args!(
+            "{} counts {}, {} counts {}: only the same can be compared; --event NAME chooses what a file counts",
+            first.0.display(),
+            what(first.1),
+            other.0.display(),
+            what(other.1)
+        )));
+    }
+    match files
+        .iter()
+        .find(|(_, data)| by == By::Paths && data.calls != Calls::Paths)
+    {
+        Some((file, data)) => Err(Failure::failed(format_args!(
+            "{}: {} has no call paths to compare; --by functions, total and lines are there",
+            file.display(),
+            data.imported_from
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// An amount as the file counts it.
+fn amount(compared: &Comparison, amount: f64) -> String {
+    use profile::view::data::Unit;
+    match compared.unit {
+        Unit::Milliseconds => time(amount),
+        Unit::Bytes if amount >= 1e6 => bytes(amount),
+        Unit::Bytes | Unit::Counts | Unit::Samples => counts(amount),
+    }
+}
+
+fn weights(compared: &Comparison) -> &str {
+    compared.weights.as_deref().unwrap_or_default()
+}
+
+/// `+12.3 %`
+fn change_of(before: f64, after: f64) -> String {
+    match before > 0.0 {
+        true => format!("{:+.1} %", (after / before - 1.0) * 100.0),
+        false => "new".to_owned(),
+    }
+}
+
+pub(super) fn text(args: &DiffArgs, compared: &Comparison) -> String {
+    let mut out = String::new();
+    for (name, total, base) in [
+        ("before", &compared.base, None),
+        ("after", &compared.new, Some(&compared.base)),
+    ] {
+        let _ = writeln!(out, "{name:>7}: {}", describe(compared, total, base));
+    }
+    out + &lists(args, compared, "")
+}
+
+/// What takes more and what less; `which` amounts are meant, where that is not said by the list's title alone.
+pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
+    let mut out = String::new();
+    let (more, less): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| compared.delta(change) > 0.0);
+    for (title, changes) in [("more", more), ("less", less)] {
+        if changes.is_empty() {
+            continue;
+        }
+        let what = weights(compared);
+        let _ = writeln!(
+            out,
+            "\n{:>15} {:>15} {:>10} {:>9}  {title} {what}{which}",
+            "before", "after", "change", "of all"
+        );
+        for change in changes {
+            let _ = writeln!(
+                out,
+                "{:>15} {:>15} {:>10} {:>9}  {}",
+                amount(compared, change.base.per_run),
+                amount(compared, change.new.per_run),
+                change_of(change.base.per_run, change.new.per_run),
+                format!("{:+.1} %", compared.delta(change) * 100.0),
+                name(change),
+            );
+        }
+    }
+    let _ = writeln!(out, "\n{}", conclusion(args, compared));
+    out
+}
+
+pub(super) fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}\n", conclusion(args, compared));
+    if !compared.changes.is_empty() {
+        let _ = writeln!(
+            out,
+            "| | {0} before | after | change | of all |\n|---|---:|---:|---:|---:|",
+            weights(compared)
+        );
+    }
+    for change in shown(args, compared) {
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {} | {:+.1} % |",
+            name(change).replace('|', "\\|").replace('`', "'"),
+            amount(compared, change.base.per_run),
+            amount(compared, change.new.per_run),
+            change_of(change.base.per_run, change.new.per_run),
+            compared.delta(change) * 100.0,
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\nbefore: {}; after: {}",
+        describe(compared, &compared.base, None),
+        describe(compared, &compared.new, Some(&compared.base))
+    );
+    out
+}
+
+/// `1 file, 138,205 Ir a file (+3.1 %)`
+pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
+    let mut text = format!(
+        "{}, {} {} a file",
+        count(total.recordings as u64, "file", "files"),
+        amount(compared, total.per_run),
+        weights(compared)
+    );
+    if let Some(base) = base.filter(|base| base.per_run > 0.0) {
+        let _ = write!(text, " ({})", change_of(base.per_run, total.per_run));
+    }
+    text
+}
+
+/// `work took 20.3 % more Ir: 634 -> 763`
+pub(super) fn describe_change(compared: &Comparison, change: &Change) -> String {
+    let more = match change.base.per_run > 0.0 {
+        true => format!("{:.1} % more", (change.new.per_run / change.base.per_run - 1.0) * 100.0),
+        false => "what it did not take before, of".to_owned(),
+    };
+    format!(
+        "{} took {more} {}: {} -> {}",
+        change.function,
+        weights(compared),
+        amount(compared, change.base.per_run),
+        amount(compared, change.new.per_run)
+    )
+}
+
+fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
+    let all = things(args, compared.tested);
+    let changed = compared.changes.len();
+    let cut = match changed > args.limit {
+        true => format!(" ({} are shown; --limit {changed} shows all)", args.limit),
+        false => String::new(),
+    };
+    format!(
+        "{changed} of {all} changed by {} % of all or more (--min-change){cut}. Figures are compared as they are: what of it is chance \
+         can't be told from such files.",
+        args.limits.min_change
+    )
+}
