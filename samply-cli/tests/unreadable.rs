@@ -189,7 +189,7 @@ fn a_file_that_may_not_be_read_is_said() {
     let dir = temp_dir();
     let file = dir.path().join("secret.json");
     fs::write(&file, "{}").unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if is_root() {
         // Root may read anything but this.
         for (name, mut command) in commands(Path::new("/proc/self/mem")) {

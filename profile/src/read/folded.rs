@@ -26,6 +26,11 @@ pub fn is_folded(path: &Path) -> bool {
         if lines.read_until(b'\n', &mut line).is_err() || line.is_empty() {
             return false;
         }
+        // JSON that is cut off in a number.
+        let mut words = line.iter().filter(|byte| !byte.is_ascii_whitespace());
+        if (words.next(), words.next()) == (Some(&b'{'), Some(&b'"')) {
+            return false;
+        }
         // Control characters, NUL above all, are in no text.
         if line.iter().any(|byte| *byte < b' ' && !b"\t\r\n".contains(byte)) {
             return false;

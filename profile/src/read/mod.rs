@@ -168,14 +168,20 @@ impl Opened {
             path: path_buf(),
             source,
         };
-        let mut file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
+        // Opening a pipe would wait for its other end.
+        let is_file = |metadata: &std::fs::Metadata| metadata.is_file();
+        let before = std::fs::metadata(path).map_err(unreadable)?;
+        let opened = is_file(&before)
+            .then(|| File::open(path))
+            .transpose()
+            .map_err(unreadable)?;
+        let metadata = (opened.as_ref().map(File::metadata).transpose()).map_err(unreadable)?;
+        let (Some(mut file), Some(metadata)) = (opened, metadata.filter(is_file)) else {
             return Err(ReadError::NotAProfile {
                 path: path_buf(),
                 found: "not a regular file",
             });
-        }
+        };
         let mut start = [0u8; 16];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
         let start = &start[..len];
