@@ -118,6 +118,10 @@ fn event(asked: &[String]) -> Result<Option<String>, Failure> {
 /// True for programs and scripts, and for what is no file at all: who is used to other tools leaves `--` away.
 fn is_meant_to_run(path: &Path) -> bool {
     let mut start = [0; 4];
+    // Opening a pipe would wait for its other end.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return false;
+    }
     match File::open(path) {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
         Ok(mut file) => file.read(&mut start).is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!")),

@@ -26,15 +26,18 @@ const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 /// True if all fields that these bytes hold are such as a pprof profile begins with. `is_whole` says that no more follow.
 pub(super) fn is_pprof(start: &[u8], is_whole: bool) -> bool {
-    let mut seen = 0;
+    let (mut seen, mut has_type) = (0, false);
     for field in Fields::of(start) {
         let (field, value) = match field {
             Ok(field) => field,
-            // Cut off by us, but not in the first field: its length is 100 bytes at most.
-            Err(_) => return seen > 0 && !is_whole || seen > 2,
+            // Cut off, by us or as a whole, but not in the first field.
+            Err(_) => return has_type || (seen > 0 && !is_whole) || seen > 2,
         };
         let is_right = match (field, value) {
-            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Value::Bytes(bytes)) => is_value_type(bytes),
+            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Value::Bytes(bytes)) => {
+                has_type |= !bytes.is_empty();
+                is_value_type(bytes)
+            }
             (profile::SAMPLE..=profile::STRING_TABLE, Value::Bytes(_)) => true,
             (profile::COMMENT, _) => true,
             (profile::DROP_FRAMES..=profile::DOC_URL, Value::Number(_)) => field != profile::PERIOD_TYPE,
