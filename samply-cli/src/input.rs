@@ -73,15 +73,29 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
             read::foreign(path, kind, options.event.as_deref(), ReadLimits::default()).map_err(Failure::failed)?;
         notes.extend(lacks);
         data
-    } else if options.event.is_some() && path.is_file() {
-        return Err(Failure::failed(format_args!(
-            "{} is no file of perf record, no .partial file and of no other profiler with several events: leave --event away",
-            path.display()
-        )));
     } else if read::is_folded(path) {
+        if options.event.is_some() {
+            return Err(Failure::failed(format_args!(
+                "{} has folded stacks, which do not say what they count: leave --event away",
+                path.display()
+            )));
+        }
         read::folded(path, ReadLimits::default()).map_err(Failure::failed)?
     } else {
-        read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?
+        let mut data = read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?;
+        let others = (data.keep_event(options.event.as_deref())).map_err(|error| {
+            Failure::failed(format_args!(
+                "cannot show {}: {error}; name one of these, or leave --event away",
+                path.display()
+            ))
+        })?;
+        if !others.is_empty() {
+            notes.push(format!(
+                "the file counts {}, too: --event NAME shows that",
+                others.join(", ")
+            ));
+        }
+        data
     };
     let named = name_addresses(&mut data, |lib, addresses| {
         let module = module(lib)?;
@@ -120,7 +134,9 @@ pub(crate) fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std:
     firefox::write(profile, &mut out)?;
     out.flush()?;
     drop(out);
-    Ok(read::whole(file.path(), ReadLimits::default())?)
+    let mut data = read::whole(file.path(), ReadLimits::default())?;
+    data.keep_event(None)?;
+    Ok(data)
 }
 
 /// A file that is no profile may have been meant as any of the others.

@@ -64,6 +64,72 @@ fn assert_split(json: &Value) {
     }
 }
 
+/// 25,000 page faults beside perhaps 200 samples of CPU time: added up they would be all that there is to see.
+#[test]
+fn samples_of_several_events_are_told_apart_and_counts_are_no_time() {
+    let Some(_machine) = perf_events() else { return };
+    let faults = "page-faults/period=16/:u";
+    let (recording, profile) = record()
+        .options(&["-e", &format!("cpu-clock:u,{faults}")])
+        .profile(program("events").unwrap(), &["faults", "6250"]);
+    let weight_of = |json: &Value, name: &str| {
+        let rows = json["views"][0]["rows"].as_array().unwrap().iter();
+        let of_name = rows.filter(|row| row["function"] == name);
+        of_name.map(|row| row["self"]["weight"].as_f64().unwrap()).sum::<f64>()
+    };
+
+    let time = json(&recording.output, &["--view", "functions"]);
+    let samples = profile
+        .threads_named("events")
+        .map(|thread| thread.samples.len() as u64)
+        .sum();
+    assert_eq!(time["selection"]["samples"].as_u64(), Some(samples));
+    assert!(time["notes"].to_string().contains(faults), "{}", time["notes"]);
+
+    let options = ["--view", "functions", "-e", faults];
+    let counted = json(&recording.output, &options);
+    for (function, pages) in [("few_pages", 6250.0), ("many_pages", 18_750.0)] {
+        let weight = weight_of(&counted, function);
+        assert!((weight - pages).abs() <= 32.0, "{function}: {weight}");
+    }
+    let row = &counted["views"][0]["rows"][0];
+    assert_eq!(row["self"]["time_ms"], Value::Null);
+    assert_eq!(
+        row["self"]["samples"].as_f64().unwrap() * 16.0,
+        row["self"]["weight"].as_f64().unwrap()
+    );
+    assert_eq!(counted["profile"]["threads"], 1);
+    let page = text(&recording.output, &options);
+    assert!(page.contains(faults) && !page.contains(" ms each"), "{page}");
+
+    let folded = sprof()
+        .args(["export", "-f", "folded", "-e", faults])
+        .arg(&recording.output)
+        .output()
+        .unwrap();
+    let folded = String::from_utf8(folded.stdout).unwrap();
+    let all: f64 = folded
+        .lines()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+        .sum();
+    assert_eq!(Some(all), counted["selection"]["weight"].as_f64());
+
+    let diff = |options: &[&str]| {
+        let mut command = sprof();
+        command.arg("diff").args([&recording.output, &recording.output]).args(options);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let all = all.to_string();
+    let page = diff(&["-e", faults]);
+    assert!(page.contains(&format!("{all} {faults} a run")), "{page}");
+    assert!(diff(&[]).contains(" ms a run"));
+
+    let other = report(&recording.output, &["-e", "cycles"]);
+    assert_ne!(other.status.code(), Some(0));
+    let stderr = String::from_utf8_lossy(&other.stderr);
+    assert!(stderr.contains("`cycles`") && stderr.contains(faults), "{stderr}");
+}
+
 #[test]
 fn shares_are_those_of_the_program_and_counts_those_of_the_profile() {
     let Some(_machine) = perf_events() else { return };

@@ -85,8 +85,8 @@ impl<'a> Picked<'a> {
 
     /// The file's own name of what numbers count, and the unit that it gives, where it has one.
     pub fn named(&self) -> Option<(&'a str, &'a str)> {
-        let weights = self.data.weights.as_ref()?;
-        Some((weights.name.as_str(), weights.unit.as_str()))
+        let unit = self.data.weights.as_ref().map_or("", |weights| weights.unit.as_str());
+        Some((self.data.counted_name()?, unit))
     }
 
     /// The exported samples of a thread.

@@ -114,6 +114,14 @@ impl Profile {
         event.map_or(self.info.unit, |event| event.unit)
     }
 
+    /// The event that the samples of a thread are of, where they are no samples of the threads' CPU time.
+    pub(crate) fn counted_event(&self, thread: &Thread) -> Option<&str> {
+        match thread.event {
+            Some(event) => self.info.events.get(event as usize).map(|event| event.name.as_str()),
+            None => (self.info.unit == PeriodUnit::Counts).then_some(self.info.event.as_str()),
+        }
+    }
+
     /// The modules that frames are in, in the order of the file's library list, with the addresses that need symbols.
     pub fn libs(&self) -> Vec<LibAddresses> {
         let mut libs: Vec<LibAddresses> = (self.tables.libs.iter())

@@ -32,6 +32,8 @@ pub struct Data {
     pub unit: Unit,
     /// How the file names what its weights count, where it holds several or names them by other words than [`Unit`].
     pub weights: Option<Weights>,
+    /// The event that was sampled in the place of CPU time, of a recording: see [`Data::keep_event`].
+    pub event: Option<String>,
     /// What the file knows of calls.
     pub calls: Calls,
     /// True if each sample stands for as many as it weighs, which came at times that are not known: folded stacks.
@@ -196,6 +198,10 @@ pub struct Thread {
     pub tid: String,
     /// True for a main thread.
     pub is_main: bool,
+    /// What its samples are of, where the file says so: see [`Data::keep_event`].
+    pub event: Option<String>,
+    /// What its samples' weights count.
+    pub unit: Unit,
     /// Its samples, in time order.
     pub samples: Samples,
     /// Its markers.

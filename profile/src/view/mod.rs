@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod cost;
 pub mod data;
 pub mod diff;
+mod event;
 pub mod functions;
 pub mod lines;
 pub mod names;
@@ -20,6 +21,7 @@ mod top;
 pub mod tree;
 mod waits;
 
+pub use event::NoSuchEvent;
 pub use symbolicate::{Named, name_addresses};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

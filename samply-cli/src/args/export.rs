@@ -31,8 +31,8 @@ pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) pick: PickArgs,
 
-    /// Of a file that counts several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the file's own choice,
-    /// or the first].
+    /// Of a file that counts several things (recorded with -e, of perf record, pprof, callgrind, cachegrind, DHAT), this one
+    /// [default: the file's own choice, or the first].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 

@@ -50,8 +50,8 @@ pub(crate) struct SelectArgs {
     #[arg(long, env = "SPROF_WAITS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) waits: bool,
 
-    /// Of a file that counts several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the file's own choice,
-    /// or the first].
+    /// Of a file that counts several things (recorded with -e, of perf record, pprof, callgrind, cachegrind, DHAT), this one
+    /// [default: the file's own choice, or the first].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 

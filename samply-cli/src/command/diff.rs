@@ -115,9 +115,7 @@ pub(super) fn read_sides(
     let sides: (Vec<Data>, Vec<Data>) = (read(base)?, read(new)?);
     let files = base.iter().zip(&sides.0).chain(new.iter().zip(&sides.1));
     let files: Vec<(&Path, &Data)> = files.map(|(file, data)| (file.as_path(), data)).collect();
-    if files.iter().any(|(_, data)| data.weights.is_some()) {
-        diff_figures::check(&files, by)?;
-    }
+    diff_figures::check(&files, by)?;
     Ok(sides)
 }
 
@@ -348,12 +346,12 @@ pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total
 }
 
 /// What amounts are in.
-pub(super) fn unit(compared: &Comparison) -> &'static str {
+pub(super) fn unit(compared: &Comparison) -> &str {
     match compared.unit {
         Unit::Milliseconds => "ms",
         Unit::Samples => "samples",
         Unit::Bytes => "bytes",
-        Unit::Counts => "count",
+        Unit::Counts => compared.event.as_deref().unwrap_or("count"),
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
     let what = |data: &Data| match &data.weights {
         Some(weights) if weights.unit.is_empty() => weights.name.clone(),
         Some(weights) => format!("{} ({})", weights.name, weights.unit),
-        None => "samples in time order".to_owned(),
+        None => data.event.clone().unwrap_or_else(|| "samples in time order".to_owned()),
     };
     let Some((first, rest)) = files.split_first() else {
         return Ok(());

@@ -136,8 +136,8 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
             true => count(selection.total.samples, "wait", "waits"),
         });
     }
-    if let (Some(weights), false) = (&data.weights, data.unit == Unit::Samples) {
-        text.push_str(&format!(", {} ", weights.name));
+    if let (Some(name), false) = (data.counted_name(), data.unit == Unit::Samples) {
+        text.push_str(&format!(", {name} "));
         text.push_str(&Measure::of(data, selection.total).amount(selection.total));
     }
     match data.unit {

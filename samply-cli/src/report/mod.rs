@@ -40,7 +40,7 @@ impl Measure {
         Measure {
             whole,
             unit: data.unit,
-            name: data.weights.as_ref().map(|weights| weights.name.clone()),
+            name: data.counted_name().map(str::to_owned),
             has_samples: data.has_samples(),
             interval_ms: about::has_times(data).then_some(data.interval_ms),
         }

@@ -33,6 +33,9 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, jso
     json.entry("processName", &process.name)?;
     json.entry("pid", &process.id)?;
     json.entry("tid", &thread.id)?;
+    if let Some(event) = profile.counted_event(thread) {
+        json.entry("event", &event)?;
+    }
     json.key("samples")?;
     json.object(|json| match profile.unit_of(thread) {
         PeriodUnit::Counts => write_counts(&thread.samples, json),
@@ -51,8 +54,8 @@ fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<
     json.value(|buf| put_optional_ms(buf, ns))
 }
 
-/// Samples whose weights are counts. The front end has no unit for these: it calls them samples. There is no
-/// `threadCPUDelta`: how often an event happens tells nothing of CPU time.
+/// Samples whose weights are counts. The front end has no unit for these: it calls them samples, and passes over the thread's
+/// `event`, which tells other readers what they are. There is no `threadCPUDelta`: how often an event happens tells nothing of CPU time.
 fn write_counts<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
     write_stacks(samples, json)?;
     json.column("weight", samples.iter(), |buf, sample| put_unsigned(buf, sample.period))?;

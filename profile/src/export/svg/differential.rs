@@ -52,20 +52,22 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
     if options.shape == Shape::TimeOrder {
         return Err(io::Error::other("two recordings can't be compared in time order"));
     }
-    let name = |counted| match counted {
-        Counted::Samples => "samples",
-        Counted::Nanoseconds => "time",
-        Counted::Bytes => "bytes",
-        Counted::Named => "something else",
+    let name = |picked: &Picked<'_>| match (picked.counted(), picked.named()) {
+        (_, Some((name, _))) => name.to_owned(),
+        (Counted::Samples, None) => "samples".to_owned(),
+        (Counted::Nanoseconds, None) => "time".to_owned(),
+        (Counted::Bytes, None) => "bytes".to_owned(),
+        (Counted::Named, None) => "something else".to_owned(),
     };
     // What is chance is told by samples in time order, and such files have none.
-    if let Some((name, _)) = base.iter().chain(new).find_map(Picked::named) {
+    let imported = |picked: &Picked<'_>| picked.data.weights.as_ref().map(|weights| weights.name.clone());
+    if let Some(name) = base.iter().chain(new).find_map(imported) {
         return Err(io::Error::other(format!(
             "a profile of another profiler, of {name}, has no samples by time, from which chance could be told; \
              `sprof report` shows its figures"
         )));
     }
-    let mut all = base.iter().chain(new).map(|picked| name(picked.counted()));
+    let mut all = base.iter().chain(new).map(name);
     let first = all.next().unwrap_or_default();
     match all.find(|other| *other != first) {
         Some(other) => Err(io::Error::other(format!(

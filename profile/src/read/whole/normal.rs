@@ -47,7 +47,6 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         },
         texts: FxHashMap::default(),
         funcs: FxHashMap::default(),
-        unit: None,
     };
     // Where things of the file stand in the data.
     let mut shared = Places::default();
@@ -90,7 +89,8 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    normal.data.unit = normal.unit.unwrap_or_default();
+    let first = normal.data.threads.iter().find(|thread| !thread.samples.is_empty());
+    normal.data.unit = first.map_or(Unit::default(), |thread| thread.unit);
     Ok(normal.data)
 }
 
@@ -126,7 +126,6 @@ struct Normal {
     data: Data,
     texts: FxHashMap<Box<str>, u32>,
     funcs: FxHashMap<Func, u32>,
-    unit: Option<Unit>,
 }
 
 impl Normal {
@@ -279,6 +278,12 @@ impl Normal {
     }
 
     fn thread(&mut self, raw: RawThread, texts: &[u32], first_stack: usize, at: &str) -> Result<(), Wrong> {
+        let unit = match raw.samples.weight_type.as_deref() {
+            Some("tracing-ms") => Unit::Milliseconds,
+            Some("bytes") => Unit::Bytes,
+            _ if raw.event.is_some() => Unit::Counts,
+            _ => Unit::Samples,
+        };
         let samples = self.samples(raw.samples, first_stack, at)?;
         let markers = markers(&raw.markers, texts, at)?;
         self.data.threads.push(Thread {
@@ -287,6 +292,8 @@ impl Normal {
             tid: raw.tid.into_text(),
             is_main: raw.is_main_thread || raw.name == "GeckoMain",
             name: raw.name,
+            event: raw.event,
+            unit,
             samples,
             markers,
         });
@@ -333,15 +340,6 @@ impl Normal {
         let weight = Some(raw.weight.0).filter(|weights| !weights.is_empty());
         if let Some(weights) = &weight {
             same_length(weights.len(), "weight")?;
-        }
-        let unit = match raw.weight_type.as_deref() {
-            Some("tracing-ms") => Unit::Milliseconds,
-            Some("bytes") => Unit::Bytes,
-            _ => Unit::Samples,
-        };
-        if count > 0 {
-            // Threads of one profile count the same; where they do not, the first one's unit is shown.
-            self.unit.get_or_insert(unit);
         }
         Ok(Samples {
             time_ms,

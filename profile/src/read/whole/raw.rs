@@ -154,6 +154,8 @@ pub(super) struct RawThread {
     pub(super) pid: RawId,
     pub(super) tid: RawId,
     pub(super) is_main_thread: bool,
+    /// sprof's own: what the samples are of, where it is not CPU time.
+    pub(super) event: Option<String>,
     pub(super) samples: RawSamples,
     pub(super) markers: RawMarkers,
     // Until version 59; in `shared` since. (Texts until 55.)

@@ -111,6 +111,7 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> C
     });
     let mut compared = Comparison {
         unit,
+        event: None,
         weights,
         changes: changes.collect(),
         base: base.total,

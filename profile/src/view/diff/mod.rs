@@ -49,6 +49,8 @@ pub struct Comparison {
     pub unit: Unit,
     /// The name of what is compared, of files of other profilers: their figures are compared as they are, and chance is not told.
     pub weights: Option<String>,
+    /// The event that was sampled in the place of CPU time.
+    pub event: Option<String>,
     /// What was compared to.
     pub base: Total,
     /// What was compared.
@@ -160,6 +162,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
         Some(data) => data.unit,
         None => Unit::Samples,
     };
+    let event = base.first().and_then(|data| data.event.clone());
     let base = Side::of(base, what, &mut keys);
     let new = Side::of(new, what, &mut keys);
     let mut changes: Vec<Change> = (0..keys.len())
@@ -194,6 +197,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
     Comparison {
         unit,
         weights: None,
+        event,
         base: base.total(),
         new: new.total(),
         tested,

@@ -1,0 +1,173 @@
+//! One event of several: only what counts the same can be added up.
+
+use super::data::{Data, RowValue, Unit};
+
+/// What is asked for is not among what the file counts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing in it counts `{asked}`; it has {}", .has.join(", "))]
+pub struct NoSuchEvent {
+    /// The name that was asked for.
+    pub asked: String,
+    /// What the file counts, its own choice first.
+    pub has: Vec<String>,
+}
+
+impl Data {
+    /// Leaves only the samples of one event: the one of this name, or that of the first thread with samples. Returns the names
+    /// of the others, whose samples are gone.
+    ///
+    /// In a file of sprof each further event is a thread of its own beside the one that it happened in. Markers stay: they
+    /// go to the process's first thread that does.
+    pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
+        let mut has: Vec<String> = Vec::new();
+        for thread in self.threads.iter().filter(|thread| !thread.samples.is_empty()) {
+            let name = self.event_of(thread.event.as_deref(), thread.unit);
+            if !has.contains(&name) {
+                has.push(name);
+            }
+        }
+        let kept = match asked {
+            Some(asked) if !has.iter().any(|name| name == asked) => {
+                let asked = asked.to_owned();
+                return Err(NoSuchEvent { asked, has });
+            }
+            Some(asked) => asked.to_owned(),
+            None => match has.first() {
+                Some(first) => first.clone(),
+                None => return Ok(Vec::new()),
+            },
+        };
+        has.retain(|name| *name != kept);
+        let is_kept: Vec<bool> = (self.threads.iter())
+            .map(|thread| {
+                let is_other =
+                    !thread.samples.is_empty() && self.event_of(thread.event.as_deref(), thread.unit) != kept;
+                !is_other
+            })
+            .collect();
+        self.drop_threads(&is_kept);
+        self.unit = Unit::default();
+        if let Some(thread) = self.threads.iter().find(|thread| !thread.samples.is_empty()) {
+            self.unit = thread.unit;
+        }
+        if self.unit == Unit::Counts {
+            for thread in &mut self.threads {
+                if let Some(name) = thread
+                    .name
+                    .strip_suffix(kept.as_str())
+                    .and_then(|name| name.strip_suffix(" · "))
+                {
+                    thread.name.truncate(name.len());
+                }
+            }
+            self.event = Some(kept);
+        }
+        Ok(has)
+    }
+
+    /// The file's own name of what weights count, where that is neither time nor just samples.
+    pub fn counted_name(&self) -> Option<&str> {
+        let imported = self.weights.as_ref().map(|weights| weights.name.as_str());
+        imported.or(self.event.as_deref())
+    }
+
+    fn drop_threads(&mut self, is_kept: &[bool]) {
+        let mut is_kept = is_kept.iter();
+        let (mut kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut self.threads)
+            .into_iter()
+            .partition(|_| *is_kept.next().unwrap_or(&true));
+        for thread in dropped {
+            if let Some(home) = kept.iter_mut().find(|kept| kept.pid == thread.pid) {
+                home.markers.extend(thread.markers);
+            }
+        }
+        self.threads = kept;
+    }
+
+    /// What samples count, by name: that of the recording's own event is among [`Data::extra`].
+    fn event_of(&self, event: Option<&str>, unit: Unit) -> String {
+        if let Some(event) = event {
+            return event.to_owned();
+        }
+        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
+        let own = rows.find_map(|row| match &row.value {
+            RowValue::Text(text) if row.label == "Event" => Some(text.as_str()),
+            _ => None,
+        });
+        match (unit, own) {
+            (Unit::Samples | Unit::Milliseconds, Some(own)) => own,
+            (Unit::Samples, None) => "samples",
+            (Unit::Milliseconds, None) => "time",
+            (Unit::Bytes, _) => "bytes",
+            (Unit::Counts, _) => "counts",
+        }
+        .to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::data::{Marker, Samples, Thread};
+
+    fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
+        Thread {
+            name: name.to_owned(),
+            pid: "7".to_owned(),
+            event: event.map(str::to_owned),
+            unit,
+            samples: Samples {
+                time_ms: vec![0.0; weights.len()],
+                stack: vec![0; weights.len()],
+                weight: Some(weights.to_vec()),
+                count: None,
+            },
+            ..Thread::default()
+        }
+    }
+
+    fn two_events() -> Data {
+        let mut main = thread("main", None, Unit::Samples, &[1.0, 1.0]);
+        main.markers.push(Marker {
+            name: 0,
+            start_ms: 1.0,
+            end_ms: 2.0,
+        });
+        Data {
+            threads: vec![
+                main,
+                thread("main · faults", Some("faults"), Unit::Counts, &[16.0, 16.0, 16.0]),
+            ],
+            ..Data::default()
+        }
+    }
+
+    #[test]
+    fn samples_of_different_events_are_never_added_up() {
+        let mut data = two_events();
+        assert_eq!(data.keep_event(None), Ok(vec!["faults".to_owned()]));
+        assert_eq!(data.threads.len(), 1);
+        assert_eq!((data.unit, data.event), (Unit::Samples, None));
+    }
+
+    #[test]
+    fn an_event_that_is_asked_for_has_the_name_of_its_thread_and_the_markers() {
+        let mut data = two_events();
+        assert_eq!(data.keep_event(Some("faults")), Ok(vec!["samples".to_owned()]));
+        let [thread] = &data.threads[..] else {
+            panic!("{data:?}")
+        };
+        assert_eq!((thread.name.as_str(), thread.markers.len()), ("main", 1));
+        assert_eq!(data.unit, Unit::Counts);
+        assert_eq!(data.counted_name(), Some("faults"));
+    }
+
+    #[test]
+    fn what_the_file_does_not_count_is_an_error_that_names_what_it_does() {
+        let error = two_events().keep_event(Some("cycles")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nothing in it counts `cycles`; it has samples, faults"
+        );
+    }
+}
