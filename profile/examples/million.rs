@@ -2,108 +2,31 @@
 //!
 //! `cargo run --release -p profile --example million -- [OUT.json.gz]`
 
-use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+mod synthetic;
 
-use profile::build::{BuildOptions, Builder};
+use std::time::Duration;
+
+use profile::build::Builder;
 use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::address::Avma;
-use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid, Sample, Tid};
-use recording::info::{Host, PeriodUnit, RecordingInfo};
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::clock::Timestamp;
+use recording::event::{Event, Sample, Tid};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use synthetic::{CLOCK, PID, Random, builder, hot, info, stacks, symbols};
 
 const SAMPLES: u64 = 1_000_000;
 const STACKS: u64 = 200_000;
-const DEPTH: u64 = 30;
 const THREADS: i32 = 8;
-const CODE: u64 = 0x1000_0000;
-
-/// xorshift64: the same stacks in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
-/// Stacks that grow out of each other, as those of a program do: each differs from an earlier one in its last 1-8 frames.
-/// They use 50,000 addresses.
-fn stacks() -> Vec<Vec<Frame>> {
-    let mut random = Random(88_172_645_463_325_252);
-    let mut stacks: Vec<Vec<Frame>> = vec![
-        (0..DEPTH)
-            .map(|at| Frame::ReturnAddress(Avma(CODE + at * 64)))
-            .collect(),
-    ];
-    while (stacks.len() as u64) < STACKS {
-        let mut stack = stacks[random.below(stacks.len() as u64) as usize].clone();
-        let change = 1 + random.below(8) as usize;
-        for frame in &mut stack[..change] {
-            *frame = Frame::ReturnAddress(Avma(CODE + random.below(50_000) * 16));
-        }
-        stacks.push(stack);
-    }
-    stacks
-}
 
 /// Which stack each sample has.
 fn orders() -> [(&'static str, Vec<u32>); 2] {
     let mut random = Random(42);
     let any = (0..SAMPLES).map(|_| random.below(STACKS) as u32).collect();
-    // Nine of ten samples are in one stack of a hundred, as in a program with hot loops.
-    let hot = (0..SAMPLES)
-        .map(|_| {
-            let among = if random.below(10) == 0 { STACKS } else { STACKS / 100 };
-            random.below(among) as u32
-        })
-        .collect();
+    let hot = (0..SAMPLES).map(|_| hot(&mut random, STACKS)).collect();
     [("hot loops", hot), ("worst case: stacks in random order", any)]
-}
-
-const CLOCK: u64 = 1_000_000_000;
-const PID: Pid = Pid(100);
-
-fn clock() -> ClockReference {
-    ClockReference {
-        timestamp: Timestamp(CLOCK),
-        wall: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
-    }
-}
-
-fn builder() -> Builder {
-    let mut builder = Builder::new(clock(), BuildOptions::default());
-    let (time, pid) = (Timestamp(CLOCK), PID);
-    builder.on_event(&Event::ProcessStart {
-        time,
-        pid,
-        parent: None,
-    });
-    let module = Arc::new(Module {
-        kind: ModuleKind::File,
-        path: "/opt/million".into(),
-        readable_path: None,
-        build_id: Some(BuildId(vec![7; 20])),
-        arch: Some("x86_64"),
-    });
-    let (start, end) = (Avma(CODE), Avma(CODE * 2));
-    let image = Image {
-        start,
-        end,
-        base: start,
-        module,
-    };
-    builder.on_event(&Event::Image { time, pid, image });
-    builder
 }
 
 fn feed(builder: &mut Builder, order: &[u32], stacks: &[Vec<Frame>]) {
@@ -119,42 +42,6 @@ fn feed(builder: &mut Builder, order: &[u32], stacks: &[Vec<Frame>]) {
     }
 }
 
-fn info() -> RecordingInfo {
-    RecordingInfo {
-        program: "million".into(),
-        args: None,
-        clock: clock(),
-        end: Timestamp(CLOCK + SAMPLES * 125_017),
-        run_starts: Vec::new(),
-        interval_ns: 1_000_000,
-        event: "cpu-clock".into(),
-        unit: PeriodUnit::CpuNanoseconds,
-        events: Vec::new(),
-        kernel_included: true,
-        notes: Vec::new(),
-        host: Host::default(),
-    }
-}
-
-/// A function every 256 bytes, with two more inlined into the odd ones.
-fn symbols(address: u64) -> AddressInfo {
-    let start = address & !0xff;
-    let frame = |depth: u64| SourceFrame {
-        function: Some(format!("crate_name::module::function_{start:x}_{depth}")),
-        file: Some(format!("/home/me/project/src/module_{}.rs", start % 97)),
-        line: Some(address as u32 & 0xff),
-        column: Some(9),
-    };
-    AddressInfo {
-        function: Some(FunctionSymbol {
-            name: format!("crate_name::module::function_{start:x}_0"),
-            start,
-            size: Some(0x100),
-        }),
-        frames: (0..=(start >> 8) % 2 * 2).rev().map(frame).collect(),
-    }
-}
-
 fn touch(frames: &[Frame]) -> usize {
     frames
         .iter()
@@ -164,7 +51,7 @@ fn touch(frames: &[Frame]) -> usize {
 
 #[allow(clippy::print_stdout, reason = "its output is its purpose")]
 fn main() -> std::io::Result<()> {
-    let stacks = stacks();
+    let stacks = stacks(STACKS);
     let orders = orders();
     let before = resident_bytes();
     let mut builders = Vec::new();
@@ -184,7 +71,7 @@ fn main() -> std::io::Result<()> {
         builders.push(builder);
     }
     let Some(builder) = builders.pop() else { return Ok(()) };
-    let profile = builder.finish(info(), Quality::default());
+    let profile = builder.finish(info(Timestamp(CLOCK + SAMPLES * 125_017)), Quality::default());
     println!(
         "memory {:>6.1} MB, {:.1} MB at most",
         mb(resident_bytes().saturating_sub(before)),

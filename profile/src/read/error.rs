@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::parse;
+
 /// Why [`open`](super::open) failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -140,19 +142,34 @@ impl fmt::Display for Position {
     }
 }
 
-pub(super) fn damaged(path: &Path, error: &serde_json::Error, json_bytes: u64) -> ReadError {
-    let at = Position::Json {
-        line: error.line(),
-        column: error.column(),
+/// What parsing found, of the file. `compressed` is how far reading had come if it is compressed; `json_bytes` tells whether
+/// there was anything.
+pub(super) fn of_parsing(path: &Path, error: parse::Error, compressed: Option<u64>, json_bytes: u64) -> ReadError {
+    let (why, at) = error.into_parts();
+    let damaged = |what: String| ReadError::Damaged {
+        path: path.to_owned(),
+        what,
+        at,
     };
-    let path = path.to_owned();
-    if error.is_eof() || json_bytes == 0 {
-        return ReadError::Truncated { path, at };
+    match why {
+        parse::Why::Io(error) => io_error(path, compressed.is_some(), compressed.unwrap_or(0), error),
+        parse::Why::Limit(limit) => ReadError::TooLarge {
+            path: path.to_owned(),
+            what: limit.what,
+            limit_bytes: limit.bytes,
+        },
+        _ if json_bytes == 0 => truncated(path, at),
+        parse::Why::End => truncated(path, at),
+        parse::Why::Syntax(what) => damaged(what.to_owned()),
+        parse::Why::Data(what) => damaged(what),
     }
-    // serde_json ends its messages with the place, in its own words.
-    let what = error.to_string();
-    let what = what.split(" at line ").next().unwrap_or(&what).to_owned();
-    ReadError::Damaged { path, what, at }
+}
+
+fn truncated(path: &Path, at: Position) -> ReadError {
+    ReadError::Truncated {
+        path: path.to_owned(),
+        at,
+    }
 }
 
 pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error) -> ReadError {

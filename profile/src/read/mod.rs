@@ -7,22 +7,22 @@
 mod error;
 mod folded;
 mod foreign;
-mod guard;
-mod json;
+mod inflate;
+mod known;
+mod parse;
 mod whole;
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
 pub use error::{Position, ReadError};
-use error::{damaged, io_error};
 pub use folded::{folded, is_folded};
 pub use foreign::{Foreign, Kind, foreign, kind};
-use guard::Guard;
+use inflate::with_blocks;
+use parse::Parser;
 
 use crate::view::data::Data;
 
@@ -119,8 +119,8 @@ impl SavedProfile {
 ///
 /// Errors name the file, what was expected, where, and what to do.
 pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
-    let mut opened = Opened::open(path)?;
-    let (found, json_bytes) = opened.parse(path, limits, |json| json::read(json, limits))?;
+    let opened = Opened::open(path)?;
+    let (found, json_bytes) = opened.parse(path, limits, |json| known::read(json, limits))?;
     let form = found.form().map_err(|expected| ReadError::Incomplete {
         path: path.to_owned(),
         expected,
@@ -146,13 +146,10 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 ///
 /// Errors name the file, what was expected, where, and what to do.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let mut opened = Opened::open(path)?;
-    let (raw, _) = opened.parse(path, limits, |json| whole::parse(json))?;
+    let opened = Opened::open(path)?;
+    let (raw, _) = opened.parse(path, limits, whole::parse)?;
     whole::to_data(raw).map_err(|error| error.of(path))
 }
-
-/// The JSON of a file, with the buffer outermost: the parser takes single bytes, and a virtual call for each is slow.
-type Guarded<'a> = BufReader<&'a mut dyn Read>;
 
 /// A file that may be a profile, at its first byte.
 struct Opened {
@@ -201,35 +198,23 @@ impl Opened {
         })
     }
 
-    /// Hands the JSON to `parse`, inflated and guarded. Returns its answer, and how many bytes of JSON there were.
+    /// Hands the JSON to `parse`, inflated. Returns its answer, and how many bytes of JSON there were.
     fn parse<T>(
-        &mut self,
+        &self,
         path: &Path,
         limits: ReadLimits,
-        parse: impl FnOnce(Guarded<'_>) -> serde_json::Result<T>,
+        parse: impl FnOnce(&mut Parser<'_>) -> parse::Result<T>,
     ) -> Result<(T, u64), ReadError> {
-        let mut raw = Counted {
-            inner: &mut self.file,
-            bytes: 0,
-        };
-        let mut guard = if self.is_gzip {
-            let inflate: Box<dyn Read + '_> = Box::new(MultiGzDecoder::new(BufReader::new(&mut raw)));
-            Guard::new(inflate, limits)
-        } else {
-            Guard::new(Box::new(&mut raw) as Box<dyn Read + '_>, limits)
-        };
-        let parsed = parse(BufReader::with_capacity(128 << 10, &mut guard));
-        let (json_bytes, tripped) = (guard.passed(), guard.tripped());
-        drop(guard);
-        match (parsed, tripped) {
-            (_, Some(limit)) => Err(ReadError::TooLarge {
-                path: path.to_owned(),
-                what: limit.what,
-                limit_bytes: limit.bytes,
-            }),
-            (Ok(parsed), None) => Ok((parsed, json_bytes)),
-            (Err(error), None) if error.is_io() => Err(io_error(path, self.is_gzip, raw.bytes, error.into())),
-            (Err(error), None) => Err(damaged(path, &error, json_bytes)),
+        let ((parsed, json_bytes), file_bytes) = with_blocks(&self.file, self.is_gzip, |blocks| {
+            let mut parser = Parser::new(blocks, limits);
+            (parse(&mut parser), parser.bytes())
+        });
+        match parsed {
+            Ok(parsed) => Ok((parsed, json_bytes)),
+            Err(error) => {
+                let compressed = self.is_gzip.then_some(file_bytes);
+                Err(error::of_parsing(path, error, compressed, json_bytes))
+            }
         }
     }
 }
@@ -264,18 +249,4 @@ fn read_up_to(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
         }
     }
     Ok(len)
-}
-
-/// Counts what has been read of a file: where it was when it turned out to be damaged.
-struct Counted<'a> {
-    inner: &'a mut File,
-    bytes: u64,
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.inner.read(buffer)?;
-        self.bytes += read as u64;
-        Ok(read)
-    }
 }

@@ -3,6 +3,7 @@
 //! Made by [`read::whole`](crate::read::whole) from a file. Tables point at each
 //! other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
 
+use super::cost::rounded;
 use crate::category::is_wait;
 use crate::read::SavedLib;
 
@@ -268,7 +269,7 @@ impl Data {
         match (&samples.count, self.unit) {
             (Some(counts), _) => counts.get(at).copied().unwrap_or(0),
             (None, _) if self.weights.is_some() => 0,
-            (None, Unit::Samples) => weight.abs().round() as u64,
+            (None, Unit::Samples) => rounded(weight.abs()),
             (None, Unit::Milliseconds | Unit::Bytes | Unit::Counts) => 1,
         }
     }

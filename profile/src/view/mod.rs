@@ -7,6 +7,7 @@ pub mod annotate;
 pub mod arcs;
 pub mod breakdown;
 pub mod buckets;
+mod callees;
 pub mod cost;
 pub mod data;
 pub mod diff;

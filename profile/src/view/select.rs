@@ -144,12 +144,16 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         false => Some(in_focus(data, &filter.focus)?),
     };
     let category_of = leaf_categories(data);
-    let is_wait: Vec<bool> = data
-        .categories
-        .iter()
-        .map(|name| WAITS.contains(&name.as_str()))
-        .collect();
-    let mut own = vec![Cost::default(); data.stacks.len()];
+    let seen = seen(
+        data,
+        filter,
+        &category_of,
+        in_focus.as_deref(),
+        wanted_categories.as_deref(),
+    );
+    // The last is of samples without a stack.
+    let mut own = vec![Cost::default(); seen.len()];
+    let no_stack = data.stacks.len();
     let mut selection = Selection {
         data,
         stacks: Cow::Borrowed(&data.stacks),
@@ -164,6 +168,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         names: FxHashMap::default(),
     };
     let (from, to) = (filter.from_ms, filter.to_ms);
+    let all_times = from.is_none() && to.is_none() && spans.is_none();
     for (index, thread) in data
         .threads
         .iter()
@@ -173,39 +178,37 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         let spans = spans
             .as_ref()
             .map(|spans| spans.get(thread.pid.as_str()).map_or(&[][..], Vec::as_slice));
-        for (at, (time, stack, weight)) in thread.samples.iter().enumerate() {
+        let is_selected = |time: f64| {
             let in_time = from.is_none_or(|from| time >= from) && to.is_none_or(|to| time < to);
-            if !in_time || spans.is_some_and(|spans| !contains(spans, time)) {
+            in_time && spans.is_none_or(|spans| contains(spans, time))
+        };
+        let (mut selected, mut other) = (Cost::default(), Cost::default());
+        for (at, (time, stack, weight)) in thread.samples.iter().enumerate() {
+            if !all_times && !is_selected(time) {
                 continue;
             }
-            if let Some(in_focus) = &in_focus
-                && !in_focus.get(stack as usize).is_some_and(|in_focus| *in_focus)
-            {
-                continue;
-            }
-            let category = category_of.get(stack as usize).map_or(NONE, |category| *category) as usize;
-            if let Some(wanted) = &wanted_categories
-                && !wanted.get(category).is_some_and(|wanted| *wanted)
-            {
-                continue;
-            }
+            let stack = no_stack.min(stack as usize);
             let cost = Cost::of_samples(data.count_of(&thread.samples, at, weight), weight);
-            if is_wait.get(category).is_some_and(|is_wait| *is_wait) != filter.waits {
-                selection.other_kind += cost;
-                selection.threads[index].1 += cost;
-                continue;
-            }
-            selection.total += cost;
-            selection.threads[index].0 += cost;
-            selection.categories[category.min(data.categories.len())] += cost;
-            match own.get_mut(stack as usize) {
-                Some(own) => *own += cost,
-                None => selection.without_stack += cost,
+            match seen[stack] {
+                Seen::Selected => {
+                    selected += cost;
+                    own[stack] += cost;
+                }
+                Seen::OtherKind => other += cost,
+                Seen::Not => {}
             }
         }
+        selection.threads[index] = (selected, other);
+        selection.total += selected;
+        selection.other_kind += other;
     }
+    selection.without_stack = own.pop().unwrap_or_default();
     selection.own = own;
     selection.wanted_threads = wanted_threads;
+    for (category, cost) in category_of.iter().zip(&selection.own) {
+        selection.categories[data.categories.len().min(*category as usize)] += *cost;
+    }
+    selection.categories[data.categories.len()] += selection.without_stack;
     if !filter.hide.is_empty() {
         hide(&mut selection, &filter.hide)?;
     }
@@ -213,6 +216,43 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         merge_generics(&mut selection);
     }
     Ok(selection)
+}
+
+/// What the samples of a stack are, as far as the stack tells.
+#[derive(Clone, Copy)]
+enum Seen {
+    Selected,
+    /// [`Selection::other_kind`]
+    OtherKind,
+    Not,
+}
+
+/// For each stack; the last is for samples that have none.
+fn seen(
+    data: &Data,
+    filter: &Filter,
+    category_of: &[u32],
+    in_focus: Option<&[bool]>,
+    wanted_categories: Option<&[bool]>,
+) -> Vec<Seen> {
+    let is_wait: Vec<bool> = data
+        .categories
+        .iter()
+        .map(|name| WAITS.contains(&name.as_str()))
+        .collect();
+    let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
+    let kind = |stack: u32, category: u32| {
+        let is_focus = in_focus.is_none_or(|in_focus| has(in_focus, stack));
+        if !is_focus || !wanted_categories.is_none_or(|wanted| has(wanted, category)) {
+            Seen::Not
+        } else if has(&is_wait, category) == filter.waits {
+            Seen::Selected
+        } else {
+            Seen::OtherKind
+        }
+    };
+    let stacks = (0..).zip(category_of).map(|(stack, category)| kind(stack, *category));
+    stacks.chain([kind(NONE, NONE)]).collect()
 }
 
 /// Functions of this name. If there are none of exactly this name, those whose name without generic arguments or whose last

@@ -1,6 +1,7 @@
 //! Self and total cost by function, or by anything else that frames have. What is on a stack several times, by recursion,
 //! counts once.
 
+use super::callees::Callees;
 use super::cost::Cost;
 use super::data::NONE;
 use super::select::Selection;
@@ -16,23 +17,11 @@ pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Ve
     }
     let totals = selection.totals();
 
-    // Callees as lists. Backwards, so that they come in order.
-    let mut first_child = vec![NONE; stacks.len()];
-    let mut next_sibling = vec![NONE; stacks.len()];
-    let mut first_root = NONE;
-    for stack in (0..stacks.len()).rev() {
-        let siblings = match stacks[stack].prefix {
-            NONE => &mut first_root,
-            prefix => &mut first_child[prefix as usize],
-        };
-        next_sibling[stack] = *siblings;
-        *siblings = stack as u32;
-    }
-
+    let callees = Callees::of(stacks);
     // Depth first, counting how often each key is on the path: only its first call counts.
     let mut on_path = vec![0u32; keys];
     let mut path: Vec<u32> = Vec::new();
-    let mut next = first_root;
+    let mut next = callees.first_root();
     loop {
         if next != NONE {
             let stack = next as usize;
@@ -42,10 +31,10 @@ pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Ve
             }
             on_path[key] += 1;
             path.push(next);
-            next = first_child[stack];
+            next = callees.first(next);
         } else if let Some(done) = path.pop() {
             on_path[key_of(done as usize)] -= 1;
-            next = next_sibling[done as usize];
+            next = callees.next(done);
         } else {
             return (own, total);
         }

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::callees::Callees;
 use super::cost::Cost;
 use super::data::NONE;
 use super::select::Selection;
@@ -52,6 +53,43 @@ pub fn top_down(selection: &Selection<'_>) -> Tree {
     tree.nodes[0].own = selection.without_stack;
     tree.nodes[0].total += selection.without_stack;
     tree
+}
+
+/// As [`top_down`], without nodes whose total does not matter, and what is below them: of a large profile most is.
+pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool) -> Tree {
+    let totals = selection.totals();
+    let callees = Callees::of(&selection.stacks);
+    let mut nodes = vec![Node::new(NONE)];
+    nodes[0].own = selection.without_stack;
+    // Nodes to go on from, with the first of each list of stacks that they called.
+    let mut open = vec![(0u32, vec![callees.first_root()])];
+    while let Some((at, lists)) = open.pop() {
+        let mut groups: FxHashMap<u32, (Node, Vec<u32>)> = FxHashMap::default();
+        for stack in lists.iter().flat_map(|first| callees.and_next(*first)) {
+            let total = totals[stack as usize];
+            if total.is_zero() {
+                continue;
+            }
+            let func = selection.func(stack);
+            let (node, lists) = groups.entry(func).or_insert_with(|| (Node::new(func), Vec::new()));
+            node.own += selection.own[stack as usize];
+            node.total += total;
+            lists.push(callees.first(stack));
+        }
+        if at == 0 {
+            let roots: Cost = groups.values().map(|(node, _)| node.total).sum();
+            nodes[0].total = selection.without_stack;
+            nodes[0].total += roots;
+        }
+        for (node, lists) in groups.into_values().filter(|(node, _)| matters(node.total)) {
+            let child = nodes.len() as u32;
+            nodes.push(node);
+            nodes[at as usize].children.push(child);
+            open.push((child, lists));
+        }
+    }
+    sort_children(selection, &mut nodes);
+    Tree { nodes }
 }
 
 /// What a function (any of these) called, by whom these were called in turn. The first node is the function. Recursion is

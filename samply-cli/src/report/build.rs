@@ -8,7 +8,7 @@ use profile::view::data::{Calls, NONE};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
-use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down};
+use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down_where};
 use serde_json::{Value, json};
 
 use super::{Row, Table};
@@ -42,9 +42,12 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> 
     let of = Build { selection, extent };
     Ok(match view {
         View::Summary => of.summary(),
-        View::Functions => vec![of.functions("functions", "Functions", extent.sort)],
+        View::Functions => vec![of.functions("functions", "Functions", extent.sort, functions(selection))],
         View::Lines => vec![of.lines()],
-        View::Tree => vec![of.tree("tree", "Call tree, from roots", &top_down(selection))],
+        View::Tree => {
+            let tree = top_down_where(selection, |total| of.is_enough(total, TREE_PERCENT));
+            vec![of.tree("tree", "Call tree, from roots", &tree)]
+        }
         View::BottomUp => {
             let tree = bottom_up(selection, of.limits());
             vec![of.tree("bottom_up", "Functions by self, with their callers", &tree)]
@@ -64,9 +67,10 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn summary(&self) -> Vec<Table> {
-        let mut tables = vec![self.functions("functions", "Functions by self", Sort::Own)];
+        let found = functions(self.selection);
+        let mut tables = vec![self.functions("functions", "Functions by self", Sort::Own, found.clone())];
         if self.selection.data.calls != Calls::Unknown {
-            tables.push(self.by_total());
+            tables.push(self.by_total(found));
         }
         if self.selection.data.calls == Calls::Paths {
             tables.push(self.hot_path());
@@ -84,7 +88,7 @@ impl Build<'_> {
         tables
     }
 
-    fn by_total(&self) -> Table {
+    fn by_total(&self, found: Vec<FunctionRow>) -> Table {
         let all = Build {
             selection: self.selection,
             extent: Extent {
@@ -92,7 +96,7 @@ impl Build<'_> {
                 ..self.extent
             },
         };
-        let mut rows = all.functions("", "", Sort::Total).rows;
+        let mut rows = all.functions("", "", Sort::Total, found).rows;
         let before = rows.len();
         if self.extent.no_frame_of_all {
             let share = |cost: Option<Cost>| cost.unwrap_or_default().share_of(self.selection.total);
@@ -141,8 +145,7 @@ impl Build<'_> {
         }
     }
 
-    fn functions(&self, id: &'static str, title: &str, sort: Sort) -> Table {
-        let mut found = functions(self.selection);
+    fn functions(&self, id: &'static str, title: &str, sort: Sort, mut found: Vec<FunctionRow>) -> Table {
         match sort {
             Sort::Own => {}
             Sort::Total => found.sort_by(|a, b| b.total.weight.total_cmp(&a.total.weight)),
@@ -195,13 +198,13 @@ impl Build<'_> {
 
     /// Below each function the callee with the largest part, as long as there is one that matters.
     fn hot_path(&self) -> Table {
-        let tree = top_down(self.selection);
+        let least = self.selection.total.weight * HOT_SHARE;
+        let tree = top_down_where(self.selection, |total| total.weight >= least);
         let mut rows: Vec<Row> = Vec::new();
         let mut node = &tree.nodes[0];
         while let Some(child) = node.children.first() {
             let child = &tree.nodes[*child as usize];
-            let least = (node.total.weight * HOT_PART).max(self.selection.total.weight * HOT_SHARE);
-            if child.total.weight < least {
+            if child.total.weight < least.max(node.total.weight * HOT_PART) {
                 break;
             }
             rows.push(Row {

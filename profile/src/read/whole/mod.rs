@@ -8,23 +8,19 @@ mod columns;
 mod normal;
 mod raw;
 
-use std::io::Read;
+use std::marker::PhantomData;
 use std::path::Path;
 
-use serde::Deserialize as _;
-
 use super::ReadError;
+use super::parse::{self, Parser};
 use crate::view::data::Data;
 use raw::RawProfile;
 
 /// Versions that are known. A later one may keep what is needed, or not.
 const VERSIONS: std::ops::RangeInclusive<u32> = 50..=75;
 
-pub(super) fn parse(json: impl Read) -> serde_json::Result<RawProfile> {
-    let mut json = serde_json::Deserializer::from_reader(json);
-    let raw = RawProfile::deserialize(&mut json)?;
-    json.end()?;
-    Ok(raw)
+pub(super) fn parse(json: &mut Parser<'_>) -> parse::Result<RawProfile> {
+    json.read(PhantomData)
 }
 
 /// Why a file of valid JSON gives no data.

@@ -1,11 +1,11 @@
 //! The few fields of a profile that loading needs; everything else is checked to be JSON and passed over.
 
 use std::fmt;
-use std::io::Read;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::parse::{self, Parser};
 use super::{Form, ReadLimits, SavedLib};
 
 /// What was found.
@@ -66,19 +66,16 @@ impl Found {
     }
 }
 
-pub(super) fn read(input: impl Read, limits: ReadLimits) -> serde_json::Result<Found> {
+pub(super) fn read(json: &mut Parser<'_>, limits: ReadLimits) -> parse::Result<Found> {
     let mut found = Found {
         // A vector doubles while it grows.
         max_lib_bytes: limits.memory_bytes / 4,
         ..Found::default()
     };
-    let mut json = serde_json::Deserializer::from_reader(input);
-    Process {
+    json.read(Process {
         found: &mut found,
         is_top: true,
-    }
-    .deserialize(&mut json)?;
-    json.end()?;
+    })?;
     Ok(found)
 }
 

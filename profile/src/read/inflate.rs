@@ -1,0 +1,113 @@
+//! The bytes of a file in blocks. A compressed file is inflated on a thread of its own, while the caller parses what came out.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use flate2::read::MultiGzDecoder;
+
+use super::parse::{Block, Blocks};
+
+/// Blocks that are inflated ahead of the parser: 8 MB, what takes longer than a time slice. With less, on a busy machine each
+/// thread waits for the other's turn.
+const BLOCKS_AHEAD: usize = 8;
+
+/// Hands the file's blocks to `work`. Returns its answer, and how many bytes of the file were read.
+pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut dyn Blocks) -> T) -> (T, u64) {
+    let bytes = AtomicU64::new(0);
+    let counted = || Counted { file, bytes: &bytes };
+    let inflated = || MultiGzDecoder::new(BufReader::with_capacity(64 << 10, counted()));
+    let done = match is_gzip {
+        false => work(&mut Here::of(counted())),
+        true => thread::scope(|scope| {
+            // Dropped before the scope waits for the thread: it ends when nobody takes its blocks.
+            let (filled, from_thread) = sync_channel(BLOCKS_AHEAD);
+            let (to_thread, used) = channel();
+            let thread = thread::Builder::new().name("inflate".into());
+            match thread.spawn_scoped(scope, move || inflate(inflated(), &used, &filled)) {
+                Ok(_) => work(&mut Elsewhere { from_thread, to_thread }),
+                // No more threads are allowed: then one after the other.
+                Err(_) => work(&mut Here::of(inflated())),
+            }
+        }),
+    };
+    (done, bytes.into_inner())
+}
+
+/// Blocks that are read when they are asked for.
+struct Here<R> {
+    from: R,
+    failed: Option<io::Error>,
+}
+
+impl<R> Here<R> {
+    fn of(from: R) -> Self {
+        Here { from, failed: None }
+    }
+}
+
+impl<R: Read> Blocks for Here<R> {
+    fn next(&mut self, mut used: Block) -> io::Result<Block> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        match used.fill(&mut self.from) {
+            Err(error) if used.is_empty() => return Err(error),
+            // What came before an error comes first.
+            Err(error) => self.failed = Some(error),
+            Ok(()) => {}
+        }
+        Ok(used)
+    }
+}
+
+/// Blocks from the thread that inflates.
+struct Elsewhere {
+    from_thread: Receiver<io::Result<Block>>,
+    to_thread: Sender<Block>,
+}
+
+impl Blocks for Elsewhere {
+    fn next(&mut self, used: Block) -> io::Result<Block> {
+        // It may have come to its end, and take none.
+        let _ = self.to_thread.send(used);
+        match self.from_thread.recv() {
+            Ok(block) => block,
+            Err(_) => Err(io::Error::other("inflating stopped")),
+        }
+    }
+}
+
+fn inflate(mut from: impl Read, used: &Receiver<Block>, filled: &SyncSender<io::Result<Block>>) {
+    loop {
+        let mut block = used.try_recv().unwrap_or_else(|_| Block::new());
+        let error = block.fill(&mut from).err();
+        let is_last = block.is_empty() || error.is_some();
+        // What came before an error comes first.
+        if (error.is_none() || !block.is_empty()) && filled.send(Ok(block)).is_err() {
+            return;
+        }
+        if let Some(error) = error {
+            let _ = filled.send(Err(error));
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// Counts what has been read of a file: where it was when it turned out to be damaged.
+struct Counted<'a> {
+    file: &'a File,
+    bytes: &'a AtomicU64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

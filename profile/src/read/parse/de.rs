@@ -1,0 +1,161 @@
+//! serde asks for a value, the parser gives the one that is there.
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::error::{Error, Result, Why};
+use super::number::Number;
+use super::{MAX_READ_DEPTH, Parser};
+
+impl<'de> Deserializer<'de> for &mut Parser<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        let token = self.input.token()?;
+        let value = match token {
+            b'-' | b'0'..=b'9' => match self.number()? {
+                Number::Unsigned(number) => visitor.visit_u64(number),
+                Number::Signed(number) => visitor.visit_i64(number),
+                Number::Float(number) => visitor.visit_f64(number),
+            },
+            b'n' => {
+                self.literal(b"null")?;
+                visitor.visit_unit()
+            }
+            b't' => {
+                self.literal(b"true")?;
+                visitor.visit_bool(true)
+            }
+            b'f' => {
+                self.literal(b"false")?;
+                visitor.visit_bool(false)
+            }
+            b'"' => {
+                self.input.bump();
+                visitor.visit_str(self.text()?)
+            }
+            b'[' => self.nested(b']', |parser| visitor.visit_seq(Items::of(parser))),
+            b'{' => self.nested(b'}', |parser| visitor.visit_map(Items::of(parser))),
+            _ => return Err(self.wrong("expected value")),
+        };
+        // What a visitor does not want, it says without a place.
+        value.map_err(|error| error.at(self.input.last_place()))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.input.token()? {
+            b'n' => {
+                self.literal(b"null")?;
+                visitor.visit_none()
+            }
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.skip()?;
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct enum identifier
+    }
+}
+
+impl Parser<'_> {
+    /// Goes past a bracket (once the visitor asks for what is in it), its content, and the closing one.
+    fn nested<T>(&mut self, closer: u8, visit: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.depth += 1;
+        if self.depth > MAX_READ_DEPTH {
+            return Err(Error::new(Why::Syntax("recursion limit exceeded")).at(self.input.next_place()));
+        }
+        let bracket = self.input.next_place();
+        let value = match visit(self) {
+            Ok(value) => value,
+            // Not wanted at all. That is worth telling of what is JSON: a thousand brackets are told as that.
+            Err(error) if self.input.next_place() == bracket => {
+                self.skip()?;
+                return Err(error.at(bracket));
+            }
+            Err(error) => return Err(error.at(self.input.last_place())),
+        };
+        match self.input.token()? {
+            byte if byte == closer => self.input.bump(),
+            // The visitor stopped early.
+            _ => return Err(self.wrong("trailing characters")),
+        }
+        self.depth -= 1;
+        Ok(value)
+    }
+}
+
+/// What is in a list or an object, from its opening bracket on.
+struct Items<'p, 'a> {
+    parser: &'p mut Parser<'a>,
+    is_first: bool,
+}
+
+impl<'p, 'a> Items<'p, 'a> {
+    fn of(parser: &'p mut Parser<'a>) -> Self {
+        Items { parser, is_first: true }
+    }
+
+    /// Goes to the next item; false if there is none.
+    #[inline]
+    fn advance(&mut self, closer: u8, expected: &'static str) -> Result<bool> {
+        if std::mem::take(&mut self.is_first) {
+            self.parser.input.bump();
+            return Ok(self.parser.input.token()? != closer);
+        }
+        let token = self.parser.input.token()?;
+        if token == closer {
+            return Ok(false);
+        }
+        if token != b',' {
+            return Err(self.parser.wrong(expected));
+        }
+        self.parser.input.bump();
+        self.parser.count_value()?;
+        match self.parser.input.token()? == closer {
+            true => Err(self.parser.wrong("trailing comma")),
+            false => Ok(true),
+        }
+    }
+}
+
+impl<'de> SeqAccess<'de> for Items<'_, '_> {
+    type Error = Error;
+
+    #[inline]
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>> {
+        match self.advance(b']', "expected `,` or `]`")? {
+            true => seed.deserialize(&mut *self.parser).map(Some),
+            false => Ok(None),
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Items<'_, '_> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>> {
+        if !self.advance(b'}', "expected `,` or `}`")? {
+            return Ok(None);
+        }
+        match self.parser.input.token()? {
+            b'"' => seed.deserialize(&mut *self.parser).map(Some),
+            _ => Err(self.parser.wrong("key must be a string")),
+        }
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value> {
+        self.parser.colon()?;
+        seed.deserialize(&mut *self.parser)
+    }
+}

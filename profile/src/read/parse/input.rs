@@ -1,0 +1,221 @@
+//! Blocks of bytes, and where in them the parser stands.
+
+use std::io::{self, Read};
+
+use super::super::Position;
+use super::error::{Error, Limit, Result, Why};
+
+/// Bytes that [`Input::look_ahead`] makes sure of. A value that is cut at the end of a block is moved in front of the next
+/// one, so each has this much room there.
+pub(super) const AHEAD: usize = 64;
+/// Zeros behind a block: eight bytes can be loaded from wherever the parser stands, and the end is found by its byte.
+const BEHIND: usize = 8;
+/// With 128 KiB the two threads woke each other so often that on a busy machine reading took twice as long.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// A part of the input.
+pub(in crate::read) struct Block {
+    bytes: Vec<u8>,
+    end: usize,
+}
+
+impl Block {
+    pub(in crate::read) fn new() -> Block {
+        Block {
+            bytes: vec![0; AHEAD + BLOCK_BYTES + BEHIND],
+            end: AHEAD,
+        }
+    }
+
+    /// Reads as much as there is room for. What was read before an error is kept.
+    pub(in crate::read) fn fill(&mut self, mut from: impl Read) -> io::Result<()> {
+        self.end = AHEAD;
+        let limit = AHEAD + BLOCK_BYTES;
+        let filled = loop {
+            match from.read(&mut self.bytes[self.end..limit]) {
+                Ok(0) => break Ok(()),
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        self.bytes[self.end..self.end + BEHIND].fill(0);
+        filled
+    }
+
+    pub(in crate::read) fn is_empty(&self) -> bool {
+        self.end == AHEAD
+    }
+}
+
+/// Where blocks come from.
+pub(in crate::read) trait Blocks {
+    /// The next one, empty at the end of the input, for one that is done with.
+    fn next(&mut self, used: Block) -> io::Result<Block>;
+}
+
+/// The input, from where the parser stands.
+pub(super) struct Input<'a> {
+    blocks: &'a mut dyn Blocks,
+    bytes: Vec<u8>,
+    at: usize,
+    end: usize,
+    /// No block is left.
+    is_last: bool,
+    /// Bytes of all blocks up to `end`.
+    taken: u64,
+    max_bytes: u64,
+    /// Line breaks are white space, nowhere else: they are counted there.
+    line: usize,
+    line_start: u64,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn new(blocks: &'a mut dyn Blocks, max_bytes: u64) -> Self {
+        let Block { bytes, end } = Block::new();
+        Input {
+            blocks,
+            bytes,
+            at: end,
+            end,
+            is_last: false,
+            taken: 0,
+            max_bytes,
+            line: 1,
+            line_start: 0,
+        }
+    }
+
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The next byte that is no white space, not gone past; 0 at the end.
+    #[inline]
+    pub(super) fn token(&mut self) -> Result<u8> {
+        match self.bytes[self.at] {
+            byte if byte > b' ' => Ok(byte),
+            _ => self.token_after_space(),
+        }
+    }
+
+    fn token_after_space(&mut self) -> Result<u8> {
+        loop {
+            let byte = self.peek()?;
+            match byte {
+                b' ' | b'\t' | b'\r' => {}
+                b'\n' => {
+                    self.line += 1;
+                    self.line_start = self.offset() + 1;
+                }
+                _ => return Ok(byte),
+            }
+            self.at += 1;
+        }
+    }
+
+    /// The next byte; 0 at the end.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Result<u8> {
+        if self.at == self.end {
+            self.refill()?;
+        }
+        Ok(self.bytes[self.at])
+    }
+
+    /// Goes past a byte that was peeked.
+    #[inline]
+    pub(super) fn bump(&mut self) {
+        self.skip(1);
+    }
+
+    /// Goes past bytes that were seen.
+    #[inline]
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.at = self.end.min(self.at + bytes);
+    }
+
+    /// Makes sure that the next [`AHEAD`] bytes, or all that are left, are in memory.
+    #[inline]
+    pub(super) fn look_ahead(&mut self) -> Result<()> {
+        match self.end - self.at < AHEAD {
+            true => self.refill(),
+            false => Ok(()),
+        }
+    }
+
+    /// What is in memory.
+    #[inline]
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..self.end]
+    }
+
+    /// As [`rest`](Self::rest), with the next 8 bytes of it at least: zeros where the input ends.
+    #[inline]
+    pub(super) fn rest_padded(&self) -> &[u8] {
+        &self.bytes[self.at..self.end + BEHIND]
+    }
+
+    /// The bytes that were gone past last, of those that [`rest`](Self::rest) gave.
+    #[inline]
+    pub(super) fn before(&self, bytes: usize) -> &[u8] {
+        &self.bytes[self.at - bytes..self.at]
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.is_last && self.at == self.end
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<()> {
+        while !self.is_last && self.end - self.at < AHEAD {
+            let mut kept = [0; AHEAD];
+            let left = self.end - self.at;
+            kept[..left].copy_from_slice(&self.bytes[self.at..self.end]);
+            let used = Block {
+                bytes: std::mem::take(&mut self.bytes),
+                end: self.end,
+            };
+            let (mut block, failed) = match self.blocks.next(used) {
+                Ok(block) => (block, None),
+                Err(error) => (Block::new(), Some(error)),
+            };
+            self.is_last = block.is_empty();
+            self.taken += (block.end - AHEAD) as u64;
+            self.at = AHEAD - left;
+            self.end = block.end;
+            block.bytes[self.at..AHEAD].copy_from_slice(&kept[..left]);
+            self.bytes = block.bytes;
+            if let Some(error) = failed {
+                return Err(Error::new(Why::Io(error)).at(self.next_place()));
+            }
+            if self.taken > self.max_bytes {
+                let (what, bytes) = ("its JSON", self.max_bytes);
+                return Err(Error::new(Why::Limit(Limit { what, bytes })).at(self.next_place()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes before the next one.
+    fn offset(&self) -> u64 {
+        self.taken - (self.end - self.at) as u64
+    }
+
+    /// Where the next byte is, or at the end the last one.
+    pub(super) fn next_place(&self) -> Position {
+        self.place(self.offset() + u64::from(!self.is_at_end()))
+    }
+
+    /// Where the byte is that was gone past last.
+    pub(super) fn last_place(&self) -> Position {
+        self.place(self.offset())
+    }
+
+    fn place(&self, bytes: u64) -> Position {
+        Position::Json {
+            line: self.line,
+            column: bytes.saturating_sub(self.line_start) as usize,
+        }
+    }
+}

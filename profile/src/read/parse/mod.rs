@@ -1,0 +1,114 @@
+//! JSON as a stream, for serde. Most of a profile is columns of short numbers, so these are what it is fast in; all of it is
+//! checked, what is passed over included.
+//!
+//! 1. `input`: blocks of the file, where the parser stands in them, and white space.
+//! 2. `number`, `text`: the two kinds of value that have a length.
+//! 3. `skip`: values that nobody asked for.
+//! 4. `de`: serde asks, the parser answers.
+
+mod de;
+mod error;
+mod input;
+mod number;
+mod skip;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use serde::de::DeserializeSeed;
+
+pub(super) use error::{Error, Limit, Result, Why};
+pub(super) use input::{Block, Blocks};
+
+use super::ReadLimits;
+use input::Input;
+
+/// Nesting that no profile has. Each open bracket takes a byte.
+const MAX_DEPTH: usize = 1000;
+/// Nesting that is read, not skipped: each level takes stack.
+const MAX_READ_DEPTH: usize = 128;
+
+/// A parser of one JSON value.
+pub(super) struct Parser<'a> {
+    input: Input<'a>,
+    /// A text or number that is in two blocks, or has escapes.
+    scratch: Vec<u8>,
+    /// Brackets to close of what is being skipped.
+    closers: Vec<u8>,
+    /// Levels that are being read.
+    depth: usize,
+    values: u64,
+    max_values: u64,
+    max_text_bytes: u64,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(blocks: &'a mut dyn Blocks, limits: ReadLimits) -> Self {
+        Parser {
+            input: Input::new(blocks, limits.json_bytes),
+            scratch: Vec::new(),
+            closers: Vec::new(),
+            depth: 0,
+            values: 0,
+            max_values: limits.values,
+            // The buffer doubles while it grows, and a copy is handed out.
+            max_text_bytes: limits.memory_bytes / 8,
+        }
+    }
+
+    /// The whole input as one value.
+    pub(super) fn read<'de, S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value> {
+        let value = seed.deserialize(&mut *self)?;
+        match self.input.token()? {
+            _ if self.input.is_at_end() => Ok(value),
+            _ => Err(self.wrong("trailing characters")),
+        }
+    }
+
+    /// Bytes of JSON that were taken in so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.input.taken()
+    }
+
+    /// The next byte is not what must be here.
+    #[cold]
+    fn wrong(&self, what: &'static str) -> Error {
+        let why = match self.input.is_at_end() {
+            true => Why::End,
+            false => Why::Syntax(what),
+        };
+        Error::new(why).at(self.input.next_place())
+    }
+
+    #[cold]
+    fn limit(&self, what: &'static str, bytes: u64) -> Error {
+        Error::new(Why::Limit(Limit { what, bytes })).at(self.input.next_place())
+    }
+
+    /// A comma: one more value in a list or object.
+    fn count_value(&mut self) -> Result<()> {
+        self.values += 1;
+        match self.values > self.max_values {
+            true => Err(self.limit("its number of values", self.max_values)),
+            false => Ok(()),
+        }
+    }
+
+    fn check_depth(&self, depth: usize) -> Result<()> {
+        match depth > MAX_DEPTH {
+            true => Err(self.limit("its nesting of brackets", MAX_DEPTH as u64)),
+            false => Ok(()),
+        }
+    }
+
+    /// Goes past `true`, `false` or `null`.
+    fn literal(&mut self, literal: &'static [u8]) -> Result<()> {
+        for byte in literal {
+            if self.input.peek()? != *byte {
+                return Err(self.wrong("expected value"));
+            }
+            self.input.bump();
+        }
+        Ok(())
+    }
+}

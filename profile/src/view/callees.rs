@@ -1,0 +1,51 @@
+//! The way down from callers: stacks know theirs only.
+
+use super::data::{NONE, Stack};
+
+/// For each stack the stacks that it called, in their order. All answers are [`NONE`] where there is none.
+pub(super) struct Callees {
+    first_root: u32,
+    first: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl Callees {
+    pub(super) fn of(stacks: &[Stack]) -> Callees {
+        let mut callees = Callees {
+            first_root: NONE,
+            first: vec![NONE; stacks.len()],
+            next: vec![NONE; stacks.len()],
+        };
+        // Backwards, so that they come in order.
+        for (stack, frame) in stacks.iter().enumerate().rev() {
+            let first = match frame.prefix {
+                NONE => &mut callees.first_root,
+                prefix => &mut callees.first[prefix as usize],
+            };
+            callees.next[stack] = *first;
+            *first = stack as u32;
+        }
+        callees
+    }
+
+    /// The first stack without a caller.
+    pub(super) fn first_root(&self) -> u32 {
+        self.first_root
+    }
+
+    /// The first that a stack called.
+    pub(super) fn first(&self, stack: u32) -> u32 {
+        self.first[stack as usize]
+    }
+
+    /// The next that the same stack called.
+    pub(super) fn next(&self, stack: u32) -> u32 {
+        self.next[stack as usize]
+    }
+
+    /// A stack, and all that follow it.
+    pub(super) fn and_next(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
+        let some = |stack: u32| (stack != NONE).then_some(stack);
+        std::iter::successors(some(stack), move |stack| some(self.next(*stack)))
+    }
+}
