@@ -114,7 +114,7 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
     assert!(
         recorded
             .stderr
-            .contains("CARGO_PROFILE_BENCH_DEBUG=line-tables-only CARGO_PROFILE_BENCH_STRIP=none"),
+            .contains("CARGO_PROFILE_BENCH_DEBUG=limited CARGO_PROFILE_BENCH_STRIP=none"),
         "{}",
         recorded.stderr
     );
@@ -267,12 +267,12 @@ fn cargo_s_profiles_are_left_as_they_are_where_asked() {
         "{}",
         set.stderr
     );
-    assert!(set.profile().share_of("step").hits > 10);
+    assert!(set.profile().share_of("spin::step").hits > 10);
     let left = record_cargo(&["--no-cargo-env"], &words, &[]);
     assert_eq!(left.code, Some(0), "{}", left.stderr);
     assert!(!left.stderr.contains("CARGO_PROFILE"), "{}", left.stderr);
     // `strip = true` holds.
-    assert_eq!(left.profile().share_of("step").hits, 0);
+    assert_eq!(left.profile().share_of("spin::step").hits, 0);
     let own = record_cargo(&[], &words, &[("CARGO_PROFILE_THOROUGH_CHECK_STRIP", "symbols")]);
     assert!(
         own.stderr.contains("CARGO_PROFILE_THOROUGH_CHECK_STRIP=symbols stays"),

@@ -116,7 +116,10 @@ fn samples_of_several_events_are_told_apart_and_counts_are_no_time() {
 
     let diff = |options: &[&str]| {
         let mut command = sprof();
-        command.arg("diff").args([&recording.output, &recording.output]).args(options);
+        command
+            .arg("diff")
+            .args([&recording.output, &recording.output])
+            .args(options);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
     let all = all.to_string();
