@@ -84,8 +84,8 @@ pub(crate) struct RecordingArgs {
           help_heading = "Cargo")]
     pub(crate) include_build: bool,
 
-    /// Leave cargo's profiles as they are. Else names and lines are made sure of, by CARGO_PROFILE_<NAME>_DEBUG=limited
-    /// and CARGO_PROFILE_<NAME>_STRIP=none where the profile lacks them.
+    /// Leave cargo's profiles as they are. Else names and lines are made sure of, by `CARGO_PROFILE_<NAME>_DEBUG=limited`
+    /// and `CARGO_PROFILE_<NAME>_STRIP=none` where the profile lacks them.
     #[arg(long, env = "SPROF_NO_CARGO_ENV", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "Cargo")]
     pub(crate) no_cargo_env: bool,
