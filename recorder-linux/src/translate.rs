@@ -248,13 +248,17 @@ impl Translator {
     /// Reports records lost beyond those that records told of.
     pub fn report_lost(&mut self, time: Timestamp, count: u64, cause: LostCause, sink: &mut dyn EventSink) {
         if count > 0 {
+            // What the kernel's own count of losses is compared to in the end. What sprof itself leaves out is none of these.
             let lost = match cause {
-                LostCause::SwitchesRingFull => &mut self.switches_lost,
-                LostCause::RingFull | LostCause::SamplesRingFull | LostCause::QueueFull => &mut self.lost,
-                LostCause::CountedRingFull => &mut self.counted_lost,
-                LostCause::PointsRingFull | LostCause::TooManyPoints => &mut self.points_lost,
+                LostCause::SwitchesRingFull => Some(&mut self.switches_lost),
+                LostCause::RingFull | LostCause::SamplesRingFull => Some(&mut self.lost),
+                LostCause::CountedRingFull => Some(&mut self.counted_lost),
+                LostCause::PointsRingFull => Some(&mut self.points_lost),
+                LostCause::QueueFull | LostCause::TooManyPoints => None,
             };
-            *lost = lost.saturating_add(count);
+            if let Some(lost) = lost {
+                *lost = lost.saturating_add(count);
+            }
             sink.on_event(&Event::Lost { time, count, cause });
         }
     }
