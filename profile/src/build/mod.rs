@@ -231,8 +231,7 @@ impl Builder {
             return;
         }
         let times = [found.told_from, found.looked_at].map(|time| self.at(time));
-        // Its samples may have begun before its switches are told.
-        self.with_waits(found.pid, found.tid, self.at(found.time), |thread, _| {
+        self.with_waits(found.pid, found.tid, times[0], |thread, _| {
             thread.waits.found(times, found.waits_for, stack);
         });
     }

@@ -297,10 +297,12 @@ impl ThreadWaits {
         let stack = tables.stack(What { stack, guess, reason });
         let length = i64::try_from(ns).unwrap_or(i64::MAX);
         let since = wait.until.saturating_sub(length);
-        if since >= wait.earliest {
+        // A thread that was found has its beginning where its switches are told from, which may be later.
+        let earliest = wait.earliest.min(wait.until);
+        if since >= earliest {
             Self::push_pieces(since, length, stack, samples, tables);
         } else {
-            tables.push(samples, wait.earliest, ns, stack);
+            tables.push(samples, earliest, ns, stack);
         }
     }
 
