@@ -170,6 +170,14 @@ pub struct Finished {
 }
 
 impl Recording {
+    /// When recording began of a program that ran unrecorded before: see [`Recording::hold_until`].
+    pub fn began(&self) -> Option<Timestamp> {
+        match &self.who {
+            Who::Launched(_, running) => Some(running.start),
+            Who::Stopped(_) | Who::Running(_) | Who::Nobody => None,
+        }
+    }
+
     /// Opens the events: for the program, which is started stopped, or for what runs already.
     pub fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
         let mut specs = Vec::new();

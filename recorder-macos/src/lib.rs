@@ -167,6 +167,11 @@ impl Recording {
         match self.never {}
     }
 
+    /// When recording began of a program that ran unrecorded before.
+    pub fn began(&self) -> Option<recording::clock::Timestamp> {
+        match self.never {}
+    }
+
     /// Lets the program run until the recording ends.
     pub fn run(self, _clock: ClockReference, _sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
         match self.never {}

@@ -1,6 +1,6 @@
 //! Times: one monotonic clock for events, and the wall-clock time of its origin.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Nanoseconds on the recording's clock (Linux: `CLOCK_MONOTONIC`, macOS: `mach_absolute_time` in ns).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -20,4 +20,15 @@ pub struct ClockReference {
     pub timestamp: Timestamp,
     /// The same instant on the wall clock.
     pub wall: SystemTime,
+}
+
+impl ClockReference {
+    /// The same clocks at a later instant.
+    pub fn later(self, timestamp: Timestamp) -> ClockReference {
+        let since = Duration::from_nanos(timestamp.nanos_since(self.timestamp));
+        ClockReference {
+            timestamp: timestamp.max(self.timestamp),
+            wall: self.wall + since,
+        }
+    }
 }

@@ -96,8 +96,11 @@ pub(crate) fn record(
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
-    let mut first = Some(open(plan, 1, term)?);
-    let clock = recorder::clock_reference();
+    // What is found when sprof attaches is told from times that come before this returns.
+    let before = recorder::clock_reference();
+    let first = open(plan, 1, term)?;
+    let clock = first.began().map_or(before, |began| before.later(began));
+    let mut first = Some(first);
     let mut builder = Builder::new(clock, plan.build);
     name_kernel(&mut builder);
     if plan.recorder.off_cpu {
