@@ -96,11 +96,15 @@ pub(crate) fn record(
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
-    // What is found when sprof attaches is told from times that come before this returns.
+    // Of a build tool, the profile begins when it has built. Of all else, nothing may come between attaching and recording:
+    // threads that start meanwhile would be found late.
     let before = recorder::clock_reference();
-    let first = open(plan, 1, term)?;
-    let clock = first.began().map_or(before, |began| before.later(began));
-    let mut first = Some(first);
+    let mut first = match plan.cargo {
+        Some(_) => Some(open(plan, 1, term)?),
+        None => None,
+    };
+    let began = first.as_ref().and_then(recorder::Recording::began);
+    let clock = began.map_or(before, |began| before.later(began));
     let mut builder = Builder::new(clock, plan.build);
     name_kernel(&mut builder);
     if plan.recorder.off_cpu {
