@@ -213,7 +213,7 @@ mod tests {
         for (line, subcommand, profile) in [
             ("cargo bench", Subcommand::Bench, "bench"),
             (
-                "/root/.cargo/bin/cargo +nightly bench --profile fast",
+                "/home/someone/.cargo/bin/cargo +nightly bench --profile fast",
                 Subcommand::Bench,
                 "fast",
             ),
