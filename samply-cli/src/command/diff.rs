@@ -157,9 +157,6 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
 }
 
 fn text(args: &DiffArgs, compared: &Comparison) -> String {
-    if compared.weights.is_some() {
-        return diff_figures::text(args, compared);
-    }
     let mut out = String::new();
     for (name, total, base) in [
         ("before", &compared.base, None),

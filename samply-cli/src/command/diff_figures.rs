@@ -65,17 +65,6 @@ fn change_of(before: f64, after: f64) -> String {
     }
 }
 
-pub(super) fn text(args: &DiffArgs, compared: &Comparison) -> String {
-    let mut out = String::new();
-    for (name, total, base) in [
-        ("before", &compared.base, None),
-        ("after", &compared.new, Some(&compared.base)),
-    ] {
-        let _ = writeln!(out, "{name:>7}: {}", describe(compared, total, base));
-    }
-    out + &lists(args, compared, "")
-}
-
 /// What takes more and what less; `which` amounts are meant, where that is not said by the list's title alone.
 pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
     let mut out = String::new();
