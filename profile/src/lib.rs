@@ -24,5 +24,6 @@ pub mod read;
 pub mod view;
 mod wire;
 
+pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use recording::address::Avma;
 use recording::event::{Event, LostCause};
-use recording::info::PeriodUnit;
+use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
 use recording::stack::{Frame, MissingStack, Stack, StackMark};
@@ -321,6 +321,35 @@ fn without_samples_or_even_events_the_profile_says_why() {
             "{markers:?}"
         );
     }
+}
+
+/// One second is a thousand intervals.
+#[test]
+fn a_program_that_ran_long_without_a_sample_is_not_called_short() {
+    let why = |unit: PeriodUnit, kernel_included: bool, cpu_time_ns: Option<u64>| {
+        let info = RecordingInfo {
+            unit,
+            kernel_included,
+            ..info()
+        };
+        let quality = Quality {
+            cpu_time_ns,
+            asked_rate_hz: 1000.0,
+            ..Quality::default()
+        };
+        let json = written(&Stream::with_app().0.finish(info, quality));
+        let markers = markers(&json["threads"][0]);
+        let (_, data) = markers.iter().find(|(kind, _)| *kind == "No samples").unwrap();
+        data["why"].as_str().unwrap().to_owned()
+    };
+    let second = 1_000_000_000;
+    for unit in [PeriodUnit::CpuNanoseconds, PeriodUnit::Cycles] {
+        assert!(why(unit, true, None).contains("the program used too little CPU time"));
+        assert!(why(unit, true, Some(second / 2000)).contains("the program used too little CPU time"));
+        assert!(why(unit, false, Some(second)).contains("none fell into user code"));
+    }
+    assert!(why(PeriodUnit::Cycles, true, Some(second)).contains("the processor's counter gave none"));
+    assert!(why(PeriodUnit::CpuNanoseconds, true, Some(second)).contains("each process and thread"));
 }
 
 #[test]

@@ -342,7 +342,8 @@ impl Recording {
         drain::report_remaining_losses(points_lost, Subject::Point(0), &mut translator, end, sink);
         // Events of whole CPUs count idle time, too.
         let of_tasks = self.options.whom != Whom::WholeMachine;
-        let cpu_time_ns = (of_tasks && counts.running_ns > 0).then_some(counts.running_ns);
+        let counted = opened.further.common().of_tasks(counts, opened.cpus());
+        let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| opened.choice.counts_kernel() && opened.choice.is_time())
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
@@ -350,11 +351,22 @@ impl Recording {
         let mut events = std::mem::take(&mut self.events);
         for (index, event) in (0..).zip(&mut events.infos) {
             event.counts = match event.role {
-                EventRole::Weight => Some(opened.further.common().of_tasks(counts, opened.cpus())),
+                EventRole::Weight => Some(counted),
                 EventRole::Track | EventRole::Marker => counts_of.remove(&index),
             };
         }
-        let notes = std::mem::take(&mut opened.notes);
+        let mut notes = std::mem::take(&mut opened.notes);
+        // The kernel switches and reads events one after the other: less than a hundredth may be just that.
+        if let Some(share) = counted.partial_share().filter(|share| *share < 0.99)
+            && opened.choice.hardware
+        {
+            notes.push(format!(
+                "{} found a free counter of the processor for {:.1} % of the CPU time; the rest has no samples; \
+                 `-e cpu-clock` samples by the kernel's timer",
+                opened.choice.name(),
+                100.0 * share
+            ));
+        }
         let info = self.info(clock, end, names, self.options.rate_hz);
         let info = match &self.rung {
             Rung::PerfEvent(opened) => of_events(info, opened, &events),

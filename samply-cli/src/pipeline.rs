@@ -254,6 +254,10 @@ impl Runs {
             for (event, earlier) in info.events.iter_mut().zip(earlier.events) {
                 event.counts = event.counts.zip(earlier.counts).map(|(counts, more)| counts.plus(more));
             }
+            let mut notes = earlier.notes;
+            info.notes.retain(|note| !notes.contains(note));
+            notes.append(&mut info.notes);
+            info.notes = notes;
         }
         self.info = Some(info);
     }

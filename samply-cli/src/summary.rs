@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use profile::enrich::Enriched;
 use profile::view::{TopFunction, WaitPlace};
-use profile::{Counts, WaitTotals};
+use profile::{Counts, NoSamples, WaitTotals};
 use recording::event::LostCause;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
@@ -93,13 +93,16 @@ impl Summary {
             ));
         }
         events::print(&self.events, &self.quality, term);
-        if counts.samples == 0 && self.info.unit == PeriodUnit::Counts {
-            term.detail(format_args!(
-                "no samples: {} did not happen often enough; /period=N/ sets after how many there is one",
-                self.info.event
-            ));
-        } else if counts.samples == 0 {
-            term.detail("no samples: the program used too little CPU time for this rate; a higher one is set with -r");
+        if counts.samples == 0 {
+            let why = NoSamples::of(counts, &self.quality, &self.info);
+            let next = match why {
+                NoSamples::ShortTasks | NoSamples::TooShort => "; a higher rate is set with -r",
+                NoSamples::EventIsRare => "; /period=N/ sets after how many there is one",
+                NoSamples::NotDelivered => "; `-e cpu-clock` samples by the kernel's timer",
+                NoSamples::OnlyKernel | NoSamples::NothingCame => "; `sprof doctor` tells what may be recorded",
+                NoSamples::LeftOut | NoSamples::Lost => "",
+            };
+            term.detail(format_args!("no samples: {why}{next}"));
         }
         if let Some(waits) = &self.waits {
             waits::print(waits, &self.wait_places, term);

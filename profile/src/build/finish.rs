@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use recording::info::{PeriodUnit, RecordingInfo};
+use recording::info::RecordingInfo;
 use recording::quality::Quality;
 
 use super::processes::LiveThread;
 use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
 use crate::model::Profile;
+use crate::model::no_samples::NoSamples;
 use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
 
 /// How far up to look for an ancestor that is in the file.
@@ -125,7 +126,7 @@ impl Builder {
         let recorded_waits = self.waits.as_ref().is_some_and(|waits| waits.all().count > 0);
         if self.counts.samples == 0 && !recorded_waits {
             let what = MarkerKind::NoSamples {
-                why: why_no_samples(&self.counts, &quality, &info),
+                why: NoSamples::of(&self.counts, &quality, &info),
             };
             kept[0].markers.push(Marker {
                 start: 0,
@@ -239,19 +240,5 @@ fn placeholder(info: &RecordingInfo) -> Thread {
         samples: Default::default(),
         event: None,
         markers: Vec::new(),
-    }
-}
-
-fn why_no_samples(counts: &crate::model::Counts, quality: &Quality, info: &RecordingInfo) -> &'static str {
-    if counts.samples_left_out > 0 {
-        "all samples were of other threads than the main ones, which were asked to be left out"
-    } else if quality.lost_total() > 0 {
-        "all samples were lost: the buffers were full"
-    } else if counts.processes == 0 {
-        "no event came from the program: it ended before recording began, or it could not be recorded"
-    } else if info.unit == PeriodUnit::Counts {
-        "the event did not happen often enough for one sample"
-    } else {
-        "the program used less CPU time than one sampling interval"
     }
 }

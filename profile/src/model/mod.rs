@@ -1,6 +1,7 @@
 //! A profile in memory: plain tables that point at each other by index.
 
 mod index;
+pub(crate) mod no_samples;
 pub(crate) mod samples;
 pub(crate) mod stacks;
 pub(crate) mod strings;

@@ -1,5 +1,6 @@
 //! Processes, threads and what happened to them.
 
+use super::no_samples::NoSamples;
 use super::samples::Samples;
 use super::stacks::StackId;
 use super::strings::StringId;
@@ -72,7 +73,7 @@ pub(crate) enum MarkerKind {
     },
     /// Says why there are no samples.
     NoSamples {
-        why: &'static str,
+        why: NoSamples,
     },
     /// A benchmark or test, which has the marker's name.
     Ran {

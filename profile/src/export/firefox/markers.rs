@@ -30,7 +30,7 @@ fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
         MarkerKind::Lost { count, cause } => json!({"type": kind, "count": count, "cause": cause}),
         MarkerKind::Throttled => json!({"type": kind}),
         MarkerKind::Malformed { what } => json!({"type": kind, "what": what}),
-        MarkerKind::NoSamples { why } => json!({"type": kind, "why": why}),
+        MarkerKind::NoSamples { why } => json!({"type": kind, "why": why.to_string()}),
         MarkerKind::Ran { name, harness, how } => {
             json!({"type": kind, "name": text(name), "harness": harness, "how": how})
         }
