@@ -26,11 +26,15 @@ fn machine_dir() -> Option<PathBuf> {
 }
 
 /// Starts the machine, which records all programs of a list and turns itself off. Returns the profiles by name.
-fn run_machine(dir: &Path, list: &str, options: &[&str], programs: usize) -> BTreeMap<String, Profile> {
+///
+/// The machine's clock runs by the instructions: a nanosecond each, which is also its cycle. So its interrupts are in time
+/// however busy the host is, and only so does QEMU count instructions. By the host's clock, on a busy host, one recording of
+/// about 70 had no sample, and others had samples in kernel threads that were not recorded: interrupts were late.
+fn run_machine(dir: &Path, list: &str, programs: usize) -> BTreeMap<String, Profile> {
     let output = Command::new("timeout")
         .args(["900", "qemu-system-aarch64", "-M", "virt", "-cpu", "max", "-smp", "2"])
         .args(["-m", "1024", "-nographic", "-no-reboot", "-nic", "none"])
-        .args(options)
+        .args(["-icount", "shift=0,sleep=off"])
         .arg("-append")
         .arg(format!("console=ttyAMA0 quiet panic=-1 commands=/{list}"))
         .arg("-kernel")
@@ -95,9 +99,7 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
 fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
     let Some(dir) = machine_dir() else { return };
     let Some(_machine) = perf_events() else { return };
-    // The machine's clock runs by the instructions: a nanosecond each, which is also its cycle. So its interrupts are in
-    // time however busy the host is, and only so does QEMU count instructions.
-    let profiles = run_machine(&dir, "counted", &["-icount", "shift=0,sleep=off"], 4);
+    let profiles = run_machine(&dir, "counted", 4);
     let events = [
         ("cycles", "cycles", 1e6, 80e6),
         ("instructions", "instructions", 20e6, 800e6),
@@ -158,22 +160,24 @@ fn is_marked(names: &[&str]) -> bool {
 fn an_arm64_machine_with_hardware_cycles_gives_true_profiles() {
     let Some(dir) = machine_dir() else { return };
     let Some(_machine) = perf_events() else { return };
-    let profiles = run_machine(&dir, "commands", &[], 5);
+    let mut profiles = run_machine(&dir, "commands", 6);
+    let taken = profiles.remove("taken").unwrap();
     for (name, profile) in &profiles {
         assert_eq!(profile.quality()["Event"], "cycles", "{name}");
         // The first samples of a thread come within microseconds: each weighs what it stands for.
         assert_eq!(
-            profile.json["threads"][0]["samples"]["weightType"], "tracing-ms",
-            "{name}"
+            profile.json["threads"][0]["samples"]["weightType"],
+            "tracing-ms",
+            "{name}\n{}",
+            profile.summary()
         );
     }
 
-    // 2 points, as on real machines, and 4 more: how long emulated code takes depends on what else the host does.
     let split = &profiles["split"];
     for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
         let share = split.cpu_share(|names| names.contains(&"run_split"), |names| names.contains(&function));
         assert!(
-            (share - expected).abs() <= 6.0,
+            (share - expected).abs() <= 2.0,
             "{function} {share:.1} %\n{}",
             split.summary()
         );
@@ -219,4 +223,15 @@ fn an_arm64_machine_with_hardware_cycles_gives_true_profiles() {
         assert!(rooted.of > 100, "{name} {rooted:?}\n{}", profile.summary());
         assert!(rooted.percent() >= 98.0, "{name} {rooted:?}\n{}", profile.summary());
     }
+
+    // Someone else had all counters of the processor.
+    assert_eq!(taken.sample_count(), 0);
+    let note = taken.quality()["Note"].as_str().unwrap().to_owned();
+    assert!(
+        note.starts_with("cycles found a free counter of the processor for 0.0 %"),
+        "{note}"
+    );
+    // The program measures its 500 ms by the same clock.
+    let counted_ms = taken.figure(&["cpu time counted"]);
+    assert!(counted_ms >= 450.0, "{counted_ms}\n{}", taken.summary());
 }
