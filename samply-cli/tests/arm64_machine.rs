@@ -160,7 +160,7 @@ fn is_marked(names: &[&str]) -> bool {
 fn an_arm64_machine_with_hardware_cycles_gives_true_profiles() {
     let Some(dir) = machine_dir() else { return };
     let Some(_machine) = perf_events() else { return };
-    let mut profiles = run_machine(&dir, "commands", 6);
+    let mut profiles = run_machine(&dir, "commands", 7);
     let taken = profiles.remove("taken").unwrap();
     for (name, profile) in &profiles {
         assert_eq!(profile.quality()["Event"], "cycles", "{name}");
@@ -223,6 +223,17 @@ fn an_arm64_machine_with_hardware_cycles_gives_true_profiles() {
         assert!(rooted.of > 100, "{name} {rooted:?}\n{}", profile.summary());
         assert!(rooted.percent() >= 98.0, "{name} {rooted:?}\n{}", profile.summary());
     }
+
+    // QEMU's interrupts come where it leaves a block: at a function's first instruction, or behind its return.
+    let entered = profiles["entries"].share(
+        |names| names.contains(&"inner"),
+        |names| names.windows(4).any(|part| part == ["main", "run", "outer", "inner"]),
+    );
+    assert!(
+        entered.of > 200 && entered.percent() >= 99.0,
+        "{entered:?}\n{}",
+        profiles["entries"].summary()
+    );
 
     // Someone else had all counters of the processor.
     assert_eq!(taken.sample_count(), 0);

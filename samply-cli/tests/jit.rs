@@ -167,17 +167,29 @@ fn code_that_nobody_tells_of_is_unwound_and_shown_by_address() {
     assert_rooted(&profile, "run_split", "main");
 }
 
-/// Samples inside `leaf`, and how many of them have exactly these callers up to `main`.
-#[cfg(target_arch = "x86_64")]
+/// Samples inside the last of these functions, and how many of them have exactly these callers up to `main`.
 fn chains(profile: &Profile, expected: &[&str]) -> support::profile::Share {
     profile.share(
-        |names| names.contains(&"leaf"),
+        |names| expected.last().is_some_and(|leaf| names.contains(leaf)),
         |names| {
             let from_main = names.iter().skip_while(|name| **name != "main");
             let up_to_leaf: Vec<&str> = from_main.copied().take(expected.len()).collect();
             up_to_leaf == expected
         },
     )
+}
+
+/// Where it makes its frame or has left it, a function's frame pointer is its caller's.
+#[test]
+fn functions_that_are_entered_or_left_have_their_caller() {
+    let Some(_machine) = perf_events() else { return };
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("jit_entries").unwrap(), &["1000"]);
+    remove_maps(&profile);
+    let rooted = chains(&profile, &["main", "run", "outer", "inner"]);
+    assert!(rooted.of > 1000, "{}", profile.summary());
+    assert!(rooted.percent() >= 99.5, "{rooted:?}\n{}", profile.summary());
 }
 
 #[cfg(target_arch = "x86_64")]

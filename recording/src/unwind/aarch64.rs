@@ -6,9 +6,10 @@ use framehop::FrameAddress;
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
-use super::arch::{Arch, ReadStack, Step};
+use super::arch::{Arch, NearbyCode, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Cfi, Columns, Place, Row};
+use super::edges_aarch64 as edges;
 use super::elf::u32_at;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
@@ -193,9 +194,18 @@ impl Arch for Aarch64 {
         Step::NoRule
     }
 
-    fn step_by_code(_code: &[u8], _regs: &mut Self::Regs, _read: &mut ReadStack<'_>) -> Option<Step> {
-        // Every function that calls another one stores x29 and x30, CPython's trampolines, too.
-        None
+    fn step_by_code(
+        address: FrameAddress,
+        code: &NearbyCode,
+        regs: &mut Self::Regs,
+        _read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        if address.is_return_address() {
+            return None;
+        }
+        let in_use = edges::stack_in_use(&code.before, &code.next)?;
+        *regs = caller(regs, regs.lr(), regs.sp().wrapping_add(in_use), regs.fp());
+        Some(Step::Caller(regs.lr()))
     }
 
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {

@@ -15,6 +15,15 @@ pub(super) struct Unreadable(pub(super) u64);
 /// Reads 8 bytes of the stack.
 pub(super) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
 
+/// Code around an address that has no rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NearbyCode {
+    /// What was run last, if nothing jumped. 0 where it can't be read.
+    pub(super) before: [u8; 8],
+    /// What comes next.
+    pub(super) next: [u8; 24],
+}
+
 /// How one step towards the root ended. Where it found the caller, the registers are the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -85,9 +94,14 @@ pub(super) trait Arch {
         read: &mut ReadStack<'_>,
         is_code: &dyn Fn(u64) -> bool,
     ) -> Step;
-    /// In memory of no file: the caller by the code that comes next, if that is the end of a function. `None`: it is not, or
-    /// such code keeps to the frame pointer on this machine.
-    fn step_by_code(code: &[u8], regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step>;
+    /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
+    /// pointer is the caller's. `None`: it is neither.
+    fn step_by_code(
+        address: FrameAddress,
+        code: &NearbyCode,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step>;
     /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
     /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a

@@ -13,7 +13,7 @@
 //! 3. `tables`, `cfi`: the unwind rules of one file.
 //! 4. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 5. `walk`: from leaf to root.
-//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `epilogue`, `jit`: one step of it.
+//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `edges_x86_64`, `edges_aarch64`, `jit`: one step of it.
 //! 7. `seam`: what of a stack read after the sample can be believed; `calls`: which of its calls the code rules out.
 
 mod aarch64;
@@ -21,8 +21,9 @@ mod arch;
 mod calls;
 mod cfi;
 mod compressed;
+mod edges_aarch64;
+mod edges_x86_64;
 mod elf;
-mod epilogue;
 mod jit;
 mod modules;
 mod seam;
@@ -361,9 +362,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                     self.jit.add(mapping.pid, file);
                 }
                 let region = self.modules.region(mapping, &mut self.quality);
-                if region.module == space::ANONYMOUS {
-                    self.code.clear();
-                }
+                self.code.clear();
                 Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);
                 if let Some(image) = self.modules.image(&region) {
                     self.next.on_event(&Event::Image {

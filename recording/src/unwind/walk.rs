@@ -4,8 +4,7 @@ use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use super::arch::{Arch, Step};
-use super::epilogue;
+use super::arch::{Arch, NearbyCode, Step};
 use super::jit::JitRules;
 use super::modules::Modules;
 use super::signal;
@@ -56,8 +55,8 @@ pub(super) struct Outcome {
 /// Where signal return functions without unwind rules are, by (module, process if anonymous, relative address).
 pub(super) type SignalReturns = FxHashMap<(u32, i32, u64), bool>;
 
-/// Code of no file, by (process, address): what comes next there. Forgotten when such memory is mapped anew.
-pub(super) type CodeBytes = FxHashMap<(i32, u64), [u8; epilogue::MAX_CODE]>;
+/// Code without rules, by (process, address). Forgotten when anything is mapped.
+pub(super) type CodeBytes = FxHashMap<(i32, u64), NearbyCode>;
 
 /// Addresses in [`CodeBytes`].
 const MAX_CODE_BYTES: usize = 1 << 14;
@@ -196,9 +195,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 })
             {
                 return (step, false);
-            } else if region.module == ANONYMOUS
-                && let Some(code) = self.code_at(address.address())
-                && let Some(step) = self.step_by_code::<A>(&code, regs)
+            } else if let Some(code) = self.code_at(address.address())
+                && let Some(step) = self.step_by_code::<A>(address, &code, regs)
             {
                 return (step, false);
             }
@@ -256,14 +254,16 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         None
     }
 
-    /// What the processor will run next, in memory of no file.
-    fn code_at(&mut self, address: u64) -> Option<[u8; epilogue::MAX_CODE]> {
+    fn code_at(&mut self, address: u64) -> Option<NearbyCode> {
         let key = (self.stack.pid.0, address);
         if let Some(known) = self.code.get(&key) {
             return Some(*known);
         }
-        let mut code = [0; epilogue::MAX_CODE];
-        self.stack.copy_live(address, &mut code)?;
+        let mut code = NearbyCode::default();
+        self.stack.copy_live(address, &mut code.next)?;
+        // At the start of a mapping there is nothing before.
+        let before = address.wrapping_sub(code.before.len() as u64);
+        let _ = self.stack.copy_live(before, &mut code.before);
         if self.code.len() >= MAX_CODE_BYTES {
             self.code.clear();
         }
@@ -272,10 +272,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// A caller that is not code was not one: the code is another now, or never returned this way.
-    fn step_by_code<A: Arch>(&mut self, code: &[u8], regs: &mut A::Regs) -> Option<Step> {
+    fn step_by_code<A: Arch>(&mut self, address: FrameAddress, code: &NearbyCode, regs: &mut A::Regs) -> Option<Step> {
         let mut caller_regs = *regs;
         let stack = &mut self.stack;
-        let step = A::step_by_code(code, &mut caller_regs, &mut |address| stack.read(address))?;
+        let step = A::step_by_code(address, code, &mut caller_regs, &mut |address| stack.read(address))?;
         if let Step::Caller(caller) = step
             && !self.is_code(caller)
         {

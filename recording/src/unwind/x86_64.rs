@@ -6,11 +6,11 @@ use framehop::FrameAddress;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
-use super::arch::{Arch, ReadStack, Step};
+use super::arch::{Arch, NearbyCode, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Cfi, Columns, Place, Row};
+use super::edges_x86_64 as edges;
 use super::elf::u32_at;
-use super::epilogue;
 use super::tables::{Rules, Tables};
 use super::walk::PLAUSIBLE_FRAME;
 use crate::stack::Registers;
@@ -144,6 +144,15 @@ impl Arch for X86_64 {
             *regs = caller;
             return Step::Guess(caller.ip());
         }
+        // A leaf that has just pushed it, and not yet set its own: (ip, sp) = (*(sp + 8), sp + 16).
+        if is_leaf
+            && read(sp) == Ok(bp)
+            && let Ok(ra) = read(sp.wrapping_add(8))
+            && is_code(ra)
+        {
+            *regs = UnwindRegsX86_64::new(ra, sp.wrapping_add(16), bp);
+            return Step::Guess(ra);
+        }
         if bp == 0 {
             return Step::FramePointerIsZero;
         }
@@ -166,8 +175,19 @@ impl Arch for X86_64 {
         Step::NoRule
     }
 
-    fn step_by_code(code: &[u8], regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step> {
-        match epilogue::run(code, (regs.sp(), regs.bp()), read) {
+    fn step_by_code(
+        address: FrameAddress,
+        code: &NearbyCode,
+        regs: &mut Self::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        let stack = (regs.sp(), regs.bp());
+        let entered = if address.is_return_address() {
+            Ok(None)
+        } else {
+            edges::enter(&code.next, stack, read)
+        };
+        match entered.and_then(|caller| caller.map_or_else(|| edges::leave(&code.next, stack, read), |c| Ok(Some(c)))) {
             Ok(Some((ra, sp, bp))) => {
                 *regs = UnwindRegsX86_64::new(ra, sp, bp);
                 Some(Step::Caller(ra))

@@ -1,17 +1,46 @@
-//! The end of an x86_64 function, read as the processor will run it.
+//! The start and the end of an x86_64 function, read as the processor will run it. For code without rules.
 //!
-//! For code without rules: CPython's trampolines (`-X perf`) are `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, thousands of
-//! copies in anonymous memory, without frame pointer. What stands after a return address, up to a `ret` with nothing
-//! else in between, says exactly where the caller is.
+//! At the start the frame pointer is still the caller's: one who goes by it takes the caller's caller for the caller, or finds
+//! none where the caller uses the register for something else. What comes next says how much is pushed.
+//!
+//! At the end the same holds, and CPython's trampolines (`-X perf`) have no frame pointer at all: they are `sub $8, %rsp;
+//! call *%rcx; add $8, %rsp; ret`, thousands of copies in anonymous memory. What stands after a return address, up to a
+//! `ret` with nothing else in between, says exactly where the caller is.
 
 use super::arch::{ReadStack, Unreadable};
 use super::walk::PLAUSIBLE_FRAME;
 
-/// Bytes that are looked at.
-pub(super) const MAX_CODE: usize = 24;
+/// The caller's (ip, sp, bp) from (sp, bp) of a function that is about to make its frame: `code` comes next. `Ok(None)`: this
+/// is not the start of a function with a frame pointer.
+pub(super) fn enter(
+    code: &[u8],
+    (sp, bp): (u64, u64),
+    read: &mut ReadStack<'_>,
+) -> Result<Option<(u64, u64, u64)>, Unreadable> {
+    // endbr64
+    let rest = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    let return_address = if makes_frame(code) {
+        if read(sp)? != bp {
+            return Ok(None);
+        }
+        sp.wrapping_add(8)
+    } else if let [0x55, rest @ ..] = rest
+        && makes_frame(rest)
+    {
+        sp
+    } else {
+        return Ok(None);
+    };
+    Ok(Some((read(return_address)?, return_address.wrapping_add(8), bp)))
+}
+
+/// `mov %rsp, %rbp`, in both encodings.
+fn makes_frame(code: &[u8]) -> bool {
+    matches!(code, [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..])
+}
 
 /// The caller's (ip, sp, bp) from this one's (sp, bp). `Ok(None)`: this is not the end of a function.
-pub(super) fn run(
+pub(super) fn leave(
     code: &[u8],
     (sp, bp): (u64, u64),
     read: &mut ReadStack<'_>,
@@ -96,10 +125,40 @@ mod tests {
 
     fn caller(code: &[u8], sp: u64, bp: u64) -> Result<Option<(u64, u64, u64)>, Unreadable> {
         // At each address of the stack lies that address times 16.
-        run(code, (sp, bp), &mut |address| match address {
+        leave(code, (sp, bp), &mut |address| match address {
             0x1000..0x2000 => Ok(address * 16),
             _ => Err(Unreadable(address)),
         })
+    }
+
+    #[test]
+    fn a_frame_pointer_is_pushed_and_set() {
+        // endbr64; push %rbp; mov %rsp, %rbp
+        let code = [0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5];
+        let entered = |code: &[u8], bp| {
+            enter(code, (0x1000, bp), &mut |address| match address {
+                0x1000..0x2000 => Ok(address * 16),
+                _ => Err(Unreadable(address)),
+            })
+        };
+        for before in [&code[..], &code[4..], &[0x55, 0x48, 0x8b, 0xec]] {
+            assert_eq!(entered(before, 7), Ok(Some((0x10000, 0x1008, 7))), "{before:x?}");
+        }
+        // It is pushed: so it is what lies there.
+        for between in [&code[5..], &[0x48, 0x8b, 0xec]] {
+            assert_eq!(entered(between, 0x10000), Ok(Some((0x10080, 0x1010, 0x10000))));
+            assert_eq!(entered(between, 7), Ok(None));
+        }
+        // push %rbx; push %rbp without setting it; mov %rsp, %rbx; the body.
+        for code in [
+            &[0x53, 0x48, 0x89, 0xe5][..],
+            &[0x55, 0x53],
+            &[0x48, 0x89, 0xe3],
+            &[0xc3],
+            &[],
+        ] {
+            assert_eq!(entered(code, 0x10000), Ok(None), "{code:x?}");
+        }
     }
 
     #[test]
