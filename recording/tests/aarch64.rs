@@ -40,7 +40,8 @@ const UNDEFINED: u8 = 0x07; // DW_CFA_undefined
 ///   by_fp       CFA = x29 + 16, x29 at CFA - 16, x30 at CFA - 8
 ///   sigreturn   augmentation "zRS"
 ///   start       x30 undefined
-const FUNCTIONS: [Function; 6] = [
+///   no_record   CFA = sp + 32, x30 at CFA - 24
+const FUNCTIONS: [Function; 7] = [
     Function {
         svma: 0x1000,
         signal_frame: false,
@@ -71,6 +72,11 @@ const FUNCTIONS: [Function; 6] = [
         signal_frame: false,
         rules: &[UNDEFINED, 30],
     },
+    Function {
+        svma: 0x1600,
+        signal_frame: false,
+        rules: &[CFA_OFFSET, 32, LR_AT, 3],
+    },
 ];
 const LEAF: u64 = BASE + 0x1010;
 const PLAIN: u64 = BASE + 0x1110;
@@ -78,6 +84,9 @@ const SIGNED: u64 = BASE + 0x1210;
 const BY_FP: u64 = BASE + 0x1310;
 const SIGRETURN: u64 = BASE + 0x1400;
 const START: u64 = BASE + 0x1510;
+const NO_RECORD: u64 = BASE + 0x1610;
+/// In a file without rules.
+const GENERATED: u64 = BASE + 0x8010;
 
 /// Without section headers, as stripped by the strictest tools.
 fn elf() -> Vec<u8> {
@@ -185,6 +194,7 @@ fn unwind(path: &str, memory: Words, registers: Registers, words: &[u64]) -> (Ve
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut unwinder = Unwinder::new(Collector::default(), memory, OneFile, UnwindOptions::default());
     unwinder.on_event(&Event::Map(map(PID, BASE, 0x4000, 0, path.as_bytes())));
+    unwinder.on_event(&Event::Map(map(PID, BASE + 0x8000, 0x1000, 0, b"/stripped")));
     unwinder.on_event(&sample(&Captured {
         registers,
         bytes,
@@ -295,4 +305,48 @@ fn without_rules_a_frame_pointer_of_zero_is_the_root() {
     let (frames, quality) = unwind("/stripped", Words::default(), registers, &[0, 0, 0, START, 7, 7]);
     assert_eq!(frames, [leaf(BY_FP), caller(START)]);
     assert_eq!((quality.by_frame_pointer, quality.rooted), (1, 1));
+}
+
+/// A function without rules that has `words` between its frame record and its caller's frame.
+fn called_from_generated_code(memory: Words, caller_frame: &[u64], words: usize) -> Vec<Frame> {
+    let record = [SP + 32 + 8 * words as u64, caller_frame[0]];
+    let stack = [&[0, 0], &record[..], &vec![7; words], &caller_frame[1..]].concat();
+    let registers = Registers::Aarch64 {
+        pc: GENERATED,
+        sp: SP,
+        fp: SP + 16,
+        lr: 0,
+    };
+    unwind("/elf", memory, registers, &stack).0
+}
+
+#[test]
+fn a_frame_pointer_does_not_tell_where_the_callers_stack_is() {
+    // The caller has a frame record at its end: there the frame pointer tells.
+    let plain = [PLAIN, SP + 1000, START, 0, 0];
+    for words in [0, 2, 4, 40] {
+        let frames = called_from_generated_code(Words::default(), &plain, words);
+        assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), caller(START)], "{words}");
+    }
+    // It has none. Right where nothing lies between.
+    let without = [NO_RECORD, 0, START, 0, 0];
+    let frames = called_from_generated_code(Words::default(), &without, 0);
+    assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), caller(START)]);
+    // Otherwise something else is found, even if it is code: that does not follow a call.
+    let before_plain = |instruction: u32| {
+        let mut page = vec![0; 0x1000];
+        page[(PLAIN & 0xfff) as usize - 4..][..4].copy_from_slice(&instruction.to_le_bytes());
+        Words(vec![(PLAIN & !0xfff, page)])
+    };
+    let stack = [NO_RECORD, 0, PLAIN, 0, 0];
+    let nop = 0xd503_201f;
+    let frames = called_from_generated_code(before_plain(nop), &stack, 0);
+    let cut = Frame::Mark(StackMark::TruncatedNoRule);
+    assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), cut]);
+    assert_eq!(called_from_generated_code(Words::default(), &without, 2)[2], cut);
+    // bl, blr x21, blraa x8, x9
+    for call in [0x9400_7a30, 0xd63f_02a0, 0xd73f_0909] {
+        let frames = called_from_generated_code(before_plain(call), &stack, 0);
+        assert_eq!(frames[2], caller(PLAIN), "{call:x}");
+    }
 }

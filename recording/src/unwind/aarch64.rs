@@ -49,6 +49,9 @@ impl Arch for Aarch64 {
         &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4],
     ];
 
+    // AAPCS64, section 6.4.6: "The location of the frame record within a stack frame is not specified."
+    const RECORD_TOPS_FRAME: bool = false;
+
     // brk #5: BRK64_OPCODE_UPROBES. Debuggers have another number.
     const BREAKPOINT: &'static [u8] = &[0xa0, 0x00, 0x20, 0xd4];
 
@@ -154,6 +157,47 @@ impl Arch for Aarch64 {
             Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
             Err(_) => Step::NoMemory,
         }
+    }
+
+    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>> {
+        let CfaRule::RegisterAndOffset {
+            register: Dwarf::SP,
+            offset: size,
+        } = row.cfa
+        else {
+            return None;
+        };
+        let ra = match row.ra {
+            Some(RegisterRule::Offset(ra)) => ra,
+            Some(RegisterRule::Undefined) => return None,
+            _ => return Some(Vec::new()),
+        };
+        // Saved beside the return address, the frame pointer points there, unless the compiler uses it for something else.
+        let by_record = match row.fp {
+            Some(RegisterRule::Offset(fp)) if fp + 8 == ra => {
+                let sp = regs.fp().wrapping_sub(fp as u64).wrapping_sub(size as u64);
+                let possible = (regs.sp()..regs.sp().saturating_add(PLAUSIBLE_FRAME)).contains(&sp);
+                (possible && sp % 16 == 0).then_some(sp)
+            }
+            _ => None,
+        };
+        let mut found = |sp: u64| {
+            let at = sp.wrapping_add_signed(size).wrapping_add_signed(ra);
+            let stripped = caller(regs, read(at).ok()?, sp, regs.fp()).lr();
+            Some((caller(regs, regs.lr(), sp, regs.fp()), stripped))
+        };
+        Some(
+            [by_record, Some(regs.sp())]
+                .into_iter()
+                .flatten()
+                .filter_map(&mut found)
+                .collect(),
+        )
+    }
+
+    fn ends_with_call(code: &[u8; 8]) -> bool {
+        // bl; blr and its kinds with pointer authentication
+        u32_at(code, 4).is_some_and(|word| word >> 26 == 0b10_0101 || word & 0xfeff_f000 == 0xd63f_0000)
     }
 
     fn step_by_guess(

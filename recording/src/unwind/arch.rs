@@ -61,6 +61,9 @@ pub(super) trait Arch {
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
+    /// True if a frame pointer tells the caller's stack pointer: the return address is the last thing pushed before it.
+    const RECORD_TOPS_FRAME: bool;
+
     /// What the kernel writes over an instruction with a uprobe (UPROBE_SWBP_INSN), as debuggers do on most machines.
     const BREAKPOINT: &'static [u8];
 
@@ -85,6 +88,11 @@ pub(super) trait Arch {
     ) -> Step
     where
         Self: Sized;
+    /// Where the stack pointer is known as a lower bound alone: the registers of each stack pointer that is likely in this row,
+    /// likeliest first, with the return address that is found so. `None`: the row does not count from the stack pointer.
+    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>>;
+    /// True if this code ends with a call.
+    fn ends_with_call(code: &[u8; 8]) -> bool;
     /// Goes by frame pointer, or by the habits of code without rules. `in_tables`: the module has rules for its other
     /// functions, so this is likely assembly. `is_code` tells if an address is in an executable mapping.
     fn step_by_guess(

@@ -221,6 +221,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 floor: sp,
                 used_live: false,
             },
+            sp_is_bound: false,
             points: &mut self.points,
             max_frames: self.options.max_frames,
         };

@@ -13,7 +13,7 @@ use gimli::{CfaRule, Register, RegisterRule};
 
 use super::aarch64::Aarch64;
 use super::arch::{Arch, ReadStack, Step};
-use super::cfi::{Cfi, Place, Sections};
+use super::cfi::{Cfi, Place, Row, Sections};
 use super::elf::{self, Elf};
 use super::signal;
 use super::x86_64::X86_64;
@@ -138,6 +138,14 @@ impl<A: Arch> Rules<A> {
             (Some(row), _) => row.cfa == CfaRule::RegisterAndOffset { register, offset },
             (None, Some(others)) => others.has_no_frame(relative),
             (None, None) => true,
+        }
+    }
+
+    /// The row that holds at a relative address.
+    pub(super) fn row(&mut self, relative_lookup: u64) -> Option<Row> {
+        match self.cfi.row(self.base_svma.wrapping_add(relative_lookup)) {
+            Some(row) => Some(row),
+            None => self.others.as_mut()?.row(relative_lookup),
         }
     }
 

@@ -74,6 +74,8 @@ pub(super) struct Walk<'a, M, F> {
     pub(super) time: Timestamp,
     pub(super) quality: &'a mut Quality,
     pub(super) stack: StackMemory<'a, M>,
+    /// The stack pointer of the frame that was found last is a lower bound.
+    pub(super) sp_is_bound: bool,
     /// The result, leaf first.
     pub(super) points: &'a mut Vec<Point>,
     pub(super) max_frames: usize,
@@ -108,6 +110,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 // Nobody called it: the kernel lets the handler return to its first instruction.
                 point.frame = Frame::InstructionPointer(Avma(address.address()));
             }
+            self.sp_is_bound = matches!(step, Step::Guess(_)) && !A::RECORD_TOPS_FRAME;
             let caller = match step {
                 Step::Caller(caller) => caller,
                 Step::Guess(caller) => {
@@ -165,6 +168,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// One step, and whether it was out of a signal handler.
     fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
         let region = self.find(address.address_for_lookup());
+        if self.sp_is_bound
+            && let Some(region) = region
+            && self.find_stack::<A>(address, &region, regs).is_none()
+        {
+            return (Step::NoRule, false);
+        }
         let stack = &mut self.stack;
         // A call to an address that is not code: its caller is where a leaf's is.
         let mut like_assembly = region.is_none();
@@ -213,6 +222,29 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             ),
             false,
         )
+    }
+
+    /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. `None`: it
+    /// is none of those that are likely, so whatever the rules found would be something else.
+    fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Option<()> {
+        let relative = address.address_for_lookup().wrapping_sub(region.base);
+        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
+            return Some(());
+        };
+        let stack = &mut self.stack;
+        let Some(stacks) = A::possible_stacks(&row, regs, &mut |address| stack.read(address)) else {
+            return Some(());
+        };
+        let (found, _) = stacks.into_iter().find(|(_, ra)| self.follows_call::<A>(*ra))?;
+        *regs = found;
+        Some(())
+    }
+
+    /// False if a return address can't be one. What can't be read can.
+    fn follows_call<A: Arch>(&mut self, return_address: u64) -> bool {
+        self.is_code(return_address)
+            && (self.code_at(return_address)).is_none_or(|code| A::ends_with_call(&code.before))
     }
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the

@@ -42,6 +42,8 @@ impl Arch for X86_64 {
         &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05],
     ];
 
+    const RECORD_TOPS_FRAME: bool = true;
+
     // int3
     const BREAKPOINT: &'static [u8] = &[0xcc];
 
@@ -119,6 +121,15 @@ impl Arch for X86_64 {
             Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
             Err(_) => Step::NoMemory,
         }
+    }
+
+    fn possible_stacks(_row: &Row, _regs: &Self::Regs, _read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>> {
+        None
+    }
+
+    fn ends_with_call(_code: &[u8; 8]) -> bool {
+        // Instructions have any length: it can't be told where the last one starts.
+        true
     }
 
     fn step_by_guess(

@@ -2,7 +2,8 @@
 //
 // Until the frame is made, the frame pointer is still the caller's, and after it is gone, too: one who goes by it alone there
 // takes the caller's caller for the caller. Each stack is main, run, outer, inner.
-// usage: jit_entries CPU_MS
+// On aarch64 a frame record need not lie next to the caller's frame. With `bottom`, `outer` keeps registers in between.
+// usage: jit_entries CPU_MS [bottom]
 #include "common.h"
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,9 @@ static const uint8_t INNER[] = {0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 
 // ldp x19,x20,[sp],#16; ldp x29,x30,[sp],#16; ret
 static const uint32_t OUTER[] = {0xa9bf7bfd, 0x910003fd, 0xa9bf53f3, 0xaa0003f3, 0xaa0103f4, 0xd63f0280,
                                  0xf1000673, 0x54ffffc1, 0xa8c153f3, 0xa8c17bfd, 0xd65f03c0};
+// stp x29,x30,[sp,#-32]!; mov x29,sp; stp x19,x20,[sp,#16]; the same loop; ldp x19,x20,[sp,#16]; ldp x29,x30,[sp],#32; ret
+static const uint32_t BOTTOM[] = {0xa9be7bfd, 0x910003fd, 0xa90153f3, 0xaa0003f3, 0xaa0103f4, 0xd63f0280,
+                                  0xf1000673, 0x54ffffc1, 0xa94153f3, 0xa8c27bfd, 0xd65f03c0};
 // bti c; sub sp,sp,#32; stp x29,x30,[sp,#16]; add x29,sp,#16; ldp x29,x30,[sp,#16]; add sp,sp,#32; ret
 static const uint32_t INNER[] = {0xd503245f, 0xd10083ff, 0xa9017bfd, 0x910043fd, 0xa9417bfd, 0x910083ff, 0xd65f03c0};
 #else
@@ -40,6 +44,9 @@ int main(int argc, char **argv) {
     uint8_t *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return 3;
     memcpy(memory, OUTER, sizeof OUTER);
+#if defined(__aarch64__)
+    if (argc > 2) memcpy(memory, BOTTOM, sizeof BOTTOM);
+#endif
     memcpy(memory + INNER_AT, INNER, sizeof INNER);
     __builtin___clear_cache((char *)memory, (char *)memory + 4096);
     char path[64];
