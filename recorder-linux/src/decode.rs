@@ -338,14 +338,16 @@ pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malfo
     if matches!(header.kind, record_type::SWITCH | record_type::SWITCH_CPU_WIDE) {
         return switch(header, &mut Reader(sample_id)).ok_or(Malformed("switch"));
     }
-    side_band(header, body)
+    // `open` asks for build ids wherever the kernel knows them.
+    side_band(header, body, true)
 }
 
-/// Takes a record apart that is no sample and no switch, without its header and its sample id.
-pub(crate) fn side_band(header: Header, body: &[u8]) -> Result<Record<'_>, Malformed> {
+/// Takes a record apart that is no sample and no switch, without its header and its sample id. `build_ids`: the event that it was
+/// written for asked for them (`perf_event_attr.build_id`).
+pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<Record<'_>, Malformed> {
     let mut body = Reader(body);
     match header.kind {
-        record_type::MMAP2 => mmap2(header, &mut body).ok_or(Malformed("mapping")),
+        record_type::MMAP2 => mmap2(header, &mut body, build_ids).ok_or(Malformed("mapping")),
         record_type::COMM => comm(header, &mut body).ok_or(Malformed("name")),
         record_type::FORK => fork(&mut body).ok_or(Malformed("fork")),
         record_type::EXIT => exit(&mut body).ok_or(Malformed("exit")),
@@ -422,7 +424,7 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     })
 }
 
-fn mmap2<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
+fn mmap2<'a>(header: Header, body: &mut Reader<'a>, build_ids: bool) -> Option<Record<'a>> {
     const PROT_EXEC: u32 = 4;
     let pid = body.i32()?;
     let _tid = body.i32()?;
@@ -430,14 +432,17 @@ fn mmap2<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
     let len = body.u64()?;
     let file_offset = body.u64()?;
     let identity = body.bytes(24)?;
-    let (inode, build_id) = if header.misc & misc::MMAP_BUILD_ID != 0 {
-        // u8 build_id_size, u8 reserved, u16 reserved, u8 build_id[20].
-        let size = usize::from(*identity.first()?).min(20);
-        (None, Some(BuildId(identity.get(4..4 + size)?.to_vec())))
+    let build_id = if header.misc & misc::MMAP_BUILD_ID != 0 {
+        build_id_in(identity, build_ids)
     } else {
+        None
+    };
+    let inode = if build_id.is_none() {
         let mut identity = Reader(identity);
         let (major, minor, inode) = (identity.u32()?, identity.u32()?, identity.u64()?);
-        ((inode != 0).then_some((major, minor, inode)), None)
+        (inode != 0).then_some((major, minor, inode))
+    } else {
+        None
     };
     let protection = body.u32()?;
     let _flags = body.u32()?;
@@ -451,6 +456,18 @@ fn mmap2<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
         executable: protection & PROT_EXEC != 0,
         path: body.c_string(),
     })
+}
+
+/// u8 build_id_size, u8 reserved, u16 reserved, u8 build_id\[20\].
+///
+/// The flag that says so may be another listener's: Linux (6.18) sets it in a mapping's record for the first event that asked for
+/// build ids, and leaves it set for the next, which gets device and inode. A `perf record` beside a `sprof record -a` has such
+/// records. If none was asked for, it must look like one; `perf inject` puts some into files that were recorded without.
+fn build_id_in(identity: &[u8], asked: bool) -> Option<BuildId> {
+    let (&[size, reserved @ ..], id) = identity.split_first_chunk::<4>()?;
+    let (id, rest) = id.split_at_checked(usize::from(size))?;
+    let is_usual = matches!(size, 8 | 16 | 20) && reserved == [0; 3] && rest.iter().all(|byte| *byte == 0);
+    (size > 0 && (asked || is_usual)).then(|| BuildId(id.to_vec()))
 }
 
 fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {

@@ -13,6 +13,7 @@ use common::*;
 use proptest::prelude::*;
 use recorder_linux::import::{Import, ImportError, Imported};
 use recording::event::{Event, LostCause};
+use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
 
@@ -59,7 +60,12 @@ struct Seen {
     frames: Vec<Frame>,
     lost: Vec<(LostCause, u64)>,
     malformed: Vec<&'static str>,
+    /// Of mappings.
+    files: Vec<(Option<Inode>, Option<BuildId>)>,
 }
+
+/// Major and minor number of the device, then the inode.
+type Inode = (u32, u32, u64);
 
 impl EventSink for Seen {
     fn on_event(&mut self, event: &Event<'_>) {
@@ -72,6 +78,7 @@ impl EventSink for Seen {
             }
             Event::Lost { cause, count, .. } => self.lost.push((*cause, *count)),
             Event::Malformed { what, .. } => self.malformed.push(what),
+            Event::Map(mapping) => self.files.push((mapping.inode, mapping.build_id.clone())),
             _ => {}
         }
     }
@@ -104,6 +111,44 @@ fn normal_pipe_and_compressed_files_give_the_same_in_time_order() {
             ["1 samples of the event page-faults are left out; --event page-faults shows them"]
         );
     }
+}
+
+/// The kernel leaves the flag for build ids set after another listener's record of the same mapping.
+#[test]
+fn a_device_and_an_inode_are_not_taken_for_a_build_id() {
+    const HAS_BUILD_ID: u16 = 1 << 14;
+    let mapping = |identity: &[u8]| {
+        let place = words(&[pair(7, 7), 0x1000, 0x2000, 0x3000]);
+        let rest = [words(&[pair(5, 2)]), b"/lib/x\0\0".to_vec(), sample_id(10, 1)].concat();
+        record(10, HAS_BUILD_ID | 2, &[&place, identity, &rest].concat())
+    };
+    let id = |size: u8| {
+        [
+            &[size, 0, 0, 0][..],
+            &vec![7; size.into()],
+            &vec![0; 20 - usize::from(size)],
+        ]
+        .concat()
+    };
+    let file = |major: u32| words(&[pair(major, 1), 77, 0x1234_5678]);
+    let mappings =
+        [&file(8), &file(253), &file(259), &file(0), &id(20), &id(8), &id(5)].map(|identity| mapping(identity));
+    let (seen, _) = import(&normal_file(&mappings), None).unwrap();
+    let inode = |major| (Some((major, 1, 77)), None);
+    let build_id = |size| (None, Some(BuildId(vec![7; size])));
+    let [rest @ .., last] = &seen.files[..] else {
+        panic!("no files")
+    };
+    assert_eq!(
+        rest,
+        [inode(8), inode(253), inode(259), inode(0), build_id(20), build_id(8)]
+    );
+    // 5 bytes are nobody's unless they were asked for.
+    assert_eq!(last.1, None);
+    let mut asks = attr(CPU_CLOCK);
+    asks[44] |= 1 << 2;
+    let (seen, _) = import(&pipe_file_of(&[(asks, 1)], &[mapping(&id(5))]), None).unwrap();
+    assert_eq!(seen.files, [build_id(5)]);
 }
 
 #[test]

@@ -96,6 +96,11 @@ impl Attr {
         self.flags & 1 << 26 != 0
     }
 
+    /// `build_id`: records of mappings have the build id in place of device and inode.
+    pub(super) fn asks_for_build_ids(&self) -> bool {
+        self.flags & 1 << 34 != 0
+    }
+
     /// Its samples are taken where threads leave a CPU: their stacks are those of waits.
     pub(super) fn is_of_switches(&self) -> bool {
         (self.kind, self.config) == (1, 3) || self.base_name() == "sched:sched_switch"

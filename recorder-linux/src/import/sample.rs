@@ -35,7 +35,7 @@ pub(super) fn decode<'a>(
             decode::switch(header, &mut Reader(&body[bytes..])).ok_or(Malformed("switch"))
         }
         record_type::MMAP => mmap(header, &body[..bytes]).ok_or(Malformed("mapping")),
-        _ => decode::side_band(header, &body[..bytes]),
+        _ => decode::side_band(header, &body[..bytes], attr.asks_for_build_ids()),
     }
 }
 

@@ -77,6 +77,7 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const FREQ: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const CONTEXT_SWITCH: u64 = 1 << 26;
+const BUILD_ID: u64 = 1 << 34;
 
 /// An event that the user named. perf takes it for a raw one, whose name it is told; `config1` says what it is for sprof.
 fn named(event: &EventInfo) -> Vec<u8> {
@@ -120,7 +121,13 @@ fn attr([kind, config]: [u32; 2], period_or_rate: u64, flags: u64) -> Vec<u8> {
     let mut attr = Vec::with_capacity(ATTR_BYTES);
     attr.extend(kind.to_ne_bytes());
     attr.extend((ATTR_BYTES as u32).to_ne_bytes());
-    for word in [u64::from(config), period_or_rate, SAMPLE_TYPE, 0, flags | SAMPLE_ID_ALL] {
+    for word in [
+        u64::from(config),
+        period_or_rate,
+        SAMPLE_TYPE,
+        0,
+        flags | SAMPLE_ID_ALL | BUILD_ID,
+    ] {
         attr.extend(word.to_ne_bytes());
     }
     attr.resize(ATTR_BYTES, 0);
