@@ -85,6 +85,12 @@ const BY_FP: u64 = BASE + 0x1310;
 const SIGRETURN: u64 = BASE + 0x1400;
 const START: u64 = BASE + 0x1510;
 const NO_RECORD: u64 = BASE + 0x1610;
+const BLR_X21: u32 = 0xd63f_02a0;
+/// In start, behind a `bl` to plain and one to no_record.
+const CALLED_PLAIN: u64 = BASE + 0x1520;
+const CALLED_NO_RECORD: u64 = BASE + 0x1530;
+/// Without rules, in a file that has some.
+const ASSEMBLY: u64 = BASE + 0x1710;
 /// In a file without rules.
 const GENERATED: u64 = BASE + 0x8010;
 
@@ -140,6 +146,14 @@ fn elf() -> Vec<u8> {
         let at = EH_FRAME_HDR + 12 + 8 * index as u64;
         put(at, &((*svma as i64 - EH_FRAME_HDR as i64) as i32).to_le_bytes());
         put(at + 4, &((*fde - EH_FRAME_HDR) as u32).to_le_bytes());
+    }
+    for function in &FUNCTIONS {
+        put(function.svma + 0xc, &BLR_X21.to_le_bytes());
+    }
+    for (return_address, target) in [(CALLED_PLAIN, 0x1100), (CALLED_NO_RECORD, 0x1600)] {
+        let at = return_address - BASE - 4;
+        let words = (target as i64 - at as i64) / 4;
+        put(at, &(0x9400_0000 | (words as u32 & 0x03ff_ffff)).to_le_bytes());
     }
     // mov x8, #139; svc #0
     put(0x1400, &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]);
@@ -307,46 +321,67 @@ fn without_rules_a_frame_pointer_of_zero_is_the_root() {
     assert_eq!((quality.by_frame_pointer, quality.rooted), (1, 1));
 }
 
-/// A function without rules that has `words` between its frame record and its caller's frame.
-fn called_from_generated_code(memory: Words, caller_frame: &[u64], words: usize) -> Vec<Frame> {
-    let record = [SP + 32 + 8 * words as u64, caller_frame[0]];
-    let stack = [&[0, 0], &record[..], &vec![7; words], &caller_frame[1..]].concat();
+/// A function without rules that has `words` between its frame record and the frame of its caller, whose frame pointer is `fp`.
+fn called_from_generated_code(caller_frame: &[u64], words: usize, fp: Option<u64>) -> Vec<Frame> {
+    let fp = fp.unwrap_or(SP + 32 + 8 * words as u64);
+    let stack = [&[0, 0, fp, caller_frame[0]], &vec![7; words][..], &caller_frame[1..]].concat();
     let registers = Registers::Aarch64 {
         pc: GENERATED,
         sp: SP,
         fp: SP + 16,
         lr: 0,
     };
-    unwind("/elf", memory, registers, &stack).0
+    unwind("/elf", Words::default(), registers, &stack).0
 }
+
+const CUT: Frame = Frame::Mark(StackMark::TruncatedNoRule);
 
 #[test]
 fn a_frame_pointer_does_not_tell_where_the_callers_stack_is() {
-    // The caller has a frame record at its end: there the frame pointer tells.
-    let plain = [PLAIN, SP + 1000, START, 0, 0];
-    for words in [0, 2, 4, 40] {
-        let frames = called_from_generated_code(Words::default(), &plain, words);
-        assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), caller(START)], "{words}");
+    // The caller has a frame record at its end: there the frame pointer tells. It was called by `blr`, or by name.
+    for from in [START, CALLED_PLAIN] {
+        for words in [0, 2, 4, 40] {
+            let frames = called_from_generated_code(&[PLAIN, SP + 1000, from, 0, 0], words, None);
+            assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), caller(from)], "{words}");
+        }
     }
     // It has none. Right where nothing lies between.
-    let without = [NO_RECORD, 0, START, 0, 0];
-    let frames = called_from_generated_code(Words::default(), &without, 0);
-    assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), caller(START)]);
-    // Otherwise something else is found, even if it is code: that does not follow a call.
-    let before_plain = |instruction: u32| {
-        let mut page = vec![0; 0x1000];
-        page[(PLAIN & 0xfff) as usize - 4..][..4].copy_from_slice(&instruction.to_le_bytes());
-        Words(vec![(PLAIN & !0xfff, page)])
-    };
-    let stack = [NO_RECORD, 0, PLAIN, 0, 0];
-    let nop = 0xd503_201f;
-    let frames = called_from_generated_code(before_plain(nop), &stack, 0);
-    let cut = Frame::Mark(StackMark::TruncatedNoRule);
-    assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), cut]);
-    assert_eq!(called_from_generated_code(Words::default(), &without, 2)[2], cut);
-    // bl, blr x21, blraa x8, x9
-    for call in [0x9400_7a30, 0xd63f_02a0, 0xd73f_0909] {
-        let frames = called_from_generated_code(before_plain(call), &stack, 0);
-        assert_eq!(frames[2], caller(PLAIN), "{call:x}");
+    for from in [START, CALLED_NO_RECORD] {
+        let frame = [NO_RECORD, 0, from, 0, 0];
+        let frames = called_from_generated_code(&frame, 0, None);
+        assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), caller(from)]);
+        assert_eq!(called_from_generated_code(&frame, 2, None)[2], CUT);
     }
+}
+
+#[test]
+fn what_has_not_called_a_function_is_not_its_caller() {
+    // Code, but behind no call; a call of another function.
+    for other in [PLAIN + 8, CALLED_PLAIN] {
+        let frames = called_from_generated_code(&[NO_RECORD, 0, other, 0, 0], 0, None);
+        assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), CUT], "{other:x}");
+    }
+    // plain has saved the frame pointer, and left it its caller's: two stacks are possible.
+    let outer = [SP + 1000, START];
+    let stack = [&[PLAIN, 0, START, 0, 0], &outer[..]].concat();
+    let frames = called_from_generated_code(&stack, 0, Some(SP + 64));
+    assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), CUT]);
+    // The end of the dump.
+    let frames = called_from_generated_code(&[PLAIN, 0], 0, None);
+    let no_memory = Frame::Mark(StackMark::TruncatedNoMemory);
+    assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), no_memory]);
+}
+
+#[test]
+fn a_leaf_in_assembly_has_left_the_stack_pointer_alone() {
+    let registers = Registers::Aarch64 {
+        pc: ASSEMBLY,
+        sp: SP,
+        fp: SP + 64,
+        lr: PLAIN,
+    };
+    // Above plain's frame is the record of an outer one, which the frame pointer still is.
+    let stack = [0, START, 0, 0, 0, 0, 0, 0, SP + 1000, BY_FP];
+    let (frames, _) = unwind("/elf", Words::default(), registers, &stack);
+    assert_eq!(frames, [leaf(ASSEMBLY), caller(PLAIN), caller(START)]);
 }

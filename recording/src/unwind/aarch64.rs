@@ -6,7 +6,7 @@ use framehop::FrameAddress;
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
-use super::arch::{Arch, NearbyCode, ReadStack, Step};
+use super::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Cfi, Columns, Place, Row};
 use super::edges_aarch64 as edges;
@@ -51,6 +51,8 @@ impl Arch for Aarch64 {
 
     // AAPCS64, section 6.4.6: "The location of the frame record within a stack frame is not specified."
     const RECORD_TOPS_FRAME: bool = false;
+    // Every function that calls another one stores x29 and x30, CPython's trampolines, too.
+    const LEAVES_BY_CODE: bool = false;
 
     // brk #5: BRK64_OPCODE_UPROBES. Debuggers have another number.
     const BREAKPOINT: &'static [u8] = &[0xa0, 0x00, 0x20, 0xd4];
@@ -159,7 +161,7 @@ impl Arch for Aarch64 {
         }
     }
 
-    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>> {
+    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
         let CfaRule::RegisterAndOffset {
             register: Dwarf::SP,
             offset: size,
@@ -172,32 +174,28 @@ impl Arch for Aarch64 {
             Some(RegisterRule::Undefined) => return None,
             _ => return Some(Vec::new()),
         };
-        // Saved beside the return address, the frame pointer points there, unless the compiler uses it for something else.
+        // Saved beside the return address, the frame pointer points there, unless the compiler has no use for one.
         let by_record = match row.fp {
-            Some(RegisterRule::Offset(fp)) if fp + 8 == ra => {
+            Some(RegisterRule::Offset(fp)) if fp.checked_add(8) == Some(ra) => {
                 let sp = regs.fp().wrapping_sub(fp as u64).wrapping_sub(size as u64);
                 let possible = (regs.sp()..regs.sp().saturating_add(PLAUSIBLE_FRAME)).contains(&sp);
                 (possible && sp % 16 == 0).then_some(sp)
             }
             _ => None,
         };
-        let mut found = |sp: u64| {
+        let bound = Some(regs.sp()).filter(|sp| by_record != Some(*sp));
+        let stacks = [by_record, bound].into_iter().flatten().map(|sp| {
             let at = sp.wrapping_add_signed(size).wrapping_add_signed(ra);
-            let stripped = caller(regs, read(at).ok()?, sp, regs.fp()).lr();
-            Some((caller(regs, regs.lr(), sp, regs.fp()), stripped))
-        };
-        Some(
-            [by_record, Some(regs.sp())]
-                .into_iter()
-                .flatten()
-                .filter_map(&mut found)
-                .collect(),
-        )
+            let stripped = caller(regs, read(at)?, sp, regs.fp()).lr();
+            Ok((caller(regs, regs.lr(), sp, regs.fp()), stripped))
+        });
+        Some(stacks.collect())
     }
 
-    fn ends_with_call(code: &[u8; 8]) -> bool {
+    fn ends_with_call(code: &[u8]) -> bool {
         // bl; blr and its kinds with pointer authentication
-        u32_at(code, 4).is_some_and(|word| word >> 26 == 0b10_0101 || word & 0xfeff_f000 == 0xd63f_0000)
+        let word = code.last_chunk().map(|word| u32::from_le_bytes(*word));
+        word.is_some_and(|word| word >> 26 == 0b10_0101 || word & 0xfeff_f000 == 0xd63f_0000)
     }
 
     fn step_by_guess(
@@ -240,13 +238,11 @@ impl Arch for Aarch64 {
 
     fn step_by_code(
         address: FrameAddress,
-        code: &NearbyCode,
+        code: Option<&NearbyCode>,
         regs: &mut Self::Regs,
         _read: &mut ReadStack<'_>,
     ) -> Option<Step> {
-        if address.is_return_address() {
-            return None;
-        }
+        let code = code.filter(|_| !address.is_return_address())?;
         let in_use = edges::stack_in_use(&code.before, &code.next)?;
         *regs = caller(regs, regs.lr(), regs.sp().wrapping_add(in_use), regs.fp());
         Some(Step::Caller(regs.lr()))

@@ -15,14 +15,17 @@ pub(super) struct Unreadable(pub(super) u64);
 /// Reads 8 bytes of the stack.
 pub(super) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
 
-/// Code around an address that has no rules.
+/// Code around an address. 0 where it can't be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NearbyCode {
-    /// What was run last, if nothing jumped. 0 where it can't be read.
-    pub(super) before: [u8; 8],
+    /// What stands before: was run last, if nothing jumped.
+    pub(super) before: [u8; 32],
     /// What comes next.
-    pub(super) next: [u8; 24],
+    pub(super) next: [u8; 32],
 }
+
+/// Registers, and the return address that is found with them.
+pub(super) type PossibleStacks<R> = Vec<Result<(R, u64), Unreadable>>;
 
 /// How one step towards the root ended. Where it found the caller, the registers are the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,9 @@ pub(super) trait Arch {
     /// True if a frame pointer tells the caller's stack pointer: the return address is the last thing pushed before it.
     const RECORD_TOPS_FRAME: bool;
 
+    /// True if code that is left after a call may have no frame pointer and no rules.
+    const LEAVES_BY_CODE: bool;
+
     /// What the kernel writes over an instruction with a uprobe (UPROBE_SWBP_INSN), as debuggers do on most machines.
     const BREAKPOINT: &'static [u8];
 
@@ -88,11 +94,11 @@ pub(super) trait Arch {
     ) -> Step
     where
         Self: Sized;
-    /// Where the stack pointer is known as a lower bound alone: the registers of each stack pointer that is likely in this row,
-    /// likeliest first, with the return address that is found so. `None`: the row does not count from the stack pointer.
-    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>>;
+    /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in this row,
+    /// and the return address that is found so. `None`: the row does not count from the stack pointer.
+    fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;
     /// True if this code ends with a call.
-    fn ends_with_call(code: &[u8; 8]) -> bool;
+    fn ends_with_call(code: &[u8]) -> bool;
     /// Goes by frame pointer, or by the habits of code without rules. `in_tables`: the module has rules for its other
     /// functions, so this is likely assembly. `is_code` tells if an address is in an executable mapping.
     fn step_by_guess(
@@ -103,10 +109,10 @@ pub(super) trait Arch {
         is_code: &dyn Fn(u64) -> bool,
     ) -> Step;
     /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
-    /// pointer is the caller's. `None`: it is neither.
+    /// pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is neither.
     fn step_by_code(
         address: FrameAddress,
-        code: &NearbyCode,
+        code: Option<&NearbyCode>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step>;

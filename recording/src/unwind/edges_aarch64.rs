@@ -3,78 +3,81 @@
 //! There the frame pointer is the caller's: one who goes by it takes the caller's caller for the caller. The return address is
 //! still, or again, in lr. Instructions are those of Arm's manual DDI 0487, chapter C6.
 
-use super::elf::u32_at;
+/// `bti c`, `paciasp`, `pacibsp`, and at the end `autiasp`, `autibsp`.
+const HINTS: [u32; 5] = [0xd503_245f, 0xd503_233f, 0xd503_237f, 0xd503_23bf, 0xd503_23ff];
+/// `ret`, `retaa`, `retab`.
+const RETURNS: [u32; 3] = [0xd65f_03c0, 0xd65f_0bff, 0xd65f_0fff];
+const LR: u32 = 30;
 
-const BTI_C: u32 = 0xd503_245f;
-const PACIASP: u32 = 0xd503_233f;
-const PACIBSP: u32 = 0xd503_237f;
-const AUTIASP: u32 = 0xd503_23bf;
-const AUTIBSP: u32 = 0xd503_23ff;
-const RET: u32 = 0xd65f_03c0;
-const RETAA: u32 = 0xd65f_0bff;
-const RETAB: u32 = 0xd65f_0fff;
-
-/// How far the stack pointer is below the caller's, if a function starts or ends here: `before` are the two instructions that
-/// were run last, `next` those that come. `None`: it does not.
-pub(super) fn stack_in_use(before: &[u8; 8], next: &[u8]) -> Option<u64> {
+/// How far the stack pointer is below the caller's, if a function starts or ends here: `before` are the instructions that were run
+/// last, `next` those that come. `None`: it does not, or not in a way that is known.
+pub(super) fn stack_in_use(before: &[u8], next: &[u8]) -> Option<u64> {
     entered(before, next).or_else(|| left(next))
 }
 
-fn entered(before: &[u8; 8], next: &[u8]) -> Option<u64> {
-    let mut words = (0..).map_while(|at| u32_at(next, at * 4));
-    let first = words.find(|word| !matches!(*word, BTI_C | PACIASP | PACIBSP))?;
-    let (last_but_one, last) = (u32_at(before, 0)?, u32_at(before, 4)?);
-    if stores_record_and_moves(first).is_some()
-        || (moves_down(first).is_some() && words.next().is_some_and(stores_record))
-    {
-        return Some(0);
+/// Registers are stored, and the stack pointer is moved down for them, until the frame pointer is set.
+fn entered(before: &[u8], next: &[u8]) -> Option<u64> {
+    let mut moves_yet = false;
+    for word in words(next) {
+        if makes_frame(word) {
+            break;
+        }
+        moves_yet |= moved_down(word)? > 0;
     }
-    if stores_record(first) {
-        return moves_down(last);
-    }
-    if !makes_frame(first) {
-        return None;
-    }
-    stores_record_and_moves(last).or_else(|| moves_down(last_but_one).filter(|_| stores_record(last)))
+    words(next).find(|word| makes_frame(*word))?;
+    let in_use = words(before).rev().map_while(moved_down).sum();
+    (moves_yet || in_use > 0).then_some(in_use)
 }
 
+/// By how much an instruction of a function's start moves the stack pointer down; `None` for others.
+fn moved_down(word: u32) -> Option<u64> {
+    // sub sp, sp, #bytes
+    immediate(word, 0xd100_03ff).or_else(|| match word & 0xffc0_03e0 {
+        // stp x, x, [sp, #-bytes]!; stp d, d
+        0xa980_03e0 | 0x6d80_03e0 => Some(128u64.checked_sub(pair_offset(word)).filter(|n| *n <= 64)? * 8),
+        // stp x, x, [sp, #bytes]; stp d, d; str x
+        0xa900_03e0 | 0x6d00_03e0 | 0xf900_03e0 => Some(0),
+        _ => HINTS.contains(&word).then_some(0),
+    })
+}
+
+/// Registers are loaded, but no more the return address, until it returns.
 fn left(next: &[u8]) -> Option<u64> {
     let mut in_use = 0;
-    for at in 0.. {
-        let word = u32_at(next, at * 4)?;
-        match word {
-            AUTIASP | AUTIBSP => {}
-            RET | RETAA | RETAB => return Some(in_use),
-            _ => in_use += moves_up(word)?,
+    for word in words(next) {
+        if RETURNS.contains(&word) {
+            return Some(in_use);
         }
+        in_use += moved_up(word)?;
     }
     None
 }
 
-/// `stp x29, x30, [sp, #-bytes]!`
-fn stores_record_and_moves(word: u32) -> Option<u64> {
-    let bytes = (64 - u64::from(word >> 15 & 0x3f)) * 8;
-    (word & 0xffe0_7fff == 0xa9a0_7bfd).then_some(bytes)
-}
-
-/// `stp x29, x30, [sp, #bytes]`
-fn stores_record(word: u32) -> bool {
-    word & 0xffe0_7fff == 0xa900_7bfd
-}
-
-/// `sub sp, sp, #bytes`
-fn moves_down(word: u32) -> Option<u64> {
-    immediate(word, 0xd100_03ff)
-}
-
-/// `add sp, sp, #bytes`
-fn moves_up(word: u32) -> Option<u64> {
-    immediate(word, 0x9100_03ff)
+/// By how much an instruction of a function's end moves the stack pointer up; `None` for others.
+fn moved_up(word: u32) -> Option<u64> {
+    let (one, other) = (word & 31, word >> 10 & 31);
+    // add sp, sp, #bytes
+    immediate(word, 0x9100_03ff).or_else(|| match word & 0xffc0_03e0 {
+        // ldp x, x, [sp], #bytes; ldp x, x, [sp, #bytes]
+        0xa8c0_03e0 | 0xa940_03e0 if one == LR || other == LR => None,
+        0xa8c0_03e0 => Some(pair_offset(word)).filter(|n| *n < 64).map(|n| n * 8),
+        // ldr x, [sp, #bytes]
+        0xf940_03e0 if one == LR => None,
+        0xa940_03e0 | 0xf940_03e0 | 0x6d40_03e0 => Some(0),
+        // ldp d, d, [sp], #bytes
+        0x6cc0_03e0 => Some(pair_offset(word)).filter(|n| *n < 64).map(|n| n * 8),
+        _ => HINTS.contains(&word).then_some(0),
+    })
 }
 
 /// `add x29, sp, #bytes`, which is `mov x29, sp` for 0.
 fn makes_frame(word: u32) -> bool {
     immediate(word, 0x9100_03fd).is_some()
+}
+
+/// 7 bits with sign, in units of 8 bytes.
+fn pair_offset(word: u32) -> u64 {
+    u64::from(word >> 15 & 0x7f)
 }
 
 /// 12 bits at bit 10, in units of 4 KiB if bit 22 is set.
@@ -83,19 +86,24 @@ fn immediate(word: u32, instruction: u32) -> Option<u64> {
     (word & 0xff80_03ff == instruction).then_some(u64::from(word >> 10 & 0xfff) << shift)
 }
 
+fn words(code: &[u8]) -> impl DoubleEndedIterator<Item = u32> {
+    code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What is in use at each instruction of a function.
-    fn at_each(words: &[u32]) -> Vec<Option<u64>> {
-        let bytes = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-        (0..words.len())
-            .map(|at| {
-                let code = bytes(&[&[0, 0], words].concat());
-                let before = code[at * 4..].first_chunk().unwrap();
-                stack_in_use(before, &code[at * 4 + 8..])
-            })
+    const PACIASP: u32 = HINTS[1];
+    const AUTIASP: u32 = HINTS[3];
+    const RET: u32 = RETURNS[0];
+
+    /// What is in use at each instruction of a function, which comes after another one.
+    fn at_each(function: &[u32]) -> Vec<Option<u64>> {
+        let words = [&[0xa8c2_7bfd, RET], function].concat();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        (2..words.len())
+            .map(|at| stack_in_use(&bytes[..at * 4], &bytes[at * 4..]))
             .collect()
     }
 
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn a_record_at_the_top_of_the_frame() {
         let function = [
-            BTI_C,
+            HINTS[0],
             0xd100_83ff, // sub sp, sp, #32
             0xa901_7bfd, // stp x29, x30, [sp, #16]
             0x9100_43fd, // add x29, sp, #16
@@ -137,9 +145,37 @@ mod tests {
     }
 
     #[test]
-    fn the_body_of_a_function_is_neither() {
-        // Space for locals alone; another pair of registers; the frame pointer from elsewhere; ret x1.
-        let words = [0xd100_83ff, 0xa9bf_4ff4, 0x9100_03fd, 0xaa00_03fd, 0xd65f_0020];
-        assert_eq!(at_each(&words), [None; 5]);
+    fn as_clang_makes_frames() {
+        let function = [
+            0xa9bd_57f6, // stp x22, x21, [sp, #-48]!
+            0xa901_4ff4, // stp x20, x19, [sp, #16]
+            0xa902_7bfd, // stp x29, x30, [sp, #32]
+            0x9100_83fd, // add x29, sp, #32
+            0xd63f_0280, // blr x20
+            0xa942_7bfd, // ldp x29, x30, [sp, #32]
+            0xa941_4ff4, // ldp x20, x19, [sp, #16]
+            0xa8c3_57f6, // ldp x22, x21, [sp], #48
+            RET,
+        ];
+        let start = [Some(0), Some(48), Some(48), Some(48)];
+        let end = [None, None, Some(48), Some(48), Some(0)];
+        assert_eq!(at_each(&function), [&start[..], &end].concat());
+        // Moved down twice.
+        let start = [0x6dbf_23e9, 0xd100_83ff, 0xa901_7bfd, 0x9100_43fd];
+        assert_eq!(at_each(&start), [Some(0), Some(16), Some(48), Some(48)]);
+    }
+
+    #[test]
+    fn anything_else_is_neither() {
+        // Space without a frame pointer; the frame pointer from elsewhere; ret x1; sp without space; mov x29, sp alone.
+        for function in [
+            &[0xd100_83ff, 0xa901_53f3, 0xd63f_0280][..],
+            &[0xa9bf_7bfd, 0xaa00_03fd],
+            &[0x9100_83ff, 0xd65f_0020],
+            &[0xa901_53f3, 0x9100_03fd],
+            &[],
+        ] {
+            assert_eq!(at_each(function), vec![None; function.len()], "{function:x?}");
+        }
     }
 }

@@ -363,7 +363,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                     self.jit.add(mapping.pid, file);
                 }
                 let region = self.modules.region(mapping, &mut self.quality);
-                self.code.clear();
+                if region.module == space::ANONYMOUS {
+                    self.code.clear();
+                }
                 Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);
                 if let Some(image) = self.modules.image(&region) {
                     self.next.on_event(&Event::Image {

@@ -1,10 +1,13 @@
 //! From the leaf to the root of one stack.
 
+use std::ops::Range;
+
 use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
 use super::arch::{Arch, NearbyCode, Step};
+use super::calls::Target;
 use super::jit::JitRules;
 use super::modules::Modules;
 use super::signal;
@@ -52,11 +55,14 @@ pub(super) struct Outcome {
     pub(super) guessed: bool,
 }
 
-/// Where signal return functions without unwind rules are, by (module, process if anonymous, relative address).
-pub(super) type SignalReturns = FxHashMap<(u32, i32, u64), bool>;
+/// A place in a file or in a process: module, process if anonymous, relative address.
+type Place = (u32, i32, u64);
 
-/// Code without rules, by (process, address). Forgotten when anything is mapped.
-pub(super) type CodeBytes = FxHashMap<(i32, u64), NearbyCode>;
+/// Where signal return functions without unwind rules are.
+pub(super) type SignalReturns = FxHashMap<Place, bool>;
+
+/// Code that was read. Forgotten when memory of no file is mapped.
+pub(super) type CodeBytes = FxHashMap<Place, NearbyCode>;
 
 /// Addresses in [`CodeBytes`].
 const MAX_CODE_BYTES: usize = 1 << 14;
@@ -110,7 +116,9 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 // Nobody called it: the kernel lets the handler return to its first instruction.
                 point.frame = Frame::InstructionPointer(Avma(address.address()));
             }
-            self.sp_is_bound = matches!(step, Step::Guess(_)) && !A::RECORD_TOPS_FRAME;
+            // A leaf without a frame has left the stack pointer alone.
+            let by_frame_pointer = matches!(step, Step::Guess(_)) && A::sp(&regs) != self.stack.floor;
+            self.sp_is_bound = by_frame_pointer && !A::RECORD_TOPS_FRAME;
             let caller = match step {
                 Step::Caller(caller) => caller,
                 Step::Guess(caller) => {
@@ -168,21 +176,26 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// One step, and whether it was out of a signal handler.
     fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
         let region = self.find(address.address_for_lookup());
-        if self.sp_is_bound
-            && let Some(region) = region
-            && self.find_stack::<A>(address, &region, regs).is_none()
-        {
-            return (Step::NoRule, false);
-        }
-        let stack = &mut self.stack;
         // A call to an address that is not code: its caller is where a leaf's is.
         let mut like_assembly = region.is_none();
         if let Some(region) = region {
+            if self.is_signal_return::<A>(&region, address) {
+                // The signal frame is at the stack pointer.
+                let step = if self.sp_is_bound {
+                    Step::NoRule
+                } else {
+                    A::step_out_of_signal(regs, &mut |address| self.stack.read(address))
+                };
+                return (step, true);
+            }
+            if self.sp_is_bound
+                && let Err(step) = self.find_stack::<A>(address, &region, regs)
+            {
+                return (step, false);
+            }
+            let stack = &mut self.stack;
             let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
             if let Some(rules) = rules {
-                if rules.is_signal_return(address.address().wrapping_sub(region.base)) {
-                    return (A::step_out_of_signal(regs, &mut |address| stack.read(address)), true);
-                }
                 if let Some(relative) = relative(address, region.base)
                     && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
                 {
@@ -193,20 +206,14 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     return (step, false);
                 }
                 like_assembly = true;
-            } else if self.is_signal_return_by_code::<A>(&region, address) {
-                return (
-                    A::step_out_of_signal(regs, &mut |address| self.stack.read(address)),
-                    true,
-                );
             } else if region.module == ANONYMOUS
+                && !self.sp_is_bound
                 && let Some(step) = (self.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
                     self.stack.read(address)
                 })
             {
                 return (step, false);
-            } else if let Some(code) = self.code_at(address.address())
-                && let Some(step) = self.step_by_code::<A>(address, &code, regs)
-            {
+            } else if let Some(step) = self.step_by_code::<A>(&region, address, regs) {
                 return (step, false);
             }
         }
@@ -224,27 +231,62 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         )
     }
 
-    /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. `None`: it
-    /// is none of those that are likely, so whatever the rules found would be something else.
-    fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Option<()> {
+    /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. If none that is
+    /// likely is the only one, whatever the rules found could be something else, and the error is how the walk ends.
+    fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Result<(), Step> {
         let relative = address.address_for_lookup().wrapping_sub(region.base);
         let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
         let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
-            return Some(());
+            return Ok(());
         };
+        let function = (self.modules.tables(region.module, self.quality)).and_then(|tables| tables.function(relative));
+        let function = function.map(|range| region.base.wrapping_add(range.start)..region.base.wrapping_add(range.end));
+        let used_live = self.stack.used_live;
         let stack = &mut self.stack;
         let Some(stacks) = A::possible_stacks(&row, regs, &mut |address| stack.read(address)) else {
-            return Some(());
+            return Ok(());
         };
-        let (found, _) = stacks.into_iter().find(|(_, ra)| self.follows_call::<A>(*ra))?;
-        *regs = found;
-        Some(())
+        // The walk reads again what it uses.
+        self.stack.used_live = used_live;
+        let mut found = None;
+        let mut failure = Step::NoRule;
+        for stack in stacks {
+            match stack {
+                Ok((_, ra)) if !self.has_called::<A>(ra, function.as_ref()) => {}
+                Ok((stack, _)) if found.is_none() => found = Some(stack),
+                Ok(_) => return Err(Step::NoRule),
+                Err(_) => failure = Step::NoMemory,
+            }
+        }
+        *regs = found.ok_or(failure)?;
+        Ok(())
     }
 
-    /// False if a return address can't be one. What can't be read can.
-    fn follows_call<A: Arch>(&mut self, return_address: u64) -> bool {
-        self.is_code(return_address)
-            && (self.code_at(return_address)).is_none_or(|code| A::ends_with_call(&code.before))
+    /// False if what stands before a return address is known not to have called this function. What can't be read may have.
+    fn has_called<A: Arch>(&mut self, return_address: u64, function: Option<&Range<u64>>) -> bool {
+        let Some(region) = self.find(return_address.wrapping_sub(1)) else {
+            return false;
+        };
+        if let Some(handler) = self.find(return_address)
+            && self.is_signal_return::<A>(&handler, FrameAddress::from_instruction_pointer(return_address))
+        {
+            return true;
+        }
+        let Some(code) = self.code_at(&region, return_address) else {
+            return true;
+        };
+        let call = code
+            .before
+            .last_chunk()
+            .and_then(|call| A::call_before(call, return_address));
+        match (call, function) {
+            (Some(Target::Address(target)), Some(function)) if !function.contains(&target) => {
+                // Across files, a call goes to a stub, and that to anywhere.
+                let stub = self.find(target).and_then(|region| self.code_at(&region, target));
+                stub.is_none_or(|stub| A::stub_slot(&stub.next, target).is_some())
+            }
+            _ => A::ends_with_call(&code.before),
+        }
     }
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
@@ -286,29 +328,66 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         None
     }
 
-    fn code_at(&mut self, address: u64) -> Option<NearbyCode> {
-        let key = (self.stack.pid.0, address);
-        if let Some(known) = self.code.get(&key) {
-            return Some(*known);
+    /// The code around an address: of a file what it has on disk, where no breakpoint of a probe stands.
+    fn code_at(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
+        let key = self.place(region, address);
+        match self.code.get(&key) {
+            Some(known) => Some(*known),
+            None => self.read_code(region, address),
         }
+    }
+
+    fn read_code(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
         let mut code = NearbyCode::default();
-        self.stack.copy_live(address, &mut code.next)?;
-        // At the start of a mapping there is nothing before.
+        let (module, base) = (region.module, region.base);
+        let mut read = |address: u64, out: &mut [u8]| {
+            let on_disk = (module != ANONYMOUS)
+                .then(|| {
+                    self.modules
+                        .bytes_on_disk(module, address.wrapping_sub(base), out.len())
+                })
+                .flatten();
+            match on_disk {
+                Some(bytes) => out.copy_from_slice(&bytes),
+                None => self.stack.copy_live(address, out)?,
+            }
+            Some(())
+        };
+        // Less at the end of a mapping, and at its start nothing before.
+        let sizes = [code.next.len(), 16, 8];
+        (sizes.iter()).find_map(|size| read(address, code.next.get_mut(..*size)?))?;
         let before = address.wrapping_sub(code.before.len() as u64);
-        let _ = self.stack.copy_live(before, &mut code.before);
+        if read(before, &mut code.before).is_none() {
+            let last = code.before.len() - 8;
+            let _ = read(address.wrapping_sub(8), &mut code.before[last..]);
+        }
         if self.code.len() >= MAX_CODE_BYTES {
             self.code.clear();
         }
-        self.code.insert(key, code);
+        self.code.insert(self.place(region, address), code);
         Some(code)
     }
 
     /// A caller that is not code was not one: the code is another now, or never returned this way.
-    fn step_by_code<A: Arch>(&mut self, address: FrameAddress, code: &NearbyCode, regs: &mut A::Regs) -> Option<Step> {
+    fn step_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress, regs: &mut A::Regs) -> Option<Step> {
+        let is_leaf = !address.is_return_address();
+        if !is_leaf && !A::LEAVES_BY_CODE {
+            return None;
+        }
+        // A JIT compiler may have put another function there, while a caller's code is in use. Of a process that is gone, what
+        // was known is all there is.
+        let read_again = if is_leaf && region.module == ANONYMOUS {
+            self.read_code(region, address.address())
+        } else {
+            None
+        };
+        let code = read_again.or_else(|| self.code_at(region, address.address()));
         let mut caller_regs = *regs;
         let stack = &mut self.stack;
-        let step = A::step_by_code(address, code, &mut caller_regs, &mut |address| stack.read(address))?;
-        if let Step::Caller(caller) = step
+        let step = A::step_by_code(address, code.as_ref(), &mut caller_regs, &mut |address| {
+            stack.read(address)
+        })?;
+        if let Step::Caller(caller) | Step::Guess(caller) = step
             && !self.is_code(caller)
         {
             return None;
@@ -317,14 +396,25 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         Some(step)
     }
 
-    /// Where no unwind rules declare signal return functions: compares the code, once per address.
-    fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+    fn place(&self, region: &Region, address: u64) -> Place {
         let process = if region.module == ANONYMOUS {
             self.stack.pid.0
         } else {
             0
         };
-        let key = (region.module, process, address.address().wrapping_sub(region.base));
+        (region.module, process, address.wrapping_sub(region.base))
+    }
+
+    fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+        match self.modules.tables(region.module, self.quality).and_then(A::rules) {
+            Some(rules) => rules.is_signal_return(address.address().wrapping_sub(region.base)),
+            None => self.is_signal_return_by_code::<A>(region, address),
+        }
+    }
+
+    /// Where no unwind rules declare signal return functions: compares the code, once per address.
+    fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+        let key = self.place(region, address.address());
         if let Some(known) = self.signal_returns.get(&key) {
             return *known;
         }

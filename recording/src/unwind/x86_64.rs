@@ -6,7 +6,7 @@ use framehop::FrameAddress;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
-use super::arch::{Arch, NearbyCode, ReadStack, Step};
+use super::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
 use super::calls::{CALL_BYTES, Target};
 use super::cfi::{Cfi, Columns, Place, Row};
 use super::edges_x86_64 as edges;
@@ -43,6 +43,8 @@ impl Arch for X86_64 {
     ];
 
     const RECORD_TOPS_FRAME: bool = true;
+    // CPython's trampolines.
+    const LEAVES_BY_CODE: bool = true;
 
     // int3
     const BREAKPOINT: &'static [u8] = &[0xcc];
@@ -123,11 +125,11 @@ impl Arch for X86_64 {
         }
     }
 
-    fn possible_stacks(_row: &Row, _regs: &Self::Regs, _read: &mut ReadStack<'_>) -> Option<Vec<(Self::Regs, u64)>> {
+    fn possible_stacks(_: &Row, _: &Self::Regs, _: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>> {
         None
     }
 
-    fn ends_with_call(_code: &[u8; 8]) -> bool {
+    fn ends_with_call(_code: &[u8]) -> bool {
         // Instructions have any length: it can't be told where the last one starts.
         true
     }
@@ -155,15 +157,6 @@ impl Arch for X86_64 {
             *regs = caller;
             return Step::Guess(caller.ip());
         }
-        // A leaf that has just pushed it, and not yet set its own: (ip, sp) = (*(sp + 8), sp + 16).
-        if is_leaf
-            && read(sp) == Ok(bp)
-            && let Ok(ra) = read(sp.wrapping_add(8))
-            && is_code(ra)
-        {
-            *regs = UnwindRegsX86_64::new(ra, sp.wrapping_add(16), bp);
-            return Step::Guess(ra);
-        }
         if bp == 0 {
             return Step::FramePointerIsZero;
         }
@@ -188,17 +181,32 @@ impl Arch for X86_64 {
 
     fn step_by_code(
         address: FrameAddress,
-        code: &NearbyCode,
+        code: Option<&NearbyCode>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Option<Step> {
-        let stack = (regs.sp(), regs.bp());
-        let entered = if address.is_return_address() {
-            Ok(None)
-        } else {
-            edges::enter(&code.next, stack, read)
+        let is_leaf = !address.is_return_address();
+        let (sp, bp) = (regs.sp(), regs.bp());
+        let Some(code) = code else {
+            // A frame pointer that was just pushed lies there. Small numbers may do so by chance.
+            return (is_leaf && bp >= 1 << 16 && read(sp) == Ok(bp)).then(|| match read(sp.wrapping_add(8)) {
+                Ok(ra) => {
+                    *regs = UnwindRegsX86_64::new(ra, sp.wrapping_add(16), bp);
+                    Step::Guess(ra)
+                }
+                Err(_) => Step::NoMemory,
+            });
         };
-        match entered.and_then(|caller| caller.map_or_else(|| edges::leave(&code.next, stack, read), |c| Ok(Some(c)))) {
+        let entered = if is_leaf {
+            edges::enter(&code.next, (sp, bp), read)
+        } else {
+            Ok(None)
+        };
+        let caller = match entered {
+            Ok(None) => edges::leave(&code.next, (sp, bp), read),
+            found => found,
+        };
+        match caller {
             Ok(Some((ra, sp, bp))) => {
                 *regs = UnwindRegsX86_64::new(ra, sp, bp);
                 Some(Step::Caller(ra))
@@ -270,7 +278,31 @@ fn relative_to(end: u64, code: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arch::Unreadable;
     use super::*;
+
+    #[test]
+    fn a_pushed_frame_pointer_is_seen_without_the_code() {
+        let caller = |bp: u64, words: [u64; 2]| {
+            let mut regs = UnwindRegsX86_64::new(0x5000, 0x1000, bp);
+            let mut read = |address| match address {
+                0x1000 => Ok(words[0]),
+                0x1008 => Ok(words[1]),
+                _ => Err(Unreadable(address)),
+            };
+            X86_64::step_by_code(FrameAddress::InstructionPointer(0x5000), None, &mut regs, &mut read)
+                .map(|step| (step, regs.sp(), regs.bp()))
+        };
+        let value = 0x1_2345_6789;
+        assert_eq!(
+            caller(value, [value, 0x7000]),
+            Some((Step::Guess(0x7000), 0x1010, value))
+        );
+        assert_eq!(caller(value, [8, 0x7000]), None);
+        // Nothing is known of small numbers.
+        assert_eq!(caller(0, [0, 0x7000]), None);
+        assert_eq!(caller(8, [8, 0x7000]), None);
+    }
 
     #[test]
     fn calls_name_their_target() {
