@@ -353,14 +353,13 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             Some(())
         };
-        // Less at the end of a mapping, and at its start nothing before.
-        let sizes = [code.next.len(), 16, 8];
+        // Less at the end of a mapping and at its start, where there may be nothing before.
+        let sizes = [32, 24, 16, 8];
         (sizes.iter()).find_map(|size| read(address, code.next.get_mut(..*size)?))?;
-        let before = address.wrapping_sub(code.before.len() as u64);
-        if read(before, &mut code.before).is_none() {
-            let last = code.before.len() - 8;
-            let _ = read(address.wrapping_sub(8), &mut code.before[last..]);
-        }
+        let _ = (sizes.iter()).find_map(|size| {
+            let last = code.before.get_mut(32 - size..)?;
+            read(address.wrapping_sub(*size as u64), last)
+        });
         if self.code.len() >= MAX_CODE_BYTES {
             self.code.clear();
         }
