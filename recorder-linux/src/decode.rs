@@ -460,9 +460,10 @@ fn mmap2<'a>(header: Header, body: &mut Reader<'a>, build_ids: bool) -> Option<R
 
 /// u8 build_id_size, u8 reserved, u16 reserved, u8 build_id\[20\].
 ///
-/// The flag that says so may be another listener's: Linux (6.18) sets it in a mapping's record for the first event that asked for
-/// build ids, and leaves it set for the next, which gets device and inode. A `perf record` beside a `sprof record -a` has such
-/// records. If none was asked for, it must look like one; `perf inject` puts some into files that were recorded without.
+/// The flag that says so may be another listener's: Linux (seen with 6.18; `perf_event_mmap_output` in kernel/events/core.c) sets
+/// it in the one header that all listeners of a mapping get, also those after it that get device and inode. A `perf record`
+/// beside a `sprof record -a` has such records. If none was asked for, it must look like one: records that perf made itself, of
+/// what was mapped before, are read for the first event of the file, which need not be the one that asked.
 fn build_id_in(identity: &[u8], asked: bool) -> Option<BuildId> {
     let (&[size, reserved @ ..], id) = identity.split_first_chunk::<4>()?;
     let (id, rest) = id.split_at_checked(usize::from(size))?;

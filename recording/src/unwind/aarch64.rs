@@ -49,7 +49,7 @@ impl Arch for Aarch64 {
         &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4],
     ];
 
-    // AAPCS64, section 6.4.6: "The location of the frame record within a stack frame is not specified."
+    // AAPCS64, "The Frame Pointer": "The location of the frame record within a stack frame is not specified."
     const RECORD_TOPS_FRAME: bool = false;
     // Every function that calls another one stores x29 and x30, CPython's trampolines, too.
     const LEAVES_BY_CODE: bool = false;
