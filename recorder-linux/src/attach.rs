@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
+use recording::command::own;
 
 use crate::already::Already;
 use crate::aside::Emptying;
@@ -374,7 +375,7 @@ fn not_permitted(pid: i32) -> String {
             _ => "the kernel protects it, for it has or had more rights than you".to_owned(),
         }
     };
-    format!("{what}: {whose}; root may: `sudo sprof record -p {pid}`")
+    format!("{what}: {whose}; root may: `sudo {} record -p {pid}`", own())
 }
 
 fn too_many_files(threads: usize, opened: &Option<Opened>, wanted: &Wanted<'_>) -> String {

@@ -10,6 +10,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use recording::command::own;
+
 use crate::RecordOptions;
 use crate::events::Events;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
@@ -57,8 +59,9 @@ pub(crate) fn climb(pid: i32, options: &RecordOptions, events: &Events, signals:
         let other = PtraceRefusal::new(call, error);
         let mends = [refusal.mend().map(str::to_owned), Some(other.mend())].into_iter().flatten();
         format!(
-            "{refusal}; ptrace, the other way to record, is refused, too ({other}). What helps: {}; `sprof doctor` tells more",
-            mends.collect::<Vec<_>>().join("; or ")
+            "{refusal}; ptrace, the other way to record, is refused, too ({other}). What helps: {}; `{} doctor` tells more",
+            mends.collect::<Vec<_>>().join("; or "),
+            own()
         )
     })?;
     let rate_hz = options.ptrace_rate_hz.min(HIGHEST_RATE_HZ);
@@ -69,7 +72,7 @@ pub(crate) fn climb(pid: i32, options: &RecordOptions, events: &Events, signals:
     announcements.extend(
         refusal
             .mend()
-            .map(|mend| format!("for perf_event: {mend}; `sprof doctor` tells more")),
+            .map(|mend| format!("for perf_event: {mend}; `{} doctor` tells more", own())),
     );
     if options.off_cpu {
         announcements.push("waits are not recorded: ptrace sees threads on a CPU only".to_owned());
@@ -131,20 +134,23 @@ impl Refusal {
     }
 
     /// The same as commands, each by itself.
-    pub(crate) fn commands(self) -> &'static [&'static str] {
+    pub(crate) fn commands(self) -> Vec<String> {
+        let owned = |commands: &[&str]| commands.iter().map(|command| (*command).to_owned()).collect();
         match self {
-            Refusal::Paranoid(_) => &[
-                "sudo sysctl kernel.perf_event_paranoid=1",
-                "sudo setcap cap_perfmon+ep \"$(command -v sprof)\"",
-            ],
-            Refusal::Filter => &[
+            Refusal::Paranoid(_) => vec!["sudo sysctl kernel.perf_event_paranoid=1".to_owned(), may_always()],
+            Refusal::Filter => owned(&[
                 "docker run --cap-add PERFMON ...",
                 "docker run --security-opt seccomp=unconfined ...",
-            ],
-            Refusal::Policy => &["sudo ausearch -m avc"],
-            Refusal::Missing => &[],
+            ]),
+            Refusal::Policy => owned(&["sudo ausearch -m avc"]),
+            Refusal::Missing => Vec::new(),
         }
     }
+}
+
+/// The command that lets this very file record, whoever runs it (capabilities(7), CAP_PERFMON).
+pub(crate) fn may_always() -> String {
+    format!("sudo setcap cap_perfmon+ep {}", own())
 }
 
 impl fmt::Display for Refusal {

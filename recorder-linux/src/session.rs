@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
+use recording::command::own;
 use recording::event::Pid;
 use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo, SampleBy};
 use recording::probe::Probe;
@@ -401,7 +402,8 @@ impl Recording {
                 |error| match error {
                     TraceError::Exec(error) => launch::exec_error(&self.options, &error),
                     TraceError::Failed(what, error) => RecordError::Failed(format!(
-                        "cannot {what}: {error}; `sprof doctor` tells what this machine allows"
+                        "cannot {what}: {error}; `{} doctor` tells what this machine allows",
+                        own()
                     )),
                 },
             )?;

@@ -147,9 +147,10 @@ enum Never {}
 impl Recording {
     /// Says that recording on macOS is not there yet.
     pub fn open(_options: &RecordOptions) -> Result<Recording, RecordError> {
-        Err(RecordError::Failed(
-            "recording on macOS is not there yet; `sprof load` works: record on Linux and open the file here".into(),
-        ))
+        Err(RecordError::Failed(format!(
+            "recording on macOS is not there yet; `{} load` works: record on Linux and open the file here",
+            recording::command::own()
+        )))
     }
 
     /// One line each, for the user's eyes, before the program runs.

@@ -15,9 +15,11 @@
 //! 7. [`quality`], [`info`]: what was lost or guessed on the way, and the recording as a whole.
 //! 8. [`symbol`]: names for addresses, as plain data.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
+//! 10. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
+pub mod command;
 pub mod doctor;
 pub mod event;
 pub mod info;

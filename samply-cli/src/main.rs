@@ -43,6 +43,10 @@ fn main() -> ExitCode {
     if let Some(folder) = cargo::runner::asked() {
         return cargo::runner::run(&folder);
     }
+    // As long as it is at its path: an update may have replaced it.
+    if let Some(path) = std::env::current_exe().ok().filter(|path| path.exists()) {
+        recording::command::set_own(&path);
+    }
     exit::run(|| {
         let args = args::parse(term::clap_color())?;
         match args.command {

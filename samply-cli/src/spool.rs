@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use profile::build::Builder;
 use recorder_linux::spool::SpoolSink;
+use recording::command::on_file;
 use recording::info::RecordingInfo;
 
 use crate::jit::JitWatch;
@@ -108,8 +109,9 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
         fs::remove_file(path)?;
     }
     term.warning(format_args!(
-        "an earlier recording was cut short; what there is of it is kept as {0}: look at it with sprof load {0}",
-        kept.display()
+        "an earlier recording was cut short; what there is of it is kept as {}: look at it with {}",
+        kept.display(),
+        on_file("load", &kept)
     ));
     try_create(path)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use profile::enrich::Enriched;
 use profile::view::{TopFunction, WaitPlace};
 use profile::{Counts, NoSamples, WaitTotals};
+use recording::command::own;
 use recording::event::LostCause;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
@@ -96,11 +97,13 @@ impl Summary {
         if counts.samples == 0 {
             let why = NoSamples::of(counts, &self.quality, &self.info);
             let next = match why {
-                NoSamples::ShortTasks | NoSamples::TooShort => "; a higher rate is set with -r",
-                NoSamples::EventIsRare => "; /period=N/ sets after how many there is one",
-                NoSamples::NotDelivered => "; `-e cpu-clock` samples by the kernel's timer",
-                NoSamples::OnlyKernel | NoSamples::NothingCame => "; `sprof doctor` tells what may be recorded",
-                NoSamples::LeftOut | NoSamples::Lost => "",
+                NoSamples::ShortTasks | NoSamples::TooShort => "; a higher rate is set with -r".to_owned(),
+                NoSamples::EventIsRare => "; /period=N/ sets after how many there is one".to_owned(),
+                NoSamples::NotDelivered => "; `-e cpu-clock` samples by the kernel's timer".to_owned(),
+                NoSamples::OnlyKernel | NoSamples::NothingCame => {
+                    format!("; `{} doctor` tells what may be recorded", own())
+                }
+                NoSamples::LeftOut | NoSamples::Lost => String::new(),
             };
             term.detail(format_args!("no samples: {why}{next}"));
         }

@@ -66,6 +66,15 @@ fn wrong_usage_is_status_2_and_runs_nothing() {
 }
 
 #[test]
+fn advice_names_sprof_by_its_full_path() {
+    let own = env!("CARGO_BIN_EXE_sprof");
+    let no_event = format!("`{own} record -e list` shows");
+    assert_refused(&run(&["record", "-e", "no-such-event", "true"]), 2, &[&no_event]);
+    let no_command = format!("run: {own} record env");
+    assert_refused(&run(&["record", "A=1"]), 2, &[&no_command]);
+}
+
+#[test]
 fn environment_variables_stand_for_flags() {
     let output = sprof(&["record", "true"]).env("SPROF_RATE", "0").output().unwrap();
     assert_refused(&output, 2, &["more than 0"]);

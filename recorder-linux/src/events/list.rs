@@ -9,6 +9,7 @@ use super::parse::Sides;
 use super::tracefs::{Tracefs, matches};
 use super::{pmu, trouble};
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
+use recording::command::own;
 use recording::info::SampleBy;
 
 /// Tracepoints are counted by group, unless so many or fewer match.
@@ -37,8 +38,9 @@ pub fn list_events(pattern: &str) -> Result<String, String> {
     tracepoints(&mut out, root, &pattern, &wanted);
     match out.is_empty() {
         true => Err(format!(
-            "no event matches `{}`; `sprof record -e list` shows all",
-            pattern.trim_matches('*')
+            "no event matches `{}`; `{} record -e list` shows all",
+            pattern.trim_matches('*'),
+            own()
         )),
         false => Ok(out),
     }

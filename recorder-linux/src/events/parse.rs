@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use recording::command::own;
 use recording::info::SampleBy;
 
 use super::names::{self, Generic};
@@ -138,7 +139,10 @@ fn split(list: &str) -> Vec<&str> {
 fn one(text: &str) -> Result<EventSpec, ParseError> {
     let text = text.trim();
     if text.is_empty() {
-        return wrong("an event has no name; `sprof record -e list` shows those of this machine");
+        return wrong(format!(
+            "an event has no name; `{} record -e list` shows those of this machine",
+            own()
+        ));
     }
     if let Some((kind, place)) = ProbeKind::of(text) {
         return Ok(EventSpec {
@@ -329,7 +333,8 @@ fn unknown<T>(name: &str) -> Result<T, ParseError> {
         false => format!(" (did you mean {}?)", near.join(", ")),
     };
     wrong(format!(
-        "there is no event `{shown}`{near}; `sprof record -e list` shows those of this machine"
+        "there is no event `{shown}`{near}; `{} record -e list` shows those of this machine",
+        own()
     ))
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use recording::command::own;
+
 use super::format::Format;
 use super::names;
 
@@ -41,8 +43,9 @@ impl Tracefs {
         }
         Err(match hidden {
             Some(path) => format!(
-                "tracepoints need {}, which only root may read: run sprof as root (`sudo sprof record ...`)",
-                path.display()
+                "tracepoints need {}, which only root may read: run sprof as root (`sudo {} record ...`)",
+                path.display(),
+                own()
             ),
             None => "tracepoints need tracefs, which is not mounted: `sudo mount -t tracefs nodev /sys/kernel/tracing`"
                 .to_owned(),
@@ -74,8 +77,9 @@ impl Tracefs {
                     Ok(tracepoint) => found.push(tracepoint),
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                         return Err(format!(
-                            "cannot read {}/events/{candidate}/{event}: {error}; run sprof as root (`sudo sprof record ...`)",
-                            self.0.display()
+                            "cannot read {}/events/{candidate}/{event}: {error}; run sprof as root (`sudo {} record ...`)",
+                            self.0.display(),
+                            own()
                         ));
                     }
                     // It went away meanwhile: a module was unloaded. Some (ftrace:*) have no id for perf.
@@ -109,7 +113,10 @@ impl Tracefs {
             true => String::new(),
             false => format!(" (did you mean {}?)", near.join(", ")),
         };
-        format!("this kernel has no tracepoint `{asked}`{near}; `sprof record -e list` shows all")
+        format!(
+            "this kernel has no tracepoint `{asked}`{near}; `{} record -e list` shows all",
+            own()
+        )
     }
 
     /// All groups of tracepoints, by name.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use recording::command::own;
 use recording::info::SampleBy;
 
 use super::counter::Counter;
@@ -43,11 +44,13 @@ pub(crate) fn counter(counter: &Counter, common: &Common, cpu: u32, error: &io::
             match has_hardware() {
                 false => format!(
                     "cannot record {name}: this machine has no hardware counters (virtual machine?); \
-                     `sprof record -e list` shows what it has"
+                     `{} record -e list` shows what it has",
+                    own()
                 ),
                 true => format!(
                     "cannot record {name}: this CPU has no such counter, or it can't sample ({error}); \
-                     `sprof record -e list` shows what it has"
+                     `{} record -e list` shows what it has",
+                    own()
                 ),
             }
         }

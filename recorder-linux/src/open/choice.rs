@@ -2,6 +2,7 @@
 
 use std::io;
 
+use recording::command::own;
 use recording::info::{PeriodUnit, SampleBy};
 
 use super::{OpenError, Scope, Wanted};
@@ -284,7 +285,7 @@ pub(super) fn open_failed(scope: Scope, choice: &Choice, cpu: u32, error: &io::E
         },
         Some(libc::EMFILE) => format!("{what}; one file per CPU is needed: raise `ulimit -n`"),
         Some(libc::ENOSYS) => format!("{what}; this kernel was built without CONFIG_PERF_EVENTS"),
-        _ => format!("{what}; `sprof doctor` tells what this machine allows"),
+        _ => format!("{what}; `{} doctor` tells what this machine allows", own()),
     })
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use profile::view::diff::{Change, Comparison};
+use recording::command::own;
 use serde::Deserialize;
 
 use super::diff::{self, describe};
@@ -43,8 +44,9 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let results: Vec<Checked> = rules.iter().map(|rule| check(rule, &compared)).collect();
     for checked in results.iter().filter(|checked| !checked.seen) {
         term.warning(format_args!(
-            "no function with samples enough is called `{}`: that rule checks nothing; `sprof report FILE` lists names",
-            checked.rule.function
+            "no function with samples enough is called `{}`: that rule checks nothing; `{} report FILE` lists names",
+            checked.rule.function,
+            own()
         ));
     }
     let text = match args.format {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use profile::export::Time;
 use profile::view::data::{Calls, Data, Unit};
 use profile::view::diff::{Amount, Change, Comparison, Limits, Total, diff};
+use recording::command::own;
 use serde_json::{Value, json};
 
 use super::export::{self, Target};
@@ -126,7 +127,8 @@ pub(super) fn compared(base: &[Data], new: &[Data], by: By, limits: Limits) -> R
         if total.samples == 0 && (compared.weights.is_none() || total.per_run <= 0.0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {side} hold no samples of running threads: there is nothing to compare; \
-                 `sprof report FILE` tells what a profile holds"
+                 `{} report FILE` tells what a profile holds",
+                own()
             )));
         }
     }
@@ -149,8 +151,9 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
         (files, _) => Err(Failure::from(args::usage_error(
             "diff",
             format_args!(
-                "{} given: two profiles are compared, or several a side: sprof diff OLD OLD --new NEW NEW",
-                count(files.len() as u64, "file is", "files are")
+                "{} given: two profiles are compared, or several a side: {} diff OLD OLD --new NEW NEW",
+                count(files.len() as u64, "file is", "files are"),
+                own()
             ),
         ))),
     }

@@ -4,6 +4,7 @@ use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
 use profile::view::data::Data;
 use profile::view::diff::Limits;
+use recording::command::own;
 
 use super::export::Target;
 use crate::exit::{Failure, Outcome};
@@ -24,7 +25,8 @@ pub(super) fn write(
         if side.iter().all(|picked| picked.totals().weight == 0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {name} hold no samples of the kind that is drawn: there is nothing to compare; \
-                 `sprof report FILE` tells what a profile holds"
+                 `{} report FILE` tells what a profile holds",
+                own()
             )));
         }
     }

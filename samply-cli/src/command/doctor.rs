@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 
+use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
 use recording::module::{Module, ModuleKind};
 use serde_json::{Value, json};
@@ -165,7 +166,11 @@ fn to_text(examination: &Examination) -> String {
     out.push('\n');
     match used {
         Some(way) => push_wrapped(&mut out, "", &format!("`sprof record` uses {} here.", way.title)),
-        None => out.push_str("Nothing can be recorded here; `sprof load` works all the same.\n"),
+        None => push_wrapped(
+            &mut out,
+            "",
+            &format!("Nothing can be recorded here; `{} load` works all the same.", own()),
+        ),
     }
     out
 }

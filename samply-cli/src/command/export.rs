@@ -7,6 +7,7 @@ use std::path::Path;
 
 use profile::export::svg::{Shape, SvgOptions};
 use profile::export::{Counted, Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
+use recording::command::own;
 
 use crate::args::{self, ExportArgs, ExportFormat, InputArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome, Status};
@@ -110,7 +111,8 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
             0 if totals.unusable > 0 => format!("{file}: none of its samples has a weight that can be exported"),
             0 => format!("{file} holds no samples: record for longer, or at a higher rate"),
             _ if is_for_waits(picked) => format!(
-                "{file} holds no waits; `sprof record --off-cpu` records them, and without --off-cpu its CPU time is exported"
+                "{file} holds no waits; `{} record --off-cpu` records them, and without --off-cpu its CPU time is exported",
+                own()
             ),
             _ => format!("{file} holds waits, but no CPU time; --off-cpu exports them"),
         }));

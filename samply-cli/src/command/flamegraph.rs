@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use profile::export::{Picked, svg};
 use profile::view::diff::Limits;
 use profile::view::{top, wait_places};
+use recording::command::on_file;
 
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
@@ -29,8 +30,9 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
             return Err(Failure::from(args::usage_error(
                 "flamegraph",
                 format_args!(
-                    "{0} is no saved profile; to record a program, put -- before it: sprof flamegraph -- {0}",
-                    file.display()
+                    "{} is no saved profile; to record a program, put -- before it: {}",
+                    file.display(),
+                    on_file("flamegraph --", file)
                 ),
             )));
         }
@@ -75,9 +77,10 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     if let Err(error) = drawn {
         return Err(Failure::failed(match recorded.spool.take().map(Spool::keep) {
             Some(path) => format!(
-                "writing {0} failed: {error}; the recording is in {1}: free space, then sprof flamegraph {1}",
+                "writing {} failed: {error}; the recording is in {}: free space, then {}",
                 args.output.display(),
-                path.display()
+                path.display(),
+                on_file("flamegraph", &path)
             ),
             None => format!("writing {} failed: {error}", args.output.display()),
         }));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
+use recording::command::on_file;
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
 
@@ -64,9 +65,11 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
 /// What the Firefox Profiler would have to be given as a profile, and is none.
 pub(super) fn elsewhere(file: &Path, kind: read::Kind) -> Failure {
     Failure::failed(format_args!(
-        "{0} is {1}, no Firefox profile; `sprof report {0}` shows it, and `sprof export` writes it in other formats",
+        "{} is {}, no Firefox profile; `{}` shows it, and `{}` writes it in other formats",
         file.display(),
-        kind.name()
+        kind.name(),
+        on_file("report", file),
+        on_file("export", file)
     ))
 }
 

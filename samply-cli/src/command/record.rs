@@ -11,6 +11,7 @@ use profile::build::BuildOptions;
 use profile::enrich::Enriched;
 use profile::export::firefox;
 use profile::view::{top, wait_places};
+use recording::command::{on_file, own};
 use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
 
@@ -123,7 +124,7 @@ fn save(
     if let Some(path) = &saved.path {
         term.line(format_args!(
             "open it with {}",
-            term.style(Style::Bold, load_command(path))
+            term.style(Style::Bold, on_file("load", path))
         ));
     }
     let exit = wait(term, &mut recorded);
@@ -216,7 +217,10 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
         ));
     } else {
         let program = args::split_environment(&args.command).ok_or_else(|| {
-            usage("there is no command after the variables; to see them all, run: sprof record env".into())
+            usage(format!(
+                "there is no command after the variables; to see them all, run: {} record env",
+                own()
+            ))
         })?;
         (Whom::Command, program)
     };
@@ -296,8 +300,9 @@ fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, 
             wait(term, &mut recorded);
             Err(match spool {
                 Some(path) => Failure::failed(format_args!(
-                    "{error}; all of it is still in {0}: sprof load {0}",
-                    path.display()
+                    "{error}; all of it is still in {}: {}",
+                    path.display(),
+                    on_file("load", &path)
                 )),
                 None => Failure::failed(error),
             })
@@ -318,15 +323,6 @@ fn size(bytes: u64) -> String {
         1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.2} GB", bytes as f64 / 1e9),
-    }
-}
-
-fn load_command(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:,@%".contains(c);
-    match text.chars().all(is_plain) {
-        true => format!("sprof load {text}"),
-        false => format!("sprof load '{}'", text.replace('\'', r"'\''")),
     }
 }
 
@@ -382,12 +378,6 @@ pub(crate) fn status(exit: ProgramExit) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_command_to_load_can_be_pasted() {
-        assert_eq!(load_command(Path::new("out/p.json.gz")), "sprof load out/p.json.gz");
-        assert_eq!(load_command(Path::new("it's here")), r"sprof load 'it'\''s here'");
-    }
 
     #[test]
     fn sizes_in_the_usual_units() {

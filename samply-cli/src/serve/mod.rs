@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use recording::command::own;
 
 use crate::args::ServeArgs;
 use crate::args::value::Port;
@@ -214,7 +215,7 @@ fn bind_error(address: SocketAddr, error: io::Error, port: String) -> ServeError
         io::ErrorKind::AddrInUse => format!("another program uses the port: try --port {port}+ for the next free one"),
         io::ErrorKind::PermissionDenied => "try a port above 1023: --port 3000+".into(),
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address: leave --address away".into(),
-        _ => "try --save-only, and `sprof load` elsewhere".into(),
+        _ => format!("try --save-only, and `{} load` elsewhere", own()),
     };
     ServeError::Bind {
         address,
