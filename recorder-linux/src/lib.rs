@@ -98,3 +98,5 @@ pub use session::{
 };
 #[cfg(target_os = "linux")]
 pub use stop::Target;
+#[cfg(target_os = "linux")]
+pub use sys::signals::say_if_quit;

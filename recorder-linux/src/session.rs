@@ -20,7 +20,7 @@ use crate::existing;
 use crate::host;
 use crate::ladder::{self, Rung};
 use crate::launch;
-use crate::open::{Opened, Wanted};
+use crate::open::{NoCycles, Opened, Wanted};
 use crate::probes::{self, Probes};
 use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
@@ -248,6 +248,14 @@ impl Recording {
             Rung::PerfEvent(opened) => &opened.announcements,
             Rung::Ptrace { announcements, .. } => announcements,
             Rung::NotYet => &[],
+        }
+    }
+
+    /// The same for those who ask for more: what holds for every recording on this machine, and is no loss.
+    pub fn remark(&self) -> Option<&'static str> {
+        match &self.rung {
+            Rung::PerfEvent(opened) => opened.choice.no_cycles.map(NoCycles::remark),
+            Rung::Ptrace { .. } | Rung::NotYet => None,
         }
     }
 

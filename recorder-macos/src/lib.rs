@@ -14,6 +14,9 @@ use recording::info::{RecordingInfo, SampleBy};
 use recording::probe::Probe;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 
+/// See the Linux recorder.
+pub fn say_if_quit(_words: Option<String>) {}
+
 /// Whom to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
@@ -151,6 +154,11 @@ impl Recording {
             "recording on macOS is not there yet; `{} load` works: record on Linux and open the file here",
             recording::command::own()
         )))
+    }
+
+    /// The same for those who ask for more.
+    pub fn remark(&self) -> Option<&'static str> {
+        match self.never {}
     }
 
     /// One line each, for the user's eyes, before the program runs.

@@ -27,7 +27,7 @@ pub(crate) use recorder_linux as recorder;
 #[cfg(target_os = "macos")]
 pub(crate) use recorder_macos as recorder;
 
-pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom, examine};
+pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom, examine, say_if_quit};
 
 /// What to record, beside what the recorder has to know.
 #[derive(Debug)]
@@ -198,6 +198,7 @@ pub(crate) fn record(
 fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
     let recording = recorder::Recording::open(&plan.recorder)?;
     if iteration == 1 {
+        recording.remark().iter().for_each(|line| term.verbose(line));
         recording.announcements().iter().for_each(|line| term.line(line));
     }
     if plan.iterations > 1 {

@@ -10,6 +10,7 @@ use recording::command::on_file;
 use recording::info::RecordingInfo;
 
 use crate::jit::JitWatch;
+use crate::pipeline;
 use crate::term::Term;
 
 /// Recordings of one output that were cut short and are kept, at most.
@@ -26,7 +27,14 @@ impl Spool {
     /// Recording goes on without a spool where none can be had.
     pub(crate) fn create(path: &Path, term: &Term) -> Option<Spool> {
         match create(path, term) {
-            Ok(spool) => Some(spool),
+            Ok(spool) => {
+                pipeline::say_if_quit(Some(format!(
+                    "\nsprof: ended by Ctrl-\\; what was recorded is in {}: look at it with {}\n",
+                    spool.path.display(),
+                    on_file("load", &spool.path)
+                )));
+                Some(spool)
+            }
             Err(error) => {
                 term.warning(format_args!(
                     "{} cannot be written ({error}): if sprof is killed, nothing of this recording is left",
@@ -80,6 +88,7 @@ impl Spool {
 impl Drop for Spool {
     fn drop(&mut self) {
         if !std::thread::panicking() {
+            pipeline::say_if_quit(None);
             // Nothing is lost if it stays.
             let _ = fs::remove_file(&self.path);
         }

@@ -297,3 +297,24 @@ fn a_disk_that_is_full_ends_the_spool_and_not_the_recording() {
     );
     assert!(!partial(&output).exists());
 }
+
+#[test]
+fn ctrl_backslash_leaves_a_word_about_what_was_recorded() {
+    let Some(_machine) = perf_events() else { return };
+    let running = record().start(program("split").unwrap(), &["60000"]);
+    let spool = partial(running.output());
+    let start = Instant::now();
+    while running.targets().into_iter().map(cpu_seconds).sum::<f64>() < 1.5 && start.elapsed() < Duration::from_secs(60)
+    {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // A terminal sends it to all.
+    running.signal_group("QUIT");
+    let recording = running.finish();
+    // SIGQUIT ends it as ever.
+    assert_eq!(recording.signal, Some(3), "{}", recording.stderr);
+    let command = format!("{} load {}", env!("CARGO_BIN_EXE_sprof"), spool.display());
+    assert!(recording.stderr.contains(&command), "{}", recording.stderr);
+    let (profile, _) = load(&spool, &[]);
+    assert!(profile.sample_count() > 500, "{}", profile.summary());
+}

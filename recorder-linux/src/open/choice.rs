@@ -25,10 +25,31 @@ pub(crate) struct Choice {
     /// The one that the user named, in the place of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
+    /// Why the CPU clock samples in the place of the processor's counter of cycles; `None` where it does not.
+    pub(crate) no_cycles: Option<NoCycles>,
     /// The user's permission. A named event can leave the kernel out all the same: see [`Choice::counts_kernel`].
     pub(crate) may_sample_kernel: bool,
     has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
+}
+
+/// Why cycles do not sample. The same for every recording on a machine, and no loss: the clock measures time as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoCycles {
+    /// As in most virtual machines.
+    NoCounter,
+    /// Some hypervisors offer a PMU without interrupts: it counts but can't sample.
+    NoInterrupts,
+}
+
+impl NoCycles {
+    /// For those who ask for more.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            NoCycles::NoCounter => "no hardware counter for cycles here: sampling by the cpu-clock timer",
+            NoCycles::NoInterrupts => "the cycles counter can't sample here: sampling by the cpu-clock timer",
+        }
+    }
 }
 
 impl Choice {
@@ -175,6 +196,7 @@ pub(super) fn choose(
     let mut choice = Choice {
         named: named.clone(),
         hardware: named.is_none(),
+        no_cycles: None,
         may_sample_kernel: true,
         has_build_ids: true,
         has_lost_counts: true,
@@ -203,7 +225,7 @@ pub(super) fn choose(
             // Order matters: a virtual machine without PMU answers ENOENT also where permission is lacking.
             Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) if choice.hardware => {
                 choice.hardware = false;
-                announcements.push("no hardware counter for cycles here: sampling by the cpu-clock timer".to_owned());
+                choice.no_cycles = Some(NoCycles::NoCounter);
             }
             // Where all tasks are refused, it is not for the kernel's part.
             Some(libc::EACCES | libc::EPERM)
@@ -217,15 +239,14 @@ pub(super) fn choose(
             // What older kernels do not know: counts of lost records (Linux 6.0), build ids in mappings (5.12).
             Some(libc::EINVAL) if choice.has_lost_counts => choice.has_lost_counts = false,
             Some(libc::EINVAL) if choice.has_build_ids => choice.has_build_ids = false,
-            // Some hypervisors offer a PMU without interrupts: it counts but can't sample.
             Some(libc::EINVAL) if choice.hardware => {
                 choice = Choice {
                     hardware: false,
+                    no_cycles: Some(NoCycles::NoInterrupts),
                     has_build_ids: true,
                     has_lost_counts: true,
                     ..choice
                 };
-                announcements.push("the cycles counter can't sample here: sampling by the cpu-clock timer".to_owned());
             }
             _ => {
                 return Err(match Refusal::of(&error) {

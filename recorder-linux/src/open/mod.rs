@@ -6,7 +6,7 @@ mod rings;
 use std::io;
 use std::path::Path;
 
-pub(crate) use choice::{Choice, core_type, may_record_ourselves};
+pub(crate) use choice::{Choice, NoCycles, core_type, may_record_ourselves};
 use choice::{choose, open_failed};
 use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
 

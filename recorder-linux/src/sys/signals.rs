@@ -3,6 +3,8 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use super::{last_error, retry};
@@ -90,6 +92,36 @@ impl Drop for Signals {
     }
 }
 
+/// What SIGQUIT writes to stderr before it ends the process; null: nothing. Points to leaked memory.
+static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
+
+/// From here on SIGQUIT (Ctrl-\) writes these words to stderr, then ends the process as ever; without words only that. A few bytes
+/// are leaked by each call: the handler may be reading the words before.
+pub fn say_if_quit(words: Option<String>) {
+    let words = words.map_or(ptr::null_mut(), |words| Box::into_raw(Box::new(words)));
+    LAST_WORDS.store(words, Ordering::Release);
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: sigaction is plain data for which all zeros are valid: the default action, an empty mask, no flags.
+    let action = unsafe { action.assume_init_mut() };
+    action.sa_sigaction = on_quit as *const () as usize;
+    // The default action is back when the handler runs.
+    action.sa_flags = libc::SA_RESETHAND;
+    // SAFETY: `action` is initialised, its handler takes one int (no SA_SIGINFO) and calls only what signal-safety(7) permits; the
+    // action before is not asked for. SIGQUIT is a valid signal, so this can't fail.
+    unsafe { libc::sigaction(libc::SIGQUIT, action, ptr::null_mut()) };
+}
+
+extern "C" fn on_quit(signal: libc::c_int) {
+    // SAFETY: the pointer is null or that of a leaked, never changed String.
+    if let Some(words) = unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() } {
+        // SAFETY: write(2) is async-signal-safe, and the buffer lives as long as the process. errno need not be kept: the process
+        // ends.
+        unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    }
+    // SAFETY: raise(3) is async-signal-safe. The signal is blocked in its own handler, and delivered when that returns.
+    unsafe { libc::raise(signal) };
+}
+
 fn empty_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: sigemptyset initialises the set it is given, and zeroed memory is a valid sigset_t anyway.
@@ -100,7 +132,7 @@ fn empty_set() -> libc::sigset_t {
 
 fn restore(mask: &libc::sigset_t) {
     // SAFETY: `mask` came from pthread_sigmask; the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
 /// Waits until one of the descriptors is readable or the time is over; says which are. For a pidfd, readable means that
