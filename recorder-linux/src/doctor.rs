@@ -26,7 +26,7 @@ pub fn examine() -> Examination {
         events: &Events::default(),
     };
     let opened = open::open(Scope::OnExec, own_pid, &wanted);
-    let mut limits = vec![paranoid(), counters(&opened)];
+    let mut limits = vec![paranoid(&opened), counters(&opened)];
     limits.extend(rings(&opened));
     limits.push(hidden_addresses());
     limits.push(probes::examine());
@@ -108,32 +108,54 @@ fn traced() -> Finding {
     }
 }
 
-fn paranoid() -> Finding {
-    let (title, state, reason) = match ladder::paranoid() {
+/// What this user may do, as tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum May {
+    SampleKernel,
+    SampleUserCode,
+    Nothing,
+}
+
+fn paranoid(opened: &Tried) -> Finding {
+    let may = match opened {
+        Ok(opened) if opened.choice.counts_kernel() => May::SampleKernel,
+        Ok(_) => May::SampleUserCode,
+        Err(_) => May::Nothing,
+    };
+    let (title, (state, reason)) = match ladder::paranoid() {
         None => (
             "no kernel.perf_event_paranoid".to_owned(),
-            State::Fails,
-            "this kernel has no perf_event",
+            (State::Fails, "this kernel has no perf_event"),
         ),
-        Some(level) => {
-            let title = format!("kernel.perf_event_paranoid = {level}");
-            match level {
-                ..=0 => (title, State::Works, "everybody may sample everything"),
-                1 => (
-                    title,
-                    State::Works,
-                    "ordinary users may sample their programs, and the kernel in them",
-                ),
-                2 => (
-                    title,
-                    State::Limited,
-                    "ordinary users may sample the user code of their programs",
-                ),
-                _ => (title, State::Limited, "ordinary users may not use perf_event"),
-            }
-        }
+        Some(level) => (format!("kernel.perf_event_paranoid = {level}"), at_level(level, may)),
     };
     Finding::works("perf-event-paranoid", title, reason).in_state(state)
+}
+
+/// What the level means. Above 2 that depends on the kernel: Debian's, Ubuntu's and Android's refuse ordinary users, the others know
+/// no such level (kernel/events/core.c compares with 1 and with 2 only).
+fn at_level(level: i32, may: May) -> (State, &'static str) {
+    match (level, may) {
+        (..=0, _) => (State::Works, "everybody may sample everything"),
+        (1, _) => (
+            State::Works,
+            "ordinary users may sample their programs, and the kernel in them",
+        ),
+        (2, _) => (
+            State::Limited,
+            "ordinary users may sample the user code of their programs",
+        ),
+        (_, May::SampleKernel) => (
+            State::Works,
+            "no limit for this user; ordinary users are refused by kernels of Debian, Ubuntu and Android, and may sample the user code \
+             of their programs on others",
+        ),
+        (_, May::SampleUserCode) => (
+            State::Limited,
+            "this kernel takes it as 2: ordinary users may sample the user code of their programs",
+        ),
+        (_, May::Nothing) => (State::Limited, "perf_event is refused to this user"),
+    }
 }
 
 fn counters(opened: &Tried) -> Finding {
@@ -208,5 +230,23 @@ fn hidden_addresses() -> Finding {
     match state {
         State::Works => finding,
         _ => finding.mended_by(["sudo sysctl kernel.kptr_restrict=1"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_contradicts_what_was_tried() {
+        for level in 3..=4 {
+            let (state, reason) = at_level(level, May::SampleUserCode);
+            assert_eq!(state, State::Limited);
+            assert!(reason.contains("may sample the user code"), "{reason}");
+            assert_eq!(at_level(level, May::SampleKernel).0, State::Works);
+            assert!(at_level(level, May::Nothing).1.contains("refused"));
+        }
+        assert_eq!(at_level(2, May::SampleUserCode).0, State::Limited);
+        assert_eq!(at_level(1, May::SampleKernel).0, State::Works);
     }
 }

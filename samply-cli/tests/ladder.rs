@@ -530,6 +530,15 @@ fn the_doctor_of_root_finds_all_ways_open() {
         "libc-symbols",
     ];
     assert_eq!(ids, expected);
+    // Debian's libc6-dbg puts the debug file where only the build id leads to.
+    let installed = std::process::Command::new("dpkg-query")
+        .args(["-W", "-f", "${Status}", "libc6-dbg"])
+        .output();
+    if installed.is_ok_and(|output| output.stdout.ends_with(b"ok installed")) {
+        let libc = limits.last().unwrap();
+        assert_eq!(libc["state"], "works", "{text}");
+        assert!(text.contains("source lines"), "{text}");
+    }
 }
 
 /// A field of /proc/PID/status.

@@ -28,6 +28,7 @@ pub(crate) struct Files {
 /// Finds the files of a module. `kept` is the file that ran, if it was kept open.
 pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Files, SymbolError> {
     let symbol_dirs = &options.symbol_dirs;
+    let identified;
     let mut search = Search {
         module,
         recorded_at: options.recorded_at,
@@ -51,8 +52,16 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
         let useful = |file: &ElfFile| file.has_section(".debug_info") || file.has_section(".symtab");
-        debug = match &module.build_id {
+        // Of a file that was taken without knowing its build id, what it says itself: Debian's debug files are found by nothing else.
+        identified = Module {
+            build_id: (module.build_id.as_ref())
+                .or_else(|| binary.as_ref().and_then(ElfFile::build_id))
+                .cloned(),
+            ..module.clone()
+        };
+        debug = match &identified.build_id {
             Some(id) => {
+                search.module = &identified;
                 let mut paths = build_id_paths(id, symbol_dirs);
                 paths.extend(linked);
                 paths.extend(name.iter().flat_map(|name| named_paths(name, folder, symbol_dirs)));
