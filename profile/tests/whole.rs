@@ -221,6 +221,39 @@ fn every_version_from_50_to_75_shows_the_same_samples() {
 }
 
 #[test]
+fn equal_weights_show_the_same_as_none() {
+    let weighted = sample();
+    assert_eq!(weighted["threads"][0]["samples"]["weightType"], "tracing-ms");
+    let expected = read(&weighted).unwrap();
+    assert_eq!((expected.unit, expected.interval_ms), (Unit::Samples, 1.0));
+    // As sprof wrote it before.
+    let mut without = weighted.clone();
+    for thread in without["threads"].as_array_mut().unwrap() {
+        thread["samples"]["weight"] = Value::Null;
+        thread["samples"]["weightType"] = "samples".into();
+    }
+    let data = read(&without).unwrap();
+    assert_eq!((data.unit, data.interval_ms), (Unit::Samples, 1.0));
+    assert_eq!(shown(&data), shown(&expected));
+
+    // Samples of another length than the interval: a fixed number of cycles.
+    let mut longer = weighted.clone();
+    for thread in longer["threads"].as_array_mut().unwrap() {
+        for weight in thread["samples"]["weight"].as_array_mut().unwrap() {
+            *weight = 2.5.into();
+        }
+    }
+    let data = read(&longer).unwrap();
+    assert_eq!((data.unit, data.interval_ms), (Unit::Samples, 2.5));
+
+    let mut different = weighted;
+    different["threads"][1]["samples"]["weight"][0] = 0.5.into();
+    let data = read(&different).unwrap();
+    assert_eq!((data.unit, data.interval_ms), (Unit::Milliseconds, 1.0));
+    assert_eq!(data.threads[1].samples.weight.as_ref().unwrap()[0], 0.5);
+}
+
+#[test]
 fn versions_that_are_not_known_are_refused_with_what_to_do() {
     for (version, step) in [(49, "save it from there"), (76, "update sprof")] {
         let mut profile = sample();

@@ -195,6 +195,12 @@ fn the_sum_of_cpu_deltas_is_what_getrusage_says() {
             (deltas / truth - 1.0).abs() <= 0.02,
             "{name}: deltas {deltas} ns, getrusage {truth} ns"
         );
+        // What the front end shows as running time.
+        for thread in profile.json["threads"].as_array().unwrap() {
+            assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+        }
+        let weights = profile.samples().map(|sample| sample.weight).sum::<f64>() * 1e6;
+        assert!((weights / deltas - 1.0).abs() < 1e-6, "{name}: {weights} ns");
     }
 }
 

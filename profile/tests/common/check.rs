@@ -123,14 +123,11 @@ fn check_categories(json: &Value) {
 fn check_thread(json: &Value, thread: &Value, stacks: usize, strings: usize) {
     let samples = table(thread, "samples", &["stack", "timeDeltas", "threadCPUDelta"]);
     in_range(thread["samples"]["stack"].as_array().unwrap(), stacks, "samples.stack");
-    if thread["samples"]["weightType"] == "tracing-ms" {
-        table(thread, "samples", &["weight"]);
-        let weights = thread["samples"]["weight"].as_array().unwrap();
-        assert!(weights.iter().all(|ms| ms.as_f64().is_some_and(|ms| ms >= 0.0)));
-    } else {
-        assert_eq!(thread["samples"]["weightType"], "samples");
-        assert!(thread["samples"]["weight"].is_null());
-    }
+    // Without weights the front end takes the gaps between samples for their time.
+    assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+    table(thread, "samples", &["weight"]);
+    let weights = thread["samples"]["weight"].as_array().unwrap();
+    assert!(weights.iter().all(|ms| ms.as_f64().is_some_and(|ms| ms >= 0.0)));
     for (at, delta) in thread["samples"]["timeDeltas"].as_array().unwrap().iter().enumerate() {
         assert!(
             at == 0 || delta.as_f64().unwrap() >= 0.0,

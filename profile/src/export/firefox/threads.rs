@@ -76,24 +76,18 @@ fn write_stacks<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<(
     json.column("timeDeltas", deltas, put_ms)
 }
 
+/// Samples whose weights are time. The front end would take the gaps between samples for the time of samples without weights: of
+/// 206 samples of 1 ms beside waits it made 3,008 ms.
 fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
     write_stacks(samples, json)?;
-    if profile.waits.is_some() || profile.periods_differ() {
-        // Each stands for its time: samples and waits side by side, or samples that came before the kernel had found out
-        // which period gives the asked rate.
-        json.column("weight", samples.iter(), |buf, sample| {
-            let ns = match sample.off_cpu {
-                true => sample.period,
-                false => cpu.time_of_period(sample.period, profile.info.interval_ns),
-            };
-            put_ms(buf, i64::try_from(ns).unwrap_or(i64::MAX));
-        })?;
-        json.entry("weightType", &"tracing-ms")?;
-    } else {
-        // Each sample stands for one; how much CPU time that is says threadCPUDelta.
-        json.entry("weight", &())?;
-        json.entry("weightType", &"samples")?;
-    }
+    json.column("weight", samples.iter(), |buf, sample| {
+        let ns = match sample.off_cpu {
+            true => sample.period,
+            false => cpu.time_of_period(sample.period, profile.info.interval_ns),
+        };
+        put_ms(buf, i64::try_from(ns).unwrap_or(i64::MAX));
+    })?;
+    json.entry("weightType", &"tracing-ms")?;
     // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
     json.column("threadCPUDelta", samples.iter(), |buf, sample| {
         put_unsigned(
@@ -103,7 +97,7 @@ fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, 
             } else {
                 cpu.of_period(sample.period)
             },
-        )
+        );
     })?;
     json.entry("length", &samples.len())
 }
