@@ -150,10 +150,10 @@ fn a_wait_stands_at_its_beginning_with_its_length_and_its_reason() {
         samples(&json),
         [
             (1.0, 1.0, 1_000_000, "0x100".into()),
-            (1.5, 10.0, 0, channel.clone()),
+            (1.5, 10.0, 500_000, channel.clone()),
             // Says that the CPU was not used up to here.
             (11.5, 0.0, 0, channel),
-            (12.0, 1.0, 1_000_000, "0x100".into()),
+            (12.0, 1.0, 500_000, "0x100".into()),
         ]
     );
     let names = stack_names(&json, 0, 1);
@@ -163,6 +163,46 @@ fn a_wait_stands_at_its_beginning_with_its_length_and_its_reason() {
     assert_eq!(totals.all(), sum(1, 10_000_000));
     assert_eq!(totals.of(WaitReason::Channel), sum(1, 10_000_000));
     assert_eq!(profile.counts().samples, 2);
+}
+
+/// CPU deltas of the main thread's samples, µs.
+fn cpu_deltas_us(json: &Value) -> Vec<u64> {
+    samples(json).iter().map(|(_, _, delta, _)| delta / 1000).collect()
+}
+
+#[test]
+fn cpu_time_stands_in_the_interval_that_it_was_used_in() {
+    let mut waits = Waits::new();
+    // A millisecond of CPU time in three parts: the sample comes 5 us after the second wait.
+    waits.back(0).out(400).back(2400).out(2995).back(7995).on_cpu(8000);
+    waits.out(8600).back(8700).out(8900).back(8950).on_cpu(9200);
+    let json = written(&waits.finish());
+    // The short waits after the sample are one sample, which stands where the first of them began.
+    assert_eq!(cpu_deltas_us(&json), [400, 0, 595, 0, 5, 600, 450]);
+    let samples = samples(&json);
+    let intervals_us = samples
+        .windows(2)
+        .map(|pair| ((pair[1].0 - pair[0].0) * 1000.0).round());
+    for (delta, interval_us) in cpu_deltas_us(&json)[1..].iter().zip(intervals_us) {
+        assert!(*delta as f64 <= interval_us, "{delta} of {interval_us} us");
+    }
+}
+
+#[test]
+fn where_switches_were_lost_a_sample_stands_for_its_own_cpu_time() {
+    let mut waits = Waits::new();
+    waits.back(0).on_cpu(1000);
+    // When the thread left its CPU is not known, and then when it came back.
+    waits
+        .back(5000)
+        .on_cpu(5500)
+        .out(5600)
+        .out(9000)
+        .back(9500)
+        .on_cpu(10_000);
+    let json = written(&waits.finish());
+    // The wait from 9.0 to 9.5 is added up, with no CPU time before it that is known.
+    assert_eq!(cpu_deltas_us(&json), [1000, 1000, 0, 500]);
 }
 
 #[test]
@@ -294,6 +334,7 @@ fn a_wait_that_came_as_a_whole_ends_where_it_was_told() {
             (1.0, 1.0, 1_000_000, "0x100".into()),
             (2.0, 10.0, 0, unknown.clone()),
             (12.0, 0.0, 0, unknown),
+            // Its CPU time may have been before the wait: nothing tells.
             (12.0, 1.0, 1_000_000, "0x100".into()),
         ]
     );

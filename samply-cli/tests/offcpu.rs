@@ -44,7 +44,7 @@ fn equal_quarters_of_spinning_sleeping_reading_and_locking() {
 }
 
 #[test]
-fn waits_use_no_cpu_and_have_categories_of_their_own() {
+fn waits_have_categories_of_their_own() {
     let Some(_machine) = kernel_samples() else { return };
     let (recording, profile) = record()
         .options(&["--off-cpu", "--json"])
@@ -62,7 +62,6 @@ fn waits_use_no_cpu_and_have_categories_of_their_own() {
         assert_eq!(category.is_some(), is_wait, "{leaf:?}");
         if let Some(category) = category {
             assert_eq!(leaf.category, category);
-            assert_eq!(sample.cpu_delta, Some(0.0));
             waits += 1;
         } else {
             assert_eq!(sample.weight, 1.0, "a sample at 1 kHz stands for 1 ms");
@@ -82,6 +81,41 @@ fn waits_use_no_cpu_and_have_categories_of_their_own() {
     assert!((1.7..2.2).contains(&sleep_s), "main 0.6 s, helper 1.2 s: {json}");
     assert!(recording.stderr.contains("on-CPU "), "{}", recording.stderr);
     assert!(recording.stderr.contains("off-CPU "), "{}", recording.stderr);
+}
+
+/// As the front end does it: nothing precedes the first sample, and no interval has more CPU time than it has time.
+fn graphed_cpu_ns(thread: &Thread) -> f64 {
+    let pairs = thread.samples.windows(2);
+    pairs
+        .map(|pair| {
+            pair[1]
+                .cpu_delta
+                .unwrap()
+                .min((pair[1].time_ms - pair[0].time_ms) * 1e6)
+        })
+        .sum()
+}
+
+#[test]
+fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
+    let Some(_machine) = kernel_samples() else { return };
+    let (recording, profile) = record()
+        .options(&["--off-cpu"])
+        .profile(program("beats").unwrap(), &["2000", "300"]);
+    let thread = main_thread(&profile);
+    let (graphed, truth) = (graphed_cpu_ns(thread), recording.printed("cpu_ns"));
+    // Up to a sample of 1 ms at either end. And getrusage and the switch records do not part the time of a switch alike: 10 µs a
+    // wait on a busy virtual machine, of 300 µs between two waits.
+    let allowed = 2e6 + 20e3 * 2000.0;
+    assert!(
+        (graphed - truth).abs() <= allowed,
+        "graph {graphed} ns, getrusage {truth} ns\n{}",
+        profile.summary()
+    );
+    // All that is not waiting is CPU time.
+    let waited = weight_ms(&profile, thread, |names| names.contains(&"[off-CPU]"));
+    let on_cpu = weight_ms(&profile, thread, |names| !names.contains(&"[off-CPU]"));
+    assert!(waited > on_cpu, "{waited} ms waiting, {on_cpu} ms on a CPU");
 }
 
 #[test]

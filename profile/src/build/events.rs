@@ -56,6 +56,7 @@ impl Builder {
             stack,
             period: sample.period,
             off_cpu: false,
+            cpu_before_ns: None,
         });
         self.counts.counted_samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);

@@ -178,9 +178,10 @@ impl Builder {
     fn add_sample(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
         let time = self.at(sample.time);
         let stack = self.stack(sample, time, frames);
+        let mut cpu_before_ns = None;
         if self.waits.is_some() {
             self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
-                thread.waits.on_cpu(time, &mut thread.samples, tables);
+                cpu_before_ns = thread.waits.on_cpu(time, &mut thread.samples, tables);
                 thread.waits.on_cpu_stack(stack);
             });
         }
@@ -193,7 +194,11 @@ impl Builder {
             stack,
             period: sample.period,
             off_cpu: false,
+            cpu_before_ns,
         });
+        if self.waits.is_none() {
+            thread.waits.seen_on_cpu(time);
+        }
         self.counts.samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);
     }

@@ -90,12 +90,13 @@ impl WaitTables<'_> {
         self.stacks.intern(stack, frame)
     }
 
-    fn push(&mut self, samples: &mut Samples, time: i64, ns: u64, stack: StackId) {
+    fn push(&mut self, samples: &mut Samples, time: i64, ns: u64, stack: StackId, cpu_before_ns: Option<u64>) {
         let in_order = samples.push(Sample {
             time,
             stack: Some(stack),
             period: ns,
             off_cpu: true,
+            cpu_before_ns,
         });
         *self.out_of_order += u64::from(!in_order);
     }
@@ -112,6 +113,51 @@ enum State {
         since: i64,
         preempted: bool,
     },
+}
+
+/// A thread's CPU time since its last sample, as its switches tell.
+#[derive(Default)]
+struct CpuTime {
+    /// The thread is on a CPU, and `ns` counts until here.
+    counted_to: Option<i64>,
+    ns: u64,
+    /// A switch in between was lost, or came before the recording.
+    is_unknown: bool,
+}
+
+impl CpuTime {
+    fn begin(&mut self, at: i64) {
+        self.is_unknown |= self.counted_to.replace(at).is_some();
+    }
+
+    fn end(&mut self, at: i64) {
+        self.go_on(at);
+        self.counted_to = None;
+    }
+
+    /// The thread is on a CPU at this time.
+    fn go_on(&mut self, at: i64) {
+        match self.counted_to.replace(at) {
+            Some(since) => self.add(since, at),
+            None => self.is_unknown = true,
+        }
+    }
+
+    fn add(&mut self, since: i64, until: i64) {
+        let ns = until.saturating_sub(since).max(0).unsigned_abs();
+        self.ns = self.ns.saturating_add(ns);
+    }
+
+    fn lose(&mut self) {
+        self.counted_to = None;
+        self.is_unknown = true;
+    }
+
+    /// All of it for a sample; the next one counts from here.
+    fn take(&mut self) -> Option<u64> {
+        let ns = std::mem::take(&mut self.ns);
+        (!std::mem::take(&mut self.is_unknown)).then_some(ns)
+    }
 }
 
 /// What a thread was found doing before it was switched for the first time.
@@ -172,6 +218,7 @@ struct Sum {
     since: i64,
     ns: u64,
     what: What,
+    cpu_before_ns: Option<u64>,
 }
 
 /// The waits of one thread that are not among its samples yet, and what is needed for the next.
@@ -185,6 +232,7 @@ pub(super) struct ThreadWaits {
     last_wait: Option<Seen>,
     last_on_cpu: Option<Seen>,
     sums: Vec<Sum>,
+    cpu: CpuTime,
 }
 
 impl ThreadWaits {
@@ -229,6 +277,7 @@ impl ThreadWaits {
 
     pub(super) fn switch_out(&mut self, at: i64, preempted: bool, totals: &mut WaitTotals) {
         totals.unpaired += u64::from(matches!(self.state, State::Waiting { .. }));
+        self.cpu.end(at);
         self.state = State::Waiting { since: at, preempted };
     }
 
@@ -239,20 +288,30 @@ impl ThreadWaits {
             State::Running => tables.totals.unpaired += 1,
             State::Unknown => {}
         }
+        self.cpu.begin(at);
         self.state = State::Running;
         self.own = None;
     }
 
-    /// Makes room for a sample of the running thread.
-    pub(super) fn on_cpu(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
-        if let State::Waiting { since, .. } = &mut self.state {
-            if at.saturating_sub(*since) > MISSED_RETURN_NS {
-                tables.totals.unpaired += 1;
-                self.state = State::Running;
-                self.own = None;
-            } else {
+    /// A sample of the running thread, before the first switch.
+    pub(super) fn seen_on_cpu(&mut self, at: i64) {
+        self.cpu.counted_to = Some(at);
+    }
+
+    /// Makes room for a sample of the running thread. Returns the thread's CPU time since the sample before.
+    pub(super) fn on_cpu(&mut self, at: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) -> Option<u64> {
+        match &mut self.state {
+            State::Waiting { since, .. } if at.saturating_sub(*since) <= MISSED_RETURN_NS => {
+                self.cpu.add(*since, at);
                 *since = at.max(*since);
             }
+            State::Waiting { .. } => {
+                tables.totals.unpaired += 1;
+                self.cpu.go_on(at);
+                self.state = State::Running;
+                self.own = None;
+            }
+            State::Unknown | State::Found(_) | State::Running => self.cpu.go_on(at),
         }
         // It was on a CPU all the time: getting one would have been told.
         if let State::Found(found) = self.state
@@ -261,6 +320,7 @@ impl ThreadWaits {
             self.state = State::Running;
         }
         self.flush(samples, tables);
+        self.cpu.take()
     }
 
     /// The stack of a sample of the running thread.
@@ -299,10 +359,12 @@ impl ThreadWaits {
         let since = wait.until.saturating_sub(length);
         // A thread that was found has its beginning where its switches are told from, which may be later.
         let earliest = wait.earliest.min(wait.until);
+        // Only waits above a limit come as a whole: between these a thread may have waited, too.
+        self.cpu.lose();
         if since >= earliest {
-            Self::push_pieces(since, length, stack, samples, tables);
+            self.push_pieces(since, length, stack, samples, tables);
         } else {
-            tables.push(samples, earliest, ns, stack);
+            tables.push(samples, earliest, ns, stack, self.cpu.take());
         }
     }
 
@@ -335,10 +397,17 @@ impl ThreadWaits {
         }
         self.flush(samples, tables);
         let stack = tables.stack(what);
-        Self::push_pieces(since, length, stack, samples, tables);
+        self.push_pieces(since, length, stack, samples, tables);
     }
 
-    fn push_pieces(since: i64, length: i64, stack: StackId, samples: &mut Samples, tables: &mut WaitTables<'_>) {
+    fn push_pieces(
+        &mut self,
+        since: i64,
+        length: i64,
+        stack: StackId,
+        samples: &mut Samples,
+        tables: &mut WaitTables<'_>,
+    ) {
         let pieces = (length / PIECE_NS).clamp(1, MOST_PIECES);
         let piece = length / pieces;
         for number in 0..pieces {
@@ -349,11 +418,12 @@ impl ThreadWaits {
                 since.saturating_add(start),
                 (end - start).unsigned_abs(),
                 stack,
+                self.cpu.take(),
             );
         }
         // Weighs nothing. It says that up to here no CPU was used, or the graph would spread the next sample's CPU time over
         // the wait.
-        tables.push(samples, since.saturating_add(length), 0, stack);
+        tables.push(samples, since.saturating_add(length), 0, stack, Some(0));
     }
 
     /// Which stack stands for a wait, and why it was.
@@ -388,7 +458,13 @@ impl ThreadWaits {
             if self.sums.len() >= MOST_SUMS {
                 self.flush(samples, tables);
             }
-            self.sums.push(Sum { since, ns, what });
+            let cpu_before_ns = self.cpu.take();
+            self.sums.push(Sum {
+                since,
+                ns,
+                what,
+                cpu_before_ns,
+            });
         }
         let oldest = self.sums.first().map_or(since, |sum| sum.since);
         if since.saturating_sub(oldest) >= LONGEST_SUM_NS {
@@ -399,7 +475,7 @@ impl ThreadWaits {
     fn flush(&mut self, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         for sum in self.sums.drain(..) {
             let stack = tables.stack(sum.what);
-            tables.push(samples, sum.since, sum.ns, stack);
+            tables.push(samples, sum.since, sum.ns, stack, sum.cpu_before_ns);
         }
     }
 }

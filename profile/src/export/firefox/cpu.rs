@@ -3,6 +3,7 @@
 use recording::info::PeriodUnit;
 
 use crate::model::Profile;
+use crate::model::samples::Sample;
 
 /// How a sample's period becomes its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub(super) enum CpuDelta {
     ScaledCycles { ns_per_cycle: f64 },
     /// Cycles, where the kernel's CPU time is not known.
     Cycles { mean: f64 },
+    /// The same beside waits: switches tell the CPU time between samples in ns, and a sample elsewhere stands for the interval.
+    CyclesBesideWaits { ns_per_cycle: f64 },
     /// Periods are counts of an event, which tell nothing of CPU time.
     None,
 }
@@ -37,6 +40,9 @@ impl CpuDelta {
             (PeriodUnit::Cycles, Some(ns)) if ns > 0 && cycles > 0.0 => CpuDelta::ScaledCycles {
                 ns_per_cycle: ns as f64 / cycles,
             },
+            (PeriodUnit::Cycles, _) if profile.waits.is_some() => CpuDelta::CyclesBesideWaits {
+                ns_per_cycle: profile.info.interval_ns as f64 * on_cpu / cycles.max(1.0),
+            },
             (PeriodUnit::Cycles, _) => CpuDelta::Cycles {
                 mean: cycles / on_cpu.max(1.0),
             },
@@ -46,7 +52,7 @@ impl CpuDelta {
     /// `meta.sampleUnits.threadCPUDelta`.
     pub(super) fn unit(self) -> Option<&'static str> {
         match self {
-            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => Some("ns"),
+            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } | CpuDelta::CyclesBesideWaits { .. } => Some("ns"),
             CpuDelta::Cycles { .. } => Some("variable CPU cycles"),
             CpuDelta::None => None,
         }
@@ -57,15 +63,29 @@ impl CpuDelta {
         match self {
             CpuDelta::Cycles { mean } if mean > 0.0 => (period as f64 / mean * interval_ns as f64).round() as u64,
             CpuDelta::Cycles { .. } | CpuDelta::None => interval_ns,
-            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } => self.of_period(period),
+            CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } | CpuDelta::CyclesBesideWaits { .. } => {
+                self.of_period(period)
+            }
         }
     }
 
-    pub(super) fn of_period(self, period: u64) -> u64 {
+    /// CPU time between the row before and this one. The front end shows at most as much as there was time, so a sample's period
+    /// would be lost where a wait stands just before the sample.
+    pub(super) fn before(self, sample: &Sample) -> u64 {
+        match (sample.cpu_before_ns, sample.off_cpu) {
+            (Some(ns), _) => ns,
+            (None, true) => 0,
+            (None, false) => self.of_period(sample.period),
+        }
+    }
+
+    fn of_period(self, period: u64) -> u64 {
         match self {
             CpuDelta::Nanoseconds | CpuDelta::Cycles { .. } | CpuDelta::None => period,
             // `as` saturates.
-            CpuDelta::ScaledCycles { ns_per_cycle } => (period as f64 * ns_per_cycle).round() as u64,
+            CpuDelta::ScaledCycles { ns_per_cycle } | CpuDelta::CyclesBesideWaits { ns_per_cycle } => {
+                (period as f64 * ns_per_cycle).round() as u64
+            }
         }
     }
 }

@@ -90,14 +90,7 @@ fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, 
     json.entry("weightType", &"tracing-ms")?;
     // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
     json.column("threadCPUDelta", samples.iter(), |buf, sample| {
-        put_unsigned(
-            buf,
-            if sample.off_cpu {
-                0
-            } else {
-                cpu.of_period(sample.period)
-            },
-        );
+        put_unsigned(buf, cpu.before(&sample));
     })?;
     json.entry("length", &samples.len())
 }
