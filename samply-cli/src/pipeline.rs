@@ -18,7 +18,7 @@ use crate::cargo::{self, CargoRun};
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
-use crate::serve::{AnswerSymbols, SymbolAnswer};
+use crate::serve::AnswerSymbols;
 use crate::spool::Spool;
 use crate::term::Term;
 
@@ -394,11 +394,5 @@ pub(crate) fn hottest_lazily(profile: &mut Profile, symbolicator: &Symbolicator,
 
 /// What the server answers symbol requests with.
 pub(crate) fn symbol_answers(symbolicator: Arc<Symbolicator>) -> Arc<AnswerSymbols> {
-    Arc::new(move |path, body| {
-        let response = symbolicator::api::handle(&symbolicator, path, body);
-        SymbolAnswer {
-            status: response.status,
-            body: response.body,
-        }
-    })
+    Arc::new(move |path, body| symbolicator::api::handle(&symbolicator, path, body))
 }

@@ -7,9 +7,23 @@ use common::{build, function, module, symbolicator};
 use serde_json::{Value, json};
 use symbolicator::{Symbolicator, api};
 
-fn ask(symbolicator: &Symbolicator, path: &str, request: &Value) -> (u16, Value) {
-    let response = api::handle(symbolicator, path, request.to_string().as_bytes());
-    (response.status, serde_json::from_slice(&response.body).unwrap())
+fn ask(symbolicator: &Symbolicator, path: &str, request: &Value) -> Value {
+    let answer = api::handle(symbolicator, path, request.to_string().as_bytes());
+    serde_json::from_slice(&answer).unwrap()
+}
+
+/// The answer to a request that is met.
+fn met(symbolicator: &Symbolicator, path: &str, request: &Value) -> Value {
+    let answer = ask(symbolicator, path, request);
+    assert!(answer["error"].is_null(), "{answer}");
+    answer
+}
+
+/// What is said of a request that is not.
+fn refused(symbolicator: &Symbolicator, path: &str, request: &Value) -> String {
+    let answer = ask(symbolicator, path, request);
+    let error = answer["error"].as_str();
+    error.unwrap_or_else(|| panic!("{path}: {answer}")).to_owned()
 }
 
 #[test]
@@ -21,12 +35,11 @@ fn symbolicate_answers_with_inlines_and_function_bounds() {
     symbolicator.add_module(&module);
     let id = module.breakpad_id();
     let stack: Vec<_> = (start..start + size).map(|address| json!([0, address])).collect();
-    let (status, answer) = ask(
+    let answer = met(
         &symbolicator,
         "/symbolicate/v5",
         &json!({"jobs": [{"memoryMap": [["program", id]], "stacks": [stack]}]}),
     );
-    assert_eq!(status, 200, "{answer}");
     let result = &answer["results"][0];
     assert_eq!(result["found_modules"], json!({format!("program/{id}"): true}));
     let frames = result["stacks"][0].as_array().unwrap();
@@ -59,12 +72,11 @@ fn symbolicate_answers_with_inlines_and_function_bounds() {
 
 #[test]
 fn symbolicate_says_which_modules_it_has_not() {
-    let (status, answer) = ask(
+    let answer = met(
         &symbolicator(&[]),
         "/symbolicate/v5",
         &json!({"jobs": [{"memoryMap": [["a", "0"], ["b", "1"]], "stacks": [[[0, 16], [-1, 5]]]}]}),
     );
-    assert_eq!(status, 200);
     let result = &answer["results"][0];
     // Nothing was asked of `b`.
     assert_eq!(result["found_modules"], json!({"a/0": false, "b/1": null}));
@@ -84,10 +96,10 @@ fn modules_without_build_id_are_answered_only_if_their_name_is_unique() {
     let symbolicator = symbolicator(&[]);
     symbolicator.add_module(&module(&one.path));
     let request = json!({"jobs": [{"memoryMap": [["program", "0".repeat(33)]], "stacks": [[[0, function(&one.path, "_outer").0]]]}]});
-    let (_, answer) = ask(&symbolicator, "/symbolicate/v5", &request);
+    let answer = met(&symbolicator, "/symbolicate/v5", &request);
     assert_eq!(answer["results"][0]["stacks"][0][0]["function"], "_outer");
     symbolicator.add_module(&module(&two.path));
-    let (_, answer) = ask(&symbolicator, "/symbolicate/v5", &request);
+    let answer = met(&symbolicator, "/symbolicate/v5", &request);
     let label = format!("program/{}", "0".repeat(33));
     assert_eq!(answer["results"][0]["found_modules"][&label], false);
     let error = answer["results"][0]["module_errors"][&label].as_str().unwrap();
@@ -115,9 +127,7 @@ fn malformed_requests_get_a_json_error() {
             br#"{"debugName": 1}"#,
         ];
         for case in cases {
-            let response = api::handle(&symbolicator, path, case);
-            let body: Value = serde_json::from_slice(&response.body).unwrap();
-            assert!((400..500).contains(&response.status), "{path} {case:?}");
+            let body: Value = serde_json::from_slice(&api::handle(&symbolicator, path, case)).unwrap();
             assert!(
                 body["error"].as_str().is_some_and(|text| !text.is_empty()),
                 "{path}: {body}"
@@ -131,9 +141,54 @@ fn requests_that_ask_too_much_are_refused() {
     let symbolicator = symbolicator(&[]);
     let stack = vec![json!([0, 1]); 600_000];
     let request = json!({"jobs": [{"memoryMap": [["a", "b"]], "stacks": [stack]}]});
-    assert_eq!(ask(&symbolicator, "/symbolicate/v5", &request).0, 400);
-    let response = api::handle(&symbolicator, "/symbolicate/v5", &vec![b' '; 17 << 20]);
-    assert_eq!(response.status, 400);
+    assert!(refused(&symbolicator, "/symbolicate/v5", &request).contains("600000 frames"));
+    let answer = api::handle(&symbolicator, "/symbolicate/v5", &vec![b' '; 17 << 20]);
+    assert!(String::from_utf8_lossy(&answer).contains("at most"), "{answer:?}");
+}
+
+/// As few as the UI sends, but each with all the inlined functions that debug info may claim.
+#[test]
+fn an_answer_with_too_many_inlined_functions_is_refused() {
+    let name: String = "a_function_with_a_name_of_some_length".repeat(100);
+    let source: String = (0..100)
+        .map(|depth| {
+            let callee = match depth {
+                0 => "x * x".to_owned(),
+                _ => format!("{name}{}(x + 1) ^ x", depth - 1),
+            };
+            format!("static inline __attribute__((always_inline)) int {name}{depth}(int x) {{ return {callee}; }}\n")
+        })
+        .collect();
+    let dir = tempfile::tempdir().unwrap();
+    let (file, program) = (dir.path().join("inlined.c"), dir.path().join("program"));
+    std::fs::write(
+        &file,
+        format!("{source}int main(int c, char **v) {{ return {name}99(c); }}\n"),
+    )
+    .unwrap();
+    common::run("cc", &[&"-O2", &"-g", &"-Wl,--build-id", &file, &"-o", &program]);
+    let module = module(&program);
+    let symbolicator = symbolicator(&[]);
+    symbolicator.add_module(&module);
+    let (start, size) = function(&program, "main");
+    let request = |frames: usize| {
+        let stack: Vec<_> = (0..frames).map(|at| json!([0, start + at as u64 % size])).collect();
+        json!({"jobs": [{"memoryMap": [["program", module.breakpad_id()]], "stacks": [stack]}]})
+    };
+    let answer = met(&symbolicator, "/symbolicate/v5", &request(size as usize));
+    let frames = answer["results"][0]["stacks"][0].as_array().unwrap();
+    let inlined: usize = frames
+        .iter()
+        .filter_map(|frame| frame["inlines"].as_array())
+        .map(Vec::len)
+        .sum();
+    assert!(
+        inlined > 50 * frames.len() / 2,
+        "{inlined} inlined in {} frames",
+        frames.len()
+    );
+    let error = refused(&symbolicator, "/symbolicate/v5", &request(10_000));
+    assert!(error.contains("ask in several requests"), "{error}");
 }
 
 /// (relative address of `_outer`, its size, symbolicator that knows the program, breakpad id)
@@ -152,20 +207,18 @@ fn source_is_given_where_the_address_names_it() {
     let file = common::source("inline.c");
     let mut request =
         json!({"debugName": "program", "debugId": id, "moduleOffset": format!("{start:#x}"), "file": file});
-    let (status, answer) = ask(&symbolicator, "/source/v1", &request);
-    assert_eq!(status, 200, "{answer}");
+    let answer = met(&symbolicator, "/source/v1", &request);
     assert_eq!(answer["source"], std::fs::read_to_string(&file).unwrap());
 
     for other in ["/etc/passwd", "tests/programs/inline.c", "/", "", "inline.c"] {
         request["file"] = json!(other);
-        let (status, answer) = ask(&symbolicator, "/source/v1", &request);
-        assert_eq!(status, 404, "{other}: {answer}");
-        assert!(answer["error"].as_str().unwrap().contains("does not name"), "{answer}");
+        let error = refused(&symbolicator, "/source/v1", &request);
+        assert!(error.contains("does not name"), "{other}: {error}");
     }
     // The same file, but an address outside of any function.
     request["file"] = json!(file);
     request["moduleOffset"] = json!("0x0");
-    assert_eq!(ask(&symbolicator, "/source/v1", &request).0, 404);
+    refused(&symbolicator, "/source/v1", &request);
 }
 
 #[test]
@@ -181,12 +234,8 @@ fn a_source_file_that_is_gone_is_named() {
     symbolicator.add_module(&module);
     let start = function(&program, "_outer").0;
     let request = json!({"debugName": "program", "debugId": module.breakpad_id(), "moduleOffset": format!("{start:#x}"), "file": file});
-    let (status, answer) = ask(&symbolicator, "/source/v1", &request);
-    assert_eq!(status, 404);
-    assert!(
-        answer["error"].as_str().unwrap().contains(file.to_str().unwrap()),
-        "{answer}"
-    );
+    let error = refused(&symbolicator, "/source/v1", &request);
+    assert!(error.contains(file.to_str().unwrap()), "{error}");
 }
 
 #[test]
@@ -195,8 +244,7 @@ fn assembly_names_the_functions_it_calls() {
     let (start, size) = function(&built.path, "main");
     let request = json!({"debugName": "program", "debugId": id, "name": "program", "codeId": null,
         "startAddress": format!("{start:#x}"), "size": format!("{size:#x}"), "continueUntilFunctionEnd": false});
-    let (status, answer) = ask(&symbolicator, "/asm/v1", &request);
-    assert_eq!(status, 200, "{answer}");
+    let answer = met(&symbolicator, "/asm/v1", &request);
     assert_eq!(answer["startAddress"], format!("{start:#x}"));
     assert_eq!(answer["size"], format!("{size:#x}"));
     let instructions = answer["instructions"].as_array().unwrap();
@@ -221,15 +269,15 @@ fn assembly_goes_on_to_the_end_of_the_function_if_asked() {
     let (built, (start, size), symbolicator, id) = inline_program(&["-O2", "-g"]);
     let mut request =
         json!({"debugName": "program", "debugId": id, "startAddress": format!("{start:#x}"), "size": "0x1"});
-    let (_, answer) = ask(&symbolicator, "/asm/v1", &request);
+    let answer = met(&symbolicator, "/asm/v1", &request);
     assert_eq!(answer["instructions"].as_array().unwrap().len(), 1, "{answer}");
     request["continueUntilFunctionEnd"] = json!(true);
-    let (_, answer) = ask(&symbolicator, "/asm/v1", &request);
+    let answer = met(&symbolicator, "/asm/v1", &request);
     assert_eq!(answer["size"], format!("{size:#x}"), "{answer}");
     // Absurd sizes and places where no code is.
     request["size"] = json!("0xffffffffffffffff");
-    assert_eq!(ask(&symbolicator, "/asm/v1", &request).0, 200);
+    met(&symbolicator, "/asm/v1", &request);
     request["startAddress"] = json!("0xfffffffffffffff0");
-    assert_eq!(ask(&symbolicator, "/asm/v1", &request).0, 404);
+    refused(&symbolicator, "/asm/v1", &request);
     std::fs::remove_file(&built.path).unwrap();
 }

@@ -31,7 +31,7 @@ fn ask_all(module: &Module, addresses: &[u64]) -> (Symbolicator, Vec<String>) {
             "startAddress": format!("{address:#x}"), "size": "0x40", "continueUntilFunctionEnd": true});
         for path in ["/source/v1", "/asm/v1"] {
             let response = api::handle(&symbolicator, path, of.to_string().as_bytes());
-            serde_json::from_slice::<serde_json::Value>(&response.body).unwrap();
+            serde_json::from_slice::<serde_json::Value>(&response).unwrap();
         }
     }
     let notes = symbolicator.notes(module);
@@ -138,9 +138,9 @@ proptest! {
         let subject = &subjects()[0];
         let symbolicator = symbolicator(&[]);
         symbolicator.add_module(&subject.module);
-        let response = api::handle(&symbolicator, path, &body);
-        let value: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
-        prop_assert_eq!(response.status != 200, value["error"].is_string());
+        let answer = api::handle(&symbolicator, path, &body);
+        let value: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        prop_assert!(value.is_object() && (value["error"].is_null() || value["error"].is_string()));
     }
 }
 

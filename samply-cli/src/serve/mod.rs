@@ -65,16 +65,8 @@ pub(crate) enum ServeError {
     Start(String),
 }
 
-/// What a symbol request is answered with: HTTP status and JSON.
-pub(crate) struct SymbolAnswer {
-    /// HTTP status.
-    pub(crate) status: u16,
-    /// JSON.
-    pub(crate) body: Vec<u8>,
-}
-
-/// Answers a symbol request: path (`/symbolicate/v5`) and body. May take long; called on threads of its own.
-pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> SymbolAnswer + Send + Sync;
+/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; called on threads of its own.
+pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
 /// What is served.
 pub(crate) struct Content {

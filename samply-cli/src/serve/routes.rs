@@ -5,7 +5,7 @@
 //! | `GET /` | a page that says what this is, or the UI of `--ui-dir`; never the token |
 //! | `GET /TOKEN/profile.json` | the profile's bytes |
 //! | `GET /TOKEN/base.json` | those of one to compare it to |
-//! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols, JSON |
+//! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
 //! | `OPTIONS` of these | what the UI's origin may do |
 //! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
 
@@ -172,12 +172,10 @@ impl Site {
             symbols(&path, &body)
         });
         match answer.await {
-            Ok(answer) => {
-                let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                reply::bytes(status, JSON, answer.body)
-            }
+            Ok(answer) => reply::bytes(StatusCode::OK, JSON, answer),
+            // The UI shows errors in replies of status 200 alone.
             Err(_) => reply::error(
-                StatusCode::INTERNAL_SERVER_ERROR,
+                StatusCode::OK,
                 "sprof failed while it answered; this is a bug, its terminal shows more",
             ),
         }

@@ -40,7 +40,7 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
             request.size.0,
             request.continue_until_function_end,
         )
-        .map_err(Refusal::not_found)?;
+        .map_err(Refusal::new)?;
     let instructions = assembly.instructions.into_iter();
     Ok(Answer {
         start_address: format!("{:#x}", assembly.start),

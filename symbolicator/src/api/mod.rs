@@ -6,7 +6,8 @@
 //! | `/source/v1` | a file that the debug info of an address names -> its text |
 //! | `/asm/v1` | an address range -> its instructions |
 //!
-//! Any body is answered with JSON; a request that can't be met gets `{"error": "..."}`, which the UI shows.
+//! Any body is answered with JSON; a request that can't be met gets `{"error": "..."}`. All answers are to be sent with HTTP status
+//! 200: the UI drops the body of any other reply and shows the status alone.
 
 mod asm;
 mod source;
@@ -20,60 +21,30 @@ use crate::Symbolicator;
 /// Longest request body that is read, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
-    /// HTTP status: 200, 400 for a malformed request, 404 for what is not there.
-    pub status: u16,
-    /// JSON.
-    pub body: Vec<u8>,
-}
-
 /// Why a request is refused.
+#[derive(Serialize)]
 struct Refusal {
-    status: u16,
-    message: String,
+    error: String,
 }
 
 impl Refusal {
-    fn malformed(message: impl ToString) -> Refusal {
+    fn new(message: impl ToString) -> Refusal {
         Refusal {
-            status: 400,
-            message: message.to_string(),
-        }
-    }
-
-    fn not_found(message: impl ToString) -> Refusal {
-        Refusal {
-            status: 404,
-            message: message.to_string(),
+            error: message.to_string(),
         }
     }
 }
 
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    error: &'a str,
-}
-
-/// Answers the request `body` to `path` (`/symbolicate/v5`, `/source/v1`, `/asm/v1`).
-pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Response {
+/// Answers the request `body` to `path` (`/symbolicate/v5`, `/source/v1`, `/asm/v1`) with JSON.
+pub fn handle(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Vec<u8> {
     let answer = match body.len() <= MAX_BODY_BYTES {
         true => route(symbolicator, path, body),
-        false => Err(Refusal::malformed(format_args!(
+        false => Err(Refusal::new(format_args!(
             "the request has {} bytes, at most {MAX_BODY_BYTES} are read; ask in several requests",
             body.len()
         ))),
     };
-    match answer {
-        Ok(body) => Response { status: 200, body },
-        Err(refusal) => Response {
-            status: refusal.status,
-            body: to_json(&ErrorBody {
-                error: &refusal.message,
-            }),
-        },
-    }
+    answer.unwrap_or_else(|refusal| to_json(&refusal))
 }
 
 fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>, Refusal> {
@@ -81,15 +52,14 @@ fn route(symbolicator: &Symbolicator, path: &str, body: &[u8]) -> Result<Vec<u8>
         "/symbolicate/v5" => Ok(to_json(&symbolicate::answer(symbolicator, &parse(body)?)?)),
         "/source/v1" => Ok(to_json(&source::answer(symbolicator, parse(body)?)?)),
         "/asm/v1" => Ok(to_json(&asm::answer(symbolicator, parse(body)?)?)),
-        _ => Err(Refusal::not_found(format_args!(
+        _ => Err(Refusal::new(format_args!(
             "there is no {path}; ask /symbolicate/v5, /source/v1 or /asm/v1"
         ))),
     }
 }
 
 fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::malformed(format_args!("the request is not understood: {error}")))
+    serde_json::from_slice(body).map_err(|error| Refusal::new(format_args!("the request is not understood: {error}")))
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {

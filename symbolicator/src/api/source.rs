@@ -26,6 +26,6 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
     };
     let source = symbolicator
         .source(&key, request.module_offset.0, &request.file)
-        .map_err(Refusal::not_found)?;
+        .map_err(Refusal::new)?;
     Ok(Answer { source })
 }

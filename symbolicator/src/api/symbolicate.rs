@@ -15,6 +15,13 @@ const MAX_MODULES: usize = 10_000;
 /// Most frames in a request, over all jobs and stacks. The UI sends at most 10,000.
 const MAX_FRAMES: usize = 500_000;
 
+/// Most bytes in an answer, before they are JSON. Debug info says how many inlined functions an address has, and what they are called: a
+/// short request may have a long answer.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// Addresses that are looked up before their answers are counted.
+const ADDRESSES_AT_ONCE: usize = 10_000;
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Request {
@@ -91,24 +98,47 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: &Request) -> Result<A
     let modules: usize = jobs.iter().map(|job| job.memory_map.len()).sum();
     let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();
     if modules > MAX_MODULES || frames > MAX_FRAMES {
-        return Err(Refusal::malformed(format_args!(
+        return Err(Refusal::new(format_args!(
             "the request has {modules} modules and {frames} frames, at most {MAX_MODULES} and {MAX_FRAMES} are \
              answered; ask in several requests"
         )));
     }
+    let mut size = AnswerSize::default();
     let results = jobs
         .iter()
-        .map(|job| answer_job(symbolicator, job))
+        .map(|job| answer_job(symbolicator, job, &mut size))
         .collect::<Result<_, _>>()?;
     Ok(Answer { results })
 }
 
-fn answer_job(symbolicator: &Symbolicator, job: &Job) -> Result<JobAnswer, Refusal> {
+/// How long an answer is, before it is made.
+#[derive(Default)]
+struct AnswerSize {
+    bytes: usize,
+}
+
+impl AnswerSize {
+    fn add(&mut self, info: &AddressInfo) -> Result<(), Refusal> {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let inlined = info.frames.iter();
+        let inlined = inlined.map(|frame| size_of::<Inline>() + text(&frame.function) + text(&frame.file));
+        let function = info.function.as_ref().map_or(0, |function| function.name.len());
+        self.bytes = inlined.fold(self.bytes + size_of::<Frame>() + function, usize::saturating_add);
+        match self.bytes <= MAX_ANSWER_BYTES {
+            true => Ok(()),
+            false => Err(Refusal::new(format_args!(
+                "the answer has more than {MAX_ANSWER_BYTES} bytes, as many functions are inlined; ask in several requests"
+            ))),
+        }
+    }
+}
+
+fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> Result<JobAnswer, Refusal> {
     let mut asked: Vec<Vec<u64>> = vec![Vec::new(); job.memory_map.len()];
     for Place(module, address) in job.stacks.iter().flatten() {
         if let Ok(index) = usize::try_from(*module) {
             let addresses = asked.get_mut(index).ok_or_else(|| {
-                Refusal::malformed(format_args!(
+                Refusal::new(format_args!(
                     "a frame names module {index}, the memoryMap has {}",
                     job.memory_map.len()
                 ))
@@ -132,19 +162,31 @@ fn answer_job(symbolicator: &Symbolicator, job: &Job) -> Result<JobAnswer, Refus
                 debug_name: debug_name.clone(),
                 debug_id: debug_id.clone(),
             };
-            let found = match symbolicator.lookup_key(&key, &addresses) {
-                Ok(answers) => {
-                    known.extend(addresses.into_iter().zip(answers));
-                    true
+            let mut looked_up = AnswerSize::default();
+            let mut found = true;
+            for addresses in addresses.chunks(ADDRESSES_AT_ONCE) {
+                match symbolicator.lookup_key(&key, addresses) {
+                    Ok(answers) => {
+                        answers.iter().try_for_each(|info| looked_up.add(info))?;
+                        known.extend(addresses.iter().copied().zip(answers));
+                    }
+                    Err(error) => {
+                        module_errors.insert(label.clone(), error.to_string());
+                        found = false;
+                        break;
+                    }
                 }
-                Err(error) => {
-                    module_errors.insert(label.clone(), error.to_string());
-                    false
-                }
-            };
+            }
             found_modules.insert(label, Some(found));
         }
         infos.push(known);
+    }
+
+    for Place(module, address) in job.stacks.iter().flatten() {
+        let known = usize::try_from(*module).ok().and_then(|module| infos.get(module));
+        if let Some(info) = known.and_then(|known| known.get(address)) {
+            size.add(info)?;
+        }
     }
 
     let frame = |(index, Place(module, address)): (usize, &Place)| {
