@@ -14,6 +14,7 @@ mod reply;
 mod routes;
 mod server;
 mod ui;
+mod write_timeout;
 
 use std::fs::File;
 use std::io;

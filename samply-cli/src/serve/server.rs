@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use super::routes::Site;
+use super::write_timeout::WriteTimeout;
 use super::{Content, Listener, ServeError, reply};
 
 /// Connections open at once; more wait in the kernel's queue.
@@ -26,6 +27,9 @@ const CONNECTIONS: usize = 128;
 
 /// A client must have sent its request's head by then.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A client must have taken a part of the answer by then: one that reads nothing would keep its connection from others.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Longest request head. Paths with a profile's address in them stay below 2 KB.
 const HEAD_BYTES: usize = 64 << 10;
@@ -107,7 +111,7 @@ async fn accept(socket: StdListener, site: Arc<Site>) {
 async fn connection(stream: TcpStream, site: Arc<Site>) {
     let asked = Arc::new(AtomicBool::new(false));
     let stream = ExplainedErrors {
-        stream,
+        stream: WriteTimeout::new(stream, WRITE_TIMEOUT),
         asked: asked.clone(),
         explanation: Vec::new(),
         written: 0,
@@ -133,7 +137,7 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
 /// hyper answers what is not HTTP with an empty 400 of its own. This gives these answers the JSON body that all our errors
 /// have: what is written before the service was asked can only be such an answer.
 struct ExplainedErrors {
-    stream: TcpStream,
+    stream: WriteTimeout<TcpStream>,
     asked: Arc<AtomicBool>,
     explanation: Vec<u8>,
     written: usize,
