@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Whether the user wants us to come to an end.
-#[derive(Clone, Debug)]
+/// Whether the user wants us to come to an end. By default nothing is watched: signals end the process as ever.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     seen: Arc<AtomicBool>,
 }

@@ -1,13 +1,11 @@
 //! The journey as the libraries offer it: recorder -> unwinder -> profile, then symbols.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
-use profile::view::{TopFunction, top, wait_places};
 use recorder_linux::spool::SpoolSink;
 use recording::info::RecordingInfo;
 use recording::module::Module;
@@ -359,37 +357,6 @@ pub(crate) fn symbolicate(
         term.warning("interrupted: saving without the remaining symbols");
     }
     enriched
-}
-
-/// Addresses that are looked up for the summary alone, when the profile is served and its symbols come later. The hottest
-/// functions are made of the hottest addresses; these are enough for 5 of them, and few enough for a big binary.
-const ADDRESSES_FOR_SUMMARY: usize = 2000;
-
-/// The `n` hottest functions of a profile that was written without symbols. Spoils the profile for writing.
-pub(crate) fn hottest_lazily(profile: &mut Profile, symbolicator: &Symbolicator, n: usize) -> Vec<TopFunction> {
-    // Without symbols each address stands as a function of its own, named by its hex form.
-    let hot = top(profile, ADDRESSES_FOR_SUMMARY).functions.into_iter();
-    let waiting = wait_places(profile, ADDRESSES_FOR_SUMMARY).into_iter();
-    let hot: BTreeSet<String> = (hot.map(|hot| hot.name))
-        .chain(waiting.filter_map(|place| place.function))
-        .collect();
-    enrich(profile, |module, addresses| {
-        let is_hot = |address: &u64| hot.contains(&format!("{address:#x}"));
-        let asked: Vec<u64> = addresses.iter().copied().filter(is_hot).collect();
-        let mut answers = symbolicator.lookup(module, &asked).ok()?.into_iter();
-        Some(
-            (addresses.iter())
-                .map(|address| {
-                    if is_hot(address) {
-                        answers.next().unwrap_or_default()
-                    } else {
-                        Default::default()
-                    }
-                })
-                .collect(),
-        )
-    });
-    top(profile, n).functions
 }
 
 /// What the server answers symbol requests with.

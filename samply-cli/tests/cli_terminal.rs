@@ -143,10 +143,13 @@ fn on_a_terminal_the_profile_is_saved_and_served_until_ctrl_c() {
     let text = terminal.text();
     assert!(text.contains("saved") && text.contains("quality:"), "{text}");
     assert!(text.contains("https://profiler.firefox.com/from-url/"), "{text}");
-    // The names of the hottest are known, although the file has none yet.
     assert!(text.contains("busy_work") || text.contains("xorshift"), "{text}");
     let saved = std::fs::read(terminal.profile()).unwrap();
     assert_eq!(served_profile(&text), saved);
+    // Names, and the categories that depend on them, are the same whoever opens the file.
+    let profile = Profile::read(&terminal.profile());
+    assert_eq!(profile.json["meta"]["symbolicated"], true);
+    assert!(profile.share_of("busy_work").hits > 0, "{}", profile.summary());
     let (status, text) = terminal.interrupt();
     assert_eq!(status, Some(3), "{text}");
     assert!(!text.contains("panicked"), "{text}");

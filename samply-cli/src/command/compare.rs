@@ -13,6 +13,7 @@ use super::{convert, record, show};
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::import::{self, Imported};
+use crate::interrupt::Interrupt;
 use crate::pipeline;
 use crate::serve::{Compared, Content, Listener, Server};
 use crate::term::Term;
@@ -31,8 +32,8 @@ pub(super) fn serve(
         recorded_at: modified(base.0).min(modified(new.0)),
     }));
     let content = Content {
-        profile: file(new, &symbolicator)?,
-        base: Some(file(base, &symbolicator)?),
+        profile: file(new, &symbolicator, term)?,
+        base: Some(file(base, &symbolicator, term)?),
         symbols: pipeline::symbol_answers(symbolicator.clone()),
     };
     let (base_name, new_name) = (view_name("before", base.0), view_name("after", new.0));
@@ -59,13 +60,16 @@ pub(super) fn serve(
 }
 
 /// What the UI reads: a saved profile as it is, a file of perf converted.
-fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator) -> Result<File, Failure> {
+fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
     if import::is_perf_data(path) {
-        let Imported { profile, symbols, .. } = import::read(path, None)?;
+        let Imported {
+            mut profile, symbols, ..
+        } = import::read(path, None)?;
         for (path, symbols) in symbols {
             symbolicator.add_recorded(path, symbols);
         }
+        pipeline::symbolicate(&mut profile, symbolicator, term, &Interrupt::default());
         for lib in profile.libs() {
             symbolicator.add_module(&lib.module);
         }

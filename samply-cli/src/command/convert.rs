@@ -79,6 +79,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
     show::warn_of_others(term, &args.serve);
     let mut profile = read(args, term, &symbolicator)?;
+    let enriched = pipeline::symbolicate(&mut profile, &symbolicator, term, &Interrupt::default());
     let file = unnamed_file(&profile).map_err(|error| {
         Failure::failed(format_args!(
             "writing the converted profile to a temporary file failed: {error}"
@@ -90,8 +91,9 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     let (links, address) = (listener.links(), listener.address());
     let mut summary = summary(&profile, None);
     summary.link = Some(links.open.clone());
-    summary.hottest = pipeline::hottest_lazily(&mut profile, &symbolicator, HOTTEST);
+    summary.hottest = top(&profile, HOTTEST).functions;
     summary.wait_places = wait_places(&profile, HOTTEST);
+    summary.enriched = Some(enriched);
     summary.print(term);
     drop(profile);
     let content = Content {

@@ -54,23 +54,18 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
-    // Names of benchmarks and tests are in the stacks, so those are looked up also where the profile is served.
     let mut enriched = None;
-    if let Some(cargo) = plan.cargo.as_ref().filter(|_| !args.no_symbolicate) {
-        enriched = Some(pipeline::symbolicate(
-            &mut recorded.profile,
-            &symbolicator,
-            &term,
-            &interrupt,
-        ));
-        cargo.mark_benchmarks(&mut recorded.profile, recorded.iterations);
+    if !args.no_symbolicate {
+        let profile = &mut recorded.profile;
+        enriched = Some(pipeline::symbolicate(profile, &symbolicator, &term, &interrupt));
+        // Names of benchmarks and tests are in the stacks.
+        if let Some(cargo) = &plan.cargo {
+            cargo.mark_benchmarks(profile, recorded.iterations);
+        }
     }
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
-    let status = match listener {
-        Some(listener) => save_and_serve(&args, &term, recorded, output, symbolicator, listener)?,
-        None => save(&args, &term, recorded, output, &symbolicator, &interrupt, enriched)?,
-    };
+    let status = save_and_show(&args, &term, recorded, output, enriched, listener, symbolicator)?;
     failure.map_or(Ok(status), Err)
 }
 
@@ -101,62 +96,45 @@ pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: Vec<PathBuf>) -
     symbolicator
 }
 
-/// Writes the profile with its symbols; then waits for the program.
-fn save(
+/// Writes the profile and waits for the program; then serves what was written, where there is a listener.
+fn save_and_show(
     args: &RecordArgs,
     term: &Term,
-    mut recorded: Recorded,
+    recorded: Recorded,
     output: Output,
-    symbolicator: &Symbolicator,
-    interrupt: &Interrupt,
     enriched: Option<Enriched>,
+    listener: Option<Listener>,
+    symbolicator: Arc<Symbolicator>,
 ) -> Outcome {
-    let profile = &mut recorded.profile;
-    let mut look_up = || pipeline::symbolicate(profile, symbolicator, term, interrupt);
-    let enriched = (!args.no_symbolicate).then(|| enriched.unwrap_or_else(&mut look_up));
     let (saved, mut recorded) = write(term, output, recorded)?;
+    // Opened before the program ends: the next recording may take its place.
+    let opened = (listener.as_ref()).map(|_| serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-"))));
+    let links = listener.as_ref().map(Listener::links);
     let mut summary = summary(&recorded, &saved);
+    summary.link = links.as_ref().map(|links| links.open.clone());
     summary.hottest = top(&recorded.profile, HOTTEST).functions;
     summary.wait_places = wait_places(&recorded.profile, HOTTEST);
     summary.enriched = enriched;
     summary.print(term);
     say_where(term, &saved);
-    if let Some(path) = &saved.path {
+    if let (Some(path), None) = (&saved.path, &listener) {
         term.line(format_args!(
             "open it with {}",
             term.style(Style::Bold, on_file("load", path))
         ));
     }
-    let exit = wait(term, &mut recorded);
-    end(args, summary, exit, &saved)
-}
-
-/// Writes the profile without symbols and serves it; they are looked up when the UI asks.
-fn save_and_serve(
-    args: &RecordArgs,
-    term: &Term,
-    recorded: Recorded,
-    output: Output,
-    symbolicator: Arc<Symbolicator>,
-    listener: Listener,
-) -> Outcome {
-    let (saved, mut recorded) = write(term, output, recorded)?;
-    let opened = serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-")));
+    // Source and assembly are still asked for.
     for lib in recorded.profile.libs() {
         symbolicator.add_module(&lib.module);
     }
-    let (links, address) = (listener.links(), listener.address());
-    let mut summary = summary(&recorded, &saved);
-    summary.link = Some(links.open.clone());
-    summary.hottest = pipeline::hottest_lazily(&mut recorded.profile, &symbolicator, HOTTEST);
-    summary.wait_places = wait_places(&recorded.profile, HOTTEST);
-    summary.print(term);
-    say_where(term, &saved);
     // Before the server has a thread: until then Ctrl-C means the program, from then on the server.
     let exit = wait(term, &mut recorded);
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
-
+    let (Some(listener), Some(links), Some(opened)) = (listener, links, opened) else {
+        return Ok(status);
+    };
+    let address = listener.address();
     let content = Content {
         profile: opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?,
         base: None,
