@@ -71,6 +71,22 @@ fn time_zero_is_the_clock_reference_on_the_wall_clock() {
 }
 
 #[test]
+fn time_begins_with_the_program_that_is_launched() {
+    let mut stream = Stream::new();
+    stream.process(1, None, 250);
+    stream.exec(1, "app", 250);
+    stream.process(2, Some(1), 300);
+    stream.sample(1, 1, 251, &[ip(0x1020)]);
+    let json = written(&stream.finish());
+    assert_eq!(json["threads"][0]["samples"]["timeDeltas"][0], 1);
+    assert_eq!(json["threads"][0]["registerTime"], 0);
+    assert_eq!(json["meta"]["startTime"], 1_790_000_000_373_u64);
+    assert_eq!(json["meta"]["profilingStartTime"], 0);
+    assert_eq!(json["meta"]["profilingEndTime"], 750);
+    assert_eq!(json["meta"]["endTime"], 1_790_000_001_123_u64);
+}
+
+#[test]
 fn the_same_address_after_exec_is_another_module() {
     let mut stream = Stream::with_app();
     stream.sample(1, 1, 1, &[ip(0x1020)]);

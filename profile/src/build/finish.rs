@@ -30,10 +30,11 @@ impl Builder {
     /// answers with what was at each of them in the order of time; an answer of another length counts as none.
     pub fn finish_with_jit(
         mut self,
-        info: RecordingInfo,
+        mut info: RecordingInfo,
         quality: Quality,
         histories: impl FnMut(Lifetime, &[u64]) -> Vec<Vec<CodeSince>>,
     ) -> Profile {
+        info.clock = info.clock.later(self.zero);
         let end = self.at(info.end);
         self.end_waits(end, info.unit);
         self.place_jit(histories);

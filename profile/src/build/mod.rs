@@ -72,7 +72,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of a profile whose time zero is `clock`.
+    /// A builder of a profile whose time zero is `clock`, or the start of the program if that is the first event.
     pub fn new(clock: ClockReference, options: BuildOptions) -> Self {
         Builder {
             options,
@@ -375,7 +375,14 @@ impl EventSink for Builder {
                 preempted,
             } => self.on_switch(*time, *pid, *tid, Some(*preempted)),
             Event::SwitchIn { time, pid, tid } => self.on_switch(*time, *pid, *tid, None),
-            Event::ProcessStart { time, pid, parent } => self.processes.start(*pid, *parent, self.at(*time)),
+            Event::ProcessStart { time, pid, parent } => {
+                // Time begins with a launched program, and not with what is done to launch it. What ran before recording has its
+                // own, earlier start.
+                if self.processes.processes.is_empty() && parent.is_none() {
+                    self.zero = self.zero.max(*time);
+                }
+                self.processes.start(*pid, *parent, self.at(*time));
+            }
             Event::ProcessEnd { time, pid } => self.processes.end(*pid, self.at(*time)),
             Event::ThreadStart { time, pid, tid } => self.processes.start_thread(*pid, *tid, self.at(*time)),
             Event::ThreadEnd { time, pid, tid } => self.processes.end_thread(*pid, *tid, self.at(*time)),
