@@ -119,6 +119,11 @@ impl MarkerKind {
         "Benchmark or test",
     ];
 
+    /// True if the marker is worth a row above its thread's track. A new name is not: it made nearly every thread's track higher.
+    pub(crate) fn is_in_timeline(&self) -> bool {
+        !matches!(self, MarkerKind::Exec { .. } | MarkerKind::Renamed { .. })
+    }
+
     /// Index into [`MarkerKind::NAMES`]; `Err` is one into the events.
     pub(crate) fn name_index(&self) -> Result<usize, usize> {
         Ok(match self {

@@ -122,6 +122,8 @@ fn point_schema(event: &EventInfo) -> Value {
 fn fixed_schema() -> Value {
     const NAMES: [&str; MarkerKind::NAMES.len()] = MarkerKind::NAMES;
     let shown = json!(["marker-chart", "marker-table", "timeline-overview"]);
+    // See `MarkerKind::is_in_timeline`.
+    let in_lists = json!(["marker-chart", "marker-table"]);
     json!([
         {
             "name": NAMES[0], "display": shown,
@@ -134,7 +136,7 @@ fn fixed_schema() -> Value {
             ],
         },
         {
-            "name": NAMES[1], "display": shown, "tableLabel": "{marker.data.from} → {marker.data.to}",
+            "name": NAMES[1], "display": in_lists, "tableLabel": "{marker.data.from} → {marker.data.to}",
             "description": "The process began to run another program.",
             "fields": [
                 {"key": "from", "label": "Old name", "format": "string"},
@@ -142,7 +144,7 @@ fn fixed_schema() -> Value {
             ],
         },
         {
-            "name": NAMES[2], "display": shown, "tableLabel": "{marker.data.from} → {marker.data.to}",
+            "name": NAMES[2], "display": in_lists, "tableLabel": "{marker.data.from} → {marker.data.to}",
             "description": "The thread got another name.",
             "fields": [
                 {"key": "from", "label": "Old name", "format": "string"},

@@ -27,7 +27,8 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, jso
     time(json, "registerTime", Some(thread.start))?;
     time(json, "unregisterTime", thread.end)?;
     json.constant_column("pausedRanges", 0, "")?;
-    json.entry("showMarkersInTimeline", &!thread.markers.is_empty())?;
+    let is_in_timeline = thread.markers.iter().any(|marker| marker.what.is_in_timeline());
+    json.entry("showMarkersInTimeline", &is_in_timeline)?;
     json.entry("name", &thread.name)?;
     json.entry("isMainThread", &thread.is_main)?;
     json.entry("processName", &process.name)?;
