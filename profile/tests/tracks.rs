@@ -22,3 +22,9 @@ fn a_new_name_makes_no_track_higher() {
     let renamed = schemas.iter().find(|schema| schema["name"] == "Renamed").unwrap();
     assert_eq!(renamed["display"], serde_json::json!(["marker-chart", "marker-table"]));
 }
+
+#[test]
+fn an_upload_is_careful_by_default() {
+    let json = written(&Stream::with_app().finish());
+    assert_eq!(json["meta"]["updateChannel"], "release");
+}

@@ -68,6 +68,8 @@ fn write_program<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<
     add("mainMemory", host.memory_bytes.map(|bytes| json!(bytes)));
     json.entry("product", &info.program)?;
     json.entry("importedFrom", &concat!("sprof ", env!("CARGO_PKG_VERSION")))?;
+    // The front end takes a profile without it for one of a developer's own Firefox, and uploads all of it by default.
+    json.entry("updateChannel", &"release")?;
     for (key, value) in &known {
         json.entry(key, value)?;
     }
