@@ -101,6 +101,14 @@ pub(crate) fn check(json: &Value) {
     for thread in threads {
         check_thread(json, thread, stacks, strings);
     }
+    for counter in json["counters"].as_array().into_iter().flatten() {
+        table(counter, "samples", &["time", "count"]);
+        let thread = counter["mainThreadIndex"].as_u64().unwrap() as usize;
+        assert_eq!(threads[thread]["pid"], counter["pid"]);
+        for key in ["graphType", "unit", "color", "label"] {
+            assert!(counter["display"][key].is_string(), "counters[].display.{key}");
+        }
+    }
     for key in ["initialVisibleThreads", "initialSelectedThreads"] {
         let list = json["meta"][key].as_array().unwrap();
         assert!(!list.is_empty(), "{key}");
@@ -121,11 +129,13 @@ fn check_categories(json: &Value) {
 }
 
 fn check_thread(json: &Value, thread: &Value, stacks: usize, strings: usize) {
-    let samples = table(thread, "samples", &["stack", "timeDeltas", "threadCPUDelta"]);
+    let samples = table(thread, "samples", &["stack", "timeDeltas", "weight"]);
     in_range(thread["samples"]["stack"].as_array().unwrap(), stacks, "samples.stack");
     // Without weights the front end takes the gaps between samples for their time.
-    assert_eq!(thread["samples"]["weightType"], "tracing-ms");
-    table(thread, "samples", &["weight"]);
+    if thread["event"].is_null() {
+        assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+        table(thread, "samples", &["threadCPUDelta"]);
+    }
     let weights = thread["samples"]["weight"].as_array().unwrap();
     assert!(weights.iter().all(|ms| ms.as_f64().is_some_and(|ms| ms >= 0.0)));
     for (at, delta) in thread["samples"]["timeDeltas"].as_array().unwrap().iter().enumerate() {

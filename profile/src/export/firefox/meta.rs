@@ -1,6 +1,5 @@
 //! `meta`: what the profile is of, and how the front end shall show it.
 
-use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
@@ -8,18 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::cpu::CpuDelta;
 use super::json::{Json, put_ms};
+use super::tracks::Shown;
 use super::{FORMAT_VERSION, extra, markers};
 use crate::category::CATEGORIES;
 use crate::model::Profile;
 
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
 const GECKO_VERSION: u32 = 34;
-
-/// More tracks than this do not fit a screen; the others are one click away.
-const VISIBLE_THREADS: usize = 16;
-
-/// Threads with less than this share of all CPU time are not worth a track at first.
-const VISIBLE_PER_MILLE: u64 = 5;
 
 pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
     json.key("meta")?;
@@ -85,7 +79,7 @@ fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
             |category| json!({"name": category.name, "color": category.color, "subcategories": category.subcategories}),
         )
         .collect();
-    let visible = busiest_threads(profile);
+    let shown = Shown::of(profile);
     json.entry("categories", &categories)?;
     if let Some(unit) = unit {
         json.entry(
@@ -96,40 +90,8 @@ fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
     json.entry("symbolicated", &profile.symbolicated)?;
     json.entry("usesOnlyOneStackType", &true)?;
     json.entry("sourceCodeIsNotOnSearchfox", &true)?;
-    json.entry("initialVisibleThreads", &visible)?;
-    json.entry("initialSelectedThreads", &[visible[0]])
-}
-
-/// The threads to show and select at first, busiest first. Where waits were recorded, those that only waited come last.
-/// Never empty.
-fn busiest_threads(profile: &Profile) -> Vec<usize> {
-    // Those of further events count in other units; they are shown with their thread.
-    let cpu: Vec<u64> = (profile.threads.iter())
-        .map(|thread| match thread.event {
-            None => thread.samples.period_sum(),
-            Some(_) => 0,
-        })
-        .collect();
-    let total: u128 = cpu.iter().map(|&cpu| u128::from(cpu)).sum();
-    let mut by_cpu: Vec<usize> = (0..cpu.len())
-        .filter(|&thread| profile.threads[thread].event.is_none())
-        .collect();
-    let waited = |thread: usize| profile.threads[thread].samples.off_cpu_ns();
-    by_cpu.sort_by_key(|&thread| (Reverse(cpu[thread]), Reverse(waited(thread)), thread));
-    let busy = (by_cpu.iter())
-        .filter(|&&thread| {
-            waited(thread) > 0 || u128::from(cpu[thread]) * 1000 >= total * u128::from(VISIBLE_PER_MILLE)
-        })
-        .count();
-    by_cpu.truncate(busy.clamp(1, VISIBLE_THREADS));
-    let shown = by_cpu.len();
-    for at in 0..shown {
-        let thread = by_cpu[at];
-        let beside = profile.threads.iter().enumerate().skip(thread + 1);
-        let beside = beside.take_while(|(_, thread)| thread.event.is_some());
-        by_cpu.extend(beside.map(|(track, _)| track));
-    }
-    by_cpu
+    json.entry("initialVisibleThreads", &shown.threads)?;
+    json.entry("initialSelectedThreads", &[shown.threads[0]])
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
 
+mod counters;
 mod cpu;
 mod extra;
 mod json;
@@ -10,6 +11,7 @@ mod markers;
 mod meta;
 mod tables;
 mod threads;
+mod tracks;
 
 use std::io::{self, Write};
 
@@ -33,6 +35,7 @@ pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
         meta::write(profile, json)?;
         tables::write_libs(profile, json)?;
         tables::write_shared(profile, json)?;
+        counters::write(profile, json)?;
         threads::write(profile, json)
     })?;
     json.finish().map(drop)

@@ -1,0 +1,63 @@
+//! Which tracks the front end shows at first.
+
+use std::cmp::Reverse;
+
+use recording::info::PeriodUnit;
+
+use crate::model::Profile;
+
+/// More tracks than this do not fit a screen; the others are one click away.
+const VISIBLE_THREADS: usize = 16;
+
+/// Threads with less than this share of all CPU time are not worth a track at first.
+const VISIBLE_PER_MILLE: u64 = 5;
+
+/// The tracks to show at first, by the indexes of threads.
+pub(super) struct Shown {
+    /// Busiest first; the first one is selected. Where waits were recorded, threads that only waited come last. Never empty.
+    pub(super) threads: Vec<usize>,
+    /// Threads whose samples are counts of an event: a line shows how many when, and leads to their call tree. The front end would
+    /// draw a block of full height for each sample.
+    pub(super) lines: Vec<usize>,
+}
+
+impl Shown {
+    pub(super) fn of(profile: &Profile) -> Shown {
+        // Those of further events count in other units; they are shown with their thread.
+        let cpu: Vec<u64> = (profile.threads.iter())
+            .map(|thread| match thread.event {
+                None => thread.samples.period_sum(),
+                Some(_) => 0,
+            })
+            .collect();
+        let total: u128 = cpu.iter().map(|&cpu| u128::from(cpu)).sum();
+        let mut threads: Vec<usize> = (0..cpu.len())
+            .filter(|&thread| profile.threads[thread].event.is_none())
+            .collect();
+        let waited = |thread: usize| profile.threads[thread].samples.off_cpu_ns();
+        threads.sort_by_key(|&thread| (Reverse(cpu[thread]), Reverse(waited(thread)), thread));
+        let busy = (threads.iter())
+            .filter(|&&thread| {
+                waited(thread) > 0 || u128::from(cpu[thread]) * 1000 >= total * u128::from(VISIBLE_PER_MILLE)
+            })
+            .count();
+        threads.truncate(busy.clamp(1, VISIBLE_THREADS));
+
+        let is_counted = |thread: usize| profile.unit_of(&profile.threads[thread]) == PeriodUnit::Counts;
+        let mut lines = Vec::new();
+        for at in 0..threads.len() {
+            let thread = threads[at];
+            if is_counted(thread) {
+                lines.push(thread);
+            }
+            let beside = (thread + 1..cpu.len()).take_while(|&track| profile.threads[track].event.is_some());
+            for track in beside {
+                match is_counted(track) {
+                    true => lines.push(track),
+                    false => threads.push(track),
+                }
+            }
+        }
+        Shown { threads, lines }
+    }
+}
