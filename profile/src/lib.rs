@@ -21,9 +21,11 @@ pub mod export;
 pub mod harness;
 mod model;
 pub mod read;
+mod tracks;
 pub mod view;
 mod wire;
 
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};
+pub use tracks::{Track, Tracks};

@@ -28,6 +28,21 @@ fn a_new_name_makes_no_track_higher() {
 }
 
 #[test]
+fn processes_are_in_the_order_of_their_starts() {
+    let mut stream = Stream::with_app();
+    // Found late, but started first.
+    stream.process(9, None, 20);
+    stream.sample(9, 9, 21, &[ip(0x1020)]);
+    stream.process(5, None, 10);
+    stream.sample(5, 5, 21, &[ip(0x1020)]);
+    let json = written(&stream.finish());
+    let pids: Vec<&str> = (json["threads"].as_array().unwrap().iter())
+        .map(|thread| thread["pid"].as_str().unwrap())
+        .collect();
+    assert_eq!(pids, ["1", "5", "9"]);
+}
+
+#[test]
 fn an_upload_is_careful_by_default() {
     let json = written(&Stream::with_app().finish());
     assert_eq!(json["meta"]["updateChannel"], "release");

@@ -65,7 +65,10 @@ impl Builder {
         let mut kept: Vec<Thread> = Vec::new();
         // The main thread in `kept` of each process; a process without one has no track for its children's markers.
         let mut main_of: Vec<Option<usize>> = vec![None; processes.len()];
-        for (index, process) in processes.iter().enumerate() {
+        let mut by_start: Vec<usize> = (0..processes.len()).collect();
+        by_start.sort_by_key(|process| processes[*process].start);
+        for index in by_start {
+            let process = &processes[index];
             let has_content = |thread: &usize| threads[*thread].as_ref().is_some_and(LiveThread::has_content);
             let wanted = index == 0 || process.threads.iter().any(has_content);
             if !wanted {

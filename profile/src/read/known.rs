@@ -6,7 +6,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::parse::{self, Parser};
+use super::whole::RawId;
 use super::{Form, ReadLimits, SavedLib};
+use crate::tracks::{Track, Visible};
+
+/// Tracks that are kept, and bytes of the process id of each: more than a link can speak of.
+const MOST_TRACKS: usize = 100_000;
+const MOST_PID_BYTES: usize = 64;
 
 /// What was found.
 #[derive(Default)]
@@ -14,6 +20,8 @@ pub(super) struct Found {
     pub(super) meta: Meta,
     pub(super) libs: Vec<SavedLib>,
     pub(super) threads: u64,
+    /// The first of them.
+    pub(super) tracks: Vec<Track>,
     has_meta: bool,
     has_threads: bool,
     lib_bytes: u64,
@@ -26,6 +34,7 @@ pub(super) struct Meta {
     pub(super) product: Option<String>,
     pub(super) imported_from: Option<String>,
     pub(super) symbolicated: Option<bool>,
+    pub(super) initial_visible_threads: Visible,
     preprocessed_profile_version: Option<u32>,
     version: Option<u32>,
 }
@@ -86,6 +95,8 @@ enum Key {
     Libs,
     Threads,
     Processes,
+    Pid,
+    IsMainThread,
     #[serde(other)]
     Other,
 }
@@ -124,7 +135,7 @@ impl<'de> Visitor<'de> for Process<'_> {
                     map.next_value_seed(Each(found, Element::Thread))?;
                 }
                 Key::Processes => map.next_value_seed(Each(found, Element::Process))?,
-                Key::Meta | Key::Other => drop(map.next_value::<IgnoredAny>()?),
+                Key::Meta | Key::Pid | Key::IsMainThread | Key::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())
@@ -189,11 +200,17 @@ impl<'de> Visitor<'de> for Thread<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.0.threads += 1;
+        let mut track = Track::default();
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Libs => map.next_value_seed(Libs(self.0))?,
+                Key::Pid => track.pid = map.next_value::<RawId>()?.into_text(),
+                Key::IsMainThread => track.is_main = map.next_value::<Option<bool>>()?.unwrap_or(false),
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
+        }
+        if self.0.tracks.len() < MOST_TRACKS && track.pid.len() <= MOST_PID_BYTES {
+            self.0.tracks.push(track);
         }
         Ok(())
     }

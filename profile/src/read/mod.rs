@@ -24,6 +24,7 @@ pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
 
+use crate::tracks::Tracks;
 use crate::view::data::Data;
 
 /// What reading may cost.
@@ -77,6 +78,8 @@ pub struct SavedProfile {
     pub libs: Vec<SavedLib>,
     /// Threads, those of subprocesses included.
     pub threads: u64,
+    /// The rows of the timeline; `None` where the file does not say which are shown at first.
+    pub tracks: Option<Tracks>,
     /// True if the file is compressed with gzip.
     pub is_gzip: bool,
     /// File size in bytes.
@@ -125,6 +128,9 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
         path: path.to_owned(),
         expected,
     })?;
+    let (threads, visible) = (found.tracks, found.meta.initial_visible_threads.0);
+    let is_known = !visible.is_empty() && threads.len() as u64 == found.threads;
+    let tracks = is_known.then_some(Tracks { threads, visible });
     let mut libs = found.libs;
     libs.sort();
     libs.dedup();
@@ -135,6 +141,7 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
         symbolicated: found.meta.symbolicated,
         libs,
         threads: found.threads,
+        tracks,
         is_gzip: opened.is_gzip,
         file_bytes: opened.file_bytes,
         json_bytes,

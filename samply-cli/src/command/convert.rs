@@ -4,9 +4,9 @@ use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use profile::Profile;
 use profile::export::firefox;
 use profile::view::{top, wait_places};
+use profile::{Profile, Tracks};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{record, show};
@@ -88,7 +88,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     for lib in profile.libs() {
         symbolicator.add_module(&lib.module);
     }
-    let (links, address) = (listener.links(), listener.address());
+    let (links, address) = (listener.links(Some(&Tracks::of(&profile))), listener.address());
     let mut summary = summary(&profile, None);
     summary.link = Some(links.open.clone());
     summary.hottest = top(&profile, HOTTEST).functions;

@@ -46,10 +46,10 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     for module in saved.libs.iter().filter_map(module) {
         symbolicator.add_module(&module);
     }
+    let (links, address) = (listener.links(saved.tracks.as_ref()), listener.address());
     let profile = saved
         .into_file()
         .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", args.file.display())))?;
-    let (links, address) = (listener.links(), listener.address());
     let content = Content {
         profile,
         base: None,

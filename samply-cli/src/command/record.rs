@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use profile::Tracks;
 use profile::build::BuildOptions;
 use profile::enrich::Enriched;
 use profile::export::firefox;
@@ -109,7 +110,7 @@ fn save_and_show(
     let (saved, mut recorded) = write(term, output, recorded)?;
     // Opened before the program ends: the next recording may take its place.
     let opened = (listener.as_ref()).map(|_| serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-"))));
-    let links = listener.as_ref().map(Listener::links);
+    let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
     let mut summary = summary(&recorded, &saved);
     summary.link = links.as_ref().map(|links| links.open.clone());
     summary.hottest = top(&recorded.profile, HOTTEST).functions;

@@ -6,6 +6,7 @@
 //! The way of a request: [`server`] (connections, limits) -> [`routes`] (who may ask what) -> [`file`](mod@file) or
 //! [`ui`] or the symbol function.
 
+mod address;
 pub(crate) mod browser;
 mod compare;
 mod file;
@@ -14,6 +15,7 @@ mod reply;
 mod routes;
 mod server;
 mod ui;
+mod view;
 mod write_timeout;
 
 use std::fs::File;
@@ -23,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use profile::Tracks;
 use recording::command::own;
 
 use crate::args::ServeArgs;
@@ -118,11 +121,15 @@ impl Listener {
         self.address
     }
 
-    /// The links for the user.
-    pub(crate) fn links(&self) -> Links {
+    /// The links for the user; `tracks` are those of the profile, where they are known.
+    pub(crate) fn links(&self, tracks: Option<&Tracks>) -> Links {
         let Places { origin, ui, ours } = self.places();
-        let profile = format!("{ours}/profile.json");
-        let open = format!("{ui}/from-url/{}/?symbolServer={}", encode(&profile), encode(&ours));
+        let view = match tracks.and_then(view::query) {
+            Some(query) => format!("calltree/?{query}&"),
+            None => "?".to_owned(),
+        };
+        let profile = encode(&format!("{ours}/profile.json"));
+        let open = format!("{ui}/from-url/{profile}/{view}symbolServer={}", encode(&ours));
         Links { origin, open }
     }
 

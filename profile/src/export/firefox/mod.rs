@@ -20,6 +20,7 @@ use flate2::write::GzEncoder;
 
 use crate::model::Profile;
 use json::Json;
+pub(crate) use tracks::Shown;
 
 /// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.
 pub const FORMAT_VERSION: u32 = 70;

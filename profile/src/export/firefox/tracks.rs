@@ -13,16 +13,16 @@ const VISIBLE_THREADS: usize = 16;
 const VISIBLE_PER_MILLE: u64 = 5;
 
 /// The tracks to show at first, by the indexes of threads.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     /// Busiest first; the first one is selected. Where waits were recorded, threads that only waited come last. Never empty.
-    pub(super) threads: Vec<usize>,
+    pub(crate) threads: Vec<usize>,
     /// Threads whose samples are counts of an event: a line shows how many when, and leads to their call tree. The front end would
     /// draw a block of full height for each sample.
-    pub(super) lines: Vec<usize>,
+    pub(crate) lines: Vec<usize>,
 }
 
 impl Shown {
-    pub(super) fn of(profile: &Profile) -> Shown {
+    pub(crate) fn of(profile: &Profile) -> Shown {
         // Those of further events count in other units; they are shown with their thread.
         let cpu: Vec<u64> = (profile.threads.iter())
             .map(|thread| match thread.event {

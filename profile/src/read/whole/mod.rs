@@ -14,6 +14,7 @@ use std::path::Path;
 use super::ReadError;
 use super::parse::{self, Parser};
 use crate::view::data::Data;
+pub(super) use raw::RawId;
 use raw::RawProfile;
 
 /// Versions that are known. A later one may keep what is needed, or not.

@@ -190,7 +190,7 @@ pub(super) struct RawMarkers {
 /// A pid or tid: a number in profiles of Firefox, a text elsewhere.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum RawId {
+pub(in crate::read) enum RawId {
     Number(f64),
     Text(String),
     None(()),
@@ -203,7 +203,7 @@ impl Default for RawId {
 }
 
 impl RawId {
-    pub(super) fn into_text(self) -> String {
+    pub(in crate::read) fn into_text(self) -> String {
         match self {
             RawId::Number(number) => number.to_string(),
             RawId::Text(text) => text,

@@ -1,0 +1,74 @@
+//! The rows of the front end's timeline, as far as a link to a profile speaks of them.
+
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+
+use crate::export::firefox::Shown;
+use crate::model::Profile;
+
+/// The threads of a profile, and those of them that are shown at first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tracks {
+    /// In the order of the file.
+    pub threads: Vec<Track>,
+    /// Indexes of those that are shown at first; the first one is selected.
+    pub visible: Vec<usize>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Track {
+    /// As the file has it.
+    pub pid: String,
+    /// True for a main thread: its row is that of the process.
+    pub is_main: bool,
+}
+
+impl Tracks {
+    /// Those of a profile that sprof writes.
+    pub fn of(profile: &Profile) -> Tracks {
+        let threads = profile.threads.iter().map(|thread| Track {
+            pid: profile.processes[thread.process.0].id.clone(),
+            is_main: thread.is_main,
+        });
+        Tracks {
+            threads: threads.collect(),
+            visible: Shown::of(profile).threads,
+        }
+    }
+}
+
+/// `meta.initialVisibleThreads`: as many as any recorder shows, whatever the length of the list.
+#[derive(Debug, Default)]
+pub(crate) struct Visible(pub(crate) Vec<usize>);
+
+const MOST_VISIBLE: usize = 1000;
+
+impl<'de> Deserialize<'de> for Visible {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Visible, D::Error> {
+        json.deserialize_any(VisibleVisitor)
+    }
+}
+
+struct VisibleVisitor;
+
+impl<'de> Visitor<'de> for VisibleVisitor {
+    type Value = Visible;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of threads")
+    }
+
+    fn visit_unit<E>(self) -> Result<Visible, E> {
+        Ok(Visible::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Visible, A::Error> {
+        let mut visible = Vec::new();
+        while let Some(index) = seq.next_element()? {
+            if visible.len() < MOST_VISIBLE {
+                visible.push(index);
+            }
+        }
+        Ok(Visible(visible))
+    }
+}
