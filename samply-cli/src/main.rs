@@ -19,6 +19,7 @@
 mod args;
 mod cargo;
 mod command;
+mod crates;
 mod events;
 mod exit;
 mod import;

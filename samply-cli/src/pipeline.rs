@@ -13,6 +13,7 @@ use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
 use symbolicator::Symbolicator;
 
 use crate::cargo::{self, CargoRun};
+use crate::crates::CrateNames;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
@@ -124,9 +125,10 @@ pub(crate) fn record(
                 complete(&mut info, plan);
                 spool.start(unwinder.next_mut(), &info, plan.recorder.off_cpu, term);
             }
+            let mut named = CrateNames::new(&mut unwinder);
             let finished = match &mut plan.cargo {
-                Some(cargo) => cargo.record(&mut unwinder, |sink| recording.run(clock, sink)),
-                None => recording.run(clock, &mut unwinder),
+                Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
+                None => recording.run(clock, &mut named),
             };
             // The next run's program is forked from a process of one thread.
             unwinder.next_mut().stop();
