@@ -11,7 +11,7 @@ mod support;
 use std::time::UNIX_EPOCH;
 
 use support::skip::perf_events;
-use support::{program, record};
+use support::{program, record, sprof};
 
 #[test]
 fn a_fork_without_exec_is_a_process_of_its_own() {
@@ -238,4 +238,42 @@ fn the_profile_says_what_was_recorded_and_where() {
         .options(&["--include-args"])
         .profile(program("split").unwrap(), &["201"]);
     assert!(profile.json["meta"]["arguments"].as_str().unwrap().contains("201"));
+}
+
+/// Records with `--json`; the summary stands behind what the program printed.
+fn with_summary(options: &[&str], arguments: &[&str]) -> (support::Recording, serde_json::Value) {
+    let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
+    let recording = record().options(&options).run(program("processes").unwrap(), arguments);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let last = recording.stdout.lines().last().unwrap_or_default();
+    let summary = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {}", recording.stdout));
+    (recording, summary)
+}
+
+#[test]
+fn processes_and_threads_are_as_many_in_the_report_as_in_the_summary() {
+    let Some(_machine) = perf_events() else { return };
+    // At this rate, most of the children have no sample, and no thread in the profile.
+    let (recording, summary) = with_summary(&["--rate", "50"], &["many", "40"]);
+    let counts = [&summary["processes"], &summary["threads"]];
+    assert_eq!(counts, [41, 41], "{summary}");
+    assert!(recording.profile().pids().len() < 30);
+    let report = |format: &str| {
+        let output = sprof()
+            .arg("report")
+            .args(["-f", format])
+            .arg(&recording.output)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&report("json")).unwrap();
+    assert_eq!(
+        [&json["profile"]["processes"], &json["profile"]["threads"]],
+        counts,
+        "{json}"
+    );
+    for text in [&recording.stderr, &report("text")] {
+        assert!(text.contains("41 processes, 41 threads"), "{text}");
+    }
 }

@@ -3,6 +3,8 @@
 //! Made by [`read::whole`](crate::read::whole) from a file. Tables point at each
 //! other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
 
+use std::collections::HashSet;
+
 use super::cost::rounded;
 use crate::category::is_wait;
 use crate::read::SavedLib;
@@ -96,6 +98,11 @@ pub enum RowValue {
 
 /// The label of the row that tells when each of several runs began: `0, 1204.337, 2410.9`.
 pub const RUNS_BEGAN: &str = "Runs began, ms";
+
+/// The label of the row that tells how many processes ran while recording, those without samples, too.
+pub const PROCESSES: &str = "Processes";
+/// The same of threads.
+pub const THREADS: &str = "Threads";
 
 /// What the weights of samples count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -281,6 +288,24 @@ impl Data {
             RowValue::Number(number) if row.label == label => Some(number),
             _ => None,
         })
+    }
+
+    /// Processes that ran while recording, if the file says so; else those that it has threads of.
+    pub fn processes(&self) -> u64 {
+        self.extra_count(PROCESSES).unwrap_or_else(|| {
+            let pids: HashSet<&str> = self.threads.iter().map(|thread| thread.pid.as_str()).collect();
+            pids.len() as u64
+        })
+    }
+
+    /// Threads that ran while recording, if the file says so; else those that it has.
+    pub fn threads_in_all(&self) -> u64 {
+        self.extra_count(THREADS).unwrap_or(self.threads.len() as u64)
+    }
+
+    fn extra_count(&self, label: &str) -> Option<u64> {
+        let number = self.extra_number(label)?;
+        (number >= 1.0 && number.fract() == 0.0).then_some(number as u64)
     }
 
     /// When each run of the program began, ms, where the file holds several (`--iteration-count`); else nothing. A row of

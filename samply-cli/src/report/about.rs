@@ -115,19 +115,12 @@ fn duration_ms(data: &Data) -> Option<f64> {
         .filter(|ms| *ms > 0.0)
 }
 
-fn processes(data: &Data) -> usize {
-    let mut pids: Vec<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids.len()
-}
-
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
     let data = selection.data;
     let mut text = format!(
         "{}, {}",
-        count(processes(data) as u64, "process", "processes"),
-        count(data.threads.len() as u64, "thread", "threads"),
+        count(data.processes(), "process", "processes"),
+        count(data.threads_in_all(), "thread", "threads"),
     );
     if data.has_samples() {
         text.push_str(", ");
@@ -281,8 +274,8 @@ fn json(
             "start_unix_ms": data.start_ms,
             "duration_ms": duration_ms(data),
             "interval_ms": data.interval_ms,
-            "processes": processes(data),
-            "threads": data.threads.len(),
+            "processes": data.processes(),
+            "threads": data.threads_in_all(),
             "symbolicated": data.symbolicated,
             "extra": extra,
         },

@@ -10,7 +10,7 @@ use super::cpu::CpuDelta;
 use crate::build::lost_label;
 use crate::model::Profile;
 use crate::model::waits::WaitTotals;
-use crate::view::data::RUNS_BEGAN;
+use crate::view::data::{PROCESSES, RUNS_BEGAN, THREADS};
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
@@ -69,8 +69,8 @@ fn recording(profile: &Profile) -> Vec<Value> {
         });
         rows.push(text(RUNS_BEGAN, starts.collect::<Vec<_>>().join(", ")));
     }
-    rows.push(count("Processes", counts.processes));
-    rows.push(count("Threads", counts.threads));
+    rows.push(count(PROCESSES, counts.processes));
+    rows.push(count(THREADS, counts.threads));
     let periods: u64 = profile
         .main_threads()
         .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
