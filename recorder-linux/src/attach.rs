@@ -39,6 +39,8 @@ pub(crate) struct Running {
     pub(crate) start: Timestamp,
     /// All processes that are recorded.
     pub(crate) pids: Vec<i32>,
+    /// Processes below those that were asked for, of which no events were allowed.
+    pub(crate) refused: Vec<i32>,
     /// Those of their threads that may be waiting already; `None` if waits are not recorded.
     pub(crate) already: Option<Already>,
     /// Who has the rings until they are read.
@@ -108,6 +110,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         names,
         start,
         pids,
+        refused: refused.into_iter().collect(),
         already,
         emptying,
     };
@@ -140,6 +143,7 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
         names: vec!["whole machine".to_owned()],
         start,
         pids: procfs::processes(),
+        refused: Vec::new(),
         already,
         emptying,
     };

@@ -20,6 +20,7 @@ use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use crate::translate::{Subject, Translator};
+use crate::unrecorded::Unrecorded;
 use crate::watched::Watched;
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
@@ -57,10 +58,15 @@ impl Source for Ring {
 
 /// Empties the rings into the sink until all that is watched has ended, the time is over or a signal says so; then stops the events
 /// and takes what is left.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "everything that the loop touches is named here"
+)]
 pub(crate) fn until_end(
     opened: &mut Opened,
     translator: &mut Translator,
     watched: &mut Watched,
+    unrecorded: &mut Unrecorded,
     signals: &Signals,
     deadline: Option<Timestamp>,
     rate_hz: f64,
@@ -91,14 +97,11 @@ pub(crate) fn until_end(
         }
         let woken = monotonic_ns();
         points.allow(woken);
-        let taken = drain(
-            opened,
-            translator,
-            &mut queue,
-            &mut points,
-            woken.saturating_sub(SETTLE_NS),
-            sink,
-        );
+        let until_ns = woken.saturating_sub(SETTLE_NS);
+        let taken = drain(opened, translator, &mut queue, &mut points, until_ns, sink);
+        if !matches!(watched, Watched::Machine) {
+            unrecorded.look(Timestamp(until_ns), translator, sink);
+        }
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
             opened.waits.switch_stacks(on)?;
@@ -125,6 +128,9 @@ pub(crate) fn until_end(
         event.disable()?;
     }
     drain(opened, translator, &mut queue, &mut points, u64::MAX, sink);
+    if !matches!(watched, Watched::Machine) {
+        unrecorded.look(end, translator, sink);
+    }
     report_corruption(opened, end, sink);
     Ok((stop, end))
 }

@@ -82,6 +82,8 @@ mod stop;
 #[allow(unsafe_code)]
 mod sys;
 #[cfg(target_os = "linux")]
+mod unrecorded;
+#[cfg(target_os = "linux")]
 mod watched;
 
 #[cfg(target_os = "linux")]

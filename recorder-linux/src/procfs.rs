@@ -19,6 +19,8 @@ pub(crate) struct Stat {
     pub(crate) is_kernel_thread: bool,
     /// User and system time, in clock ticks of 10 ms.
     pub(crate) cpu_ticks: u64,
+    /// The same of all processes that it waited for.
+    pub(crate) children_ticks: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
     /// The CPU that it ran on last.
@@ -98,11 +100,13 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         .split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
-    // Fields 9, 14, 15, 22 and 39 of the man page, which counts from 1 and the state as 3.
+    // Fields 9, 14 to 17, 22 and 39 of the man page, which counts from 1 and the state as 3.
     let flags: u32 = fields.nth(4)?.parse().ok()?;
     let user_ticks: u64 = fields.nth(4)?.parse().ok()?;
     let system_ticks: u64 = fields.next()?.parse().ok()?;
-    let start_ticks = fields.nth(6)?.parse().ok()?;
+    let children_user_ticks: u64 = fields.next()?.parse().ok()?;
+    let children_system_ticks: u64 = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(4)?.parse().ok()?;
     let cpu = fields.nth(16)?.parse().ok()?;
     Some(Stat {
         name,
@@ -110,6 +114,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         parent,
         is_kernel_thread: flags & PF_KTHREAD != 0,
         cpu_ticks: user_ticks.saturating_add(system_ticks),
+        children_ticks: children_user_ticks.saturating_add(children_system_ticks),
         start_ticks,
         cpu,
     })
@@ -212,6 +217,7 @@ mod tests {
             parent: 7,
             is_kernel_thread: false,
             cpu_ticks: 11,
+            children_ticks: 15,
             start_ticks: 123_456,
             cpu: 3,
         };

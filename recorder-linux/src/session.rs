@@ -1,11 +1,13 @@
 //! One recording from launch to end.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::command::own;
+use recording::cpu_account::{CpuAccount, UnrecordedCause};
 use recording::event::Pid;
 use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo, SampleBy};
 use recording::probe::Probe;
@@ -29,6 +31,7 @@ use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Child, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
 use crate::translate::{Subject, TaskZero, Translator};
+use crate::unrecorded::{self, Unrecorded};
 use crate::watched::Watched;
 
 mod hold;
@@ -164,6 +167,8 @@ pub struct Finished {
     pub achieved_rate_hz: Option<f64>,
     /// CPU time counted by the kernel for all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
+    /// What the kernel accounts beside that.
+    pub cpu_account: CpuAccount,
     /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
     pub problem: Option<String>,
     /// The launched program; `None` where none was launched.
@@ -283,6 +288,8 @@ impl Recording {
             Rung::Ptrace { .. } | Rung::NotYet => return self.run_traced(clock, sink),
         };
         let mut translator = Translator::new(opened.layout);
+        translator.watch_for_lost_events();
+        let mut unrecorded = Unrecorded::default();
         if self.options.whom == Whom::WholeMachine {
             match opened.further.has_points() && attach::in_first_pid_namespace() {
                 // Interrupts that come to an idle CPU, and its own switches.
@@ -290,6 +297,7 @@ impl Recording {
                 false => translator.admit_task_zero(TaskZero::OtherNamespaces),
             }
         }
+        let ran_before = matches!(self.who, Who::Launched(..));
         let (start, mut watched, names) = match std::mem::replace(&mut self.who, Who::Nobody) {
             Who::Stopped(stopped) => {
                 let start = Timestamp(monotonic_ns());
@@ -302,6 +310,9 @@ impl Recording {
             Who::Running(running) => {
                 let names = running.names.join(", ");
                 let start = running.start;
+                for pid in &running.refused {
+                    unrecorded.add(*pid, None, UnrecordedCause::OtherUser);
+                }
                 (
                     start,
                     tell_of_running(running, opened, &mut translator, sink),
@@ -321,6 +332,7 @@ impl Recording {
             opened,
             &mut translator,
             &mut watched,
+            &mut unrecorded,
             &self.signals,
             deadline,
             self.options.rate_hz,
@@ -336,9 +348,22 @@ impl Recording {
                 (StopReason::Terminated, Timestamp(monotonic_ns()), Some(problem))
             }
         };
+        let mut program = None;
+        let mut left_running = (Vec::new(), 0);
         let target = match watched {
             Watched::Program(child) => {
-                let live = translator.live_processes().map(|pid| pid.0).collect();
+                let live: HashSet<i32> = translator.live_processes().map(|pid| pid.0).collect();
+                // Of one that ran before it was recorded, it is not known how much that was.
+                program = child
+                    .cpu_time()
+                    .filter(|_| !ran_before)
+                    .map(|time| unrecorded::Program {
+                        time,
+                        processes: translator.processes_seen(),
+                    });
+                if stop == StopReason::ProgramEnded {
+                    left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid));
+                }
                 Some(Target::after(child, stop, self.options.keep_running, live))
             }
             Watched::Others(_) | Watched::Machine => None,
@@ -353,6 +378,14 @@ impl Recording {
         let of_tasks = self.options.whom != Whom::WholeMachine;
         let counted = opened.further.common().of_tasks(counts, opened.cpus());
         let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);
+        // An event that only some of the CPUs have is not there for what runs on the others.
+        let has_all_cpus = (opened.choice.named.as_ref()).is_none_or(|counter| counter.cpus.is_none());
+        let recorded_ns = of_tasks.then_some(counted.enabled_ns).filter(|_| has_all_cpus);
+        let cpu_account = CpuAccount {
+            left_running: left_running.0,
+            left_running_more: left_running.1,
+            ..unrecorded.account(program, recorded_ns)
+        };
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| opened.choice.counts_kernel() && opened.choice.is_time())
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
@@ -387,6 +420,7 @@ impl Recording {
             asked_rate_hz: self.options.rate_hz,
             achieved_rate_hz,
             cpu_time_ns,
+            cpu_account,
             problem,
             target,
         })
@@ -427,6 +461,7 @@ impl Recording {
             asked_rate_hz: rate_hz,
             achieved_rate_hz: cpu_time_ns.map(|ns| traced.samples as f64 * 1e9 / ns as f64),
             cpu_time_ns,
+            cpu_account: CpuAccount::default(),
             problem: problem.map(|error| format!("recording stopped early: tracing failed: {error}")),
             target: Some(Target::after(
                 traced.child,

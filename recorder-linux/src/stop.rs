@@ -100,6 +100,7 @@ impl Target {
     }
 }
 
-fn ended(pidfd: &OwnedFd) -> bool {
+/// True if the process of this pidfd has ended.
+pub(crate) fn ended(pidfd: &OwnedFd) -> bool {
     signals::wait_readable([pidfd.as_fd()], Duration::ZERO).is_ok_and(|[readable]| readable)
 }

@@ -1,6 +1,7 @@
 //! perf's records to the vocabulary of [`recording::event`]: what a fork, an exec or an exit means.
 
 mod found;
+mod without_events;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -14,6 +15,8 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use crate::decode::{self, Layout, Malformed, RawSample, Record, RegisterSet};
 use crate::events::Format;
 use crate::marks;
+pub use without_events::TaskWithoutEvents;
+use without_events::WithoutEvents;
 
 /// From the record of a task's exit to its last instruction: it may have to wait for a CPU in between. Longer than 10 ms was
 /// seen at a load of 40. Numbers of tasks come again only after many others.
@@ -40,10 +43,12 @@ pub struct Translator {
     lost: u64,
     switches_lost: u64,
     samples: u64,
+    processes_seen: u64,
     deep_stacks: u64,
     task_zero: TaskZero,
     counted_lost: u64,
     points_lost: u64,
+    without_events: WithoutEvents,
 }
 
 /// What the records of a ring are about.
@@ -89,10 +94,12 @@ impl Translator {
             lost: 0,
             switches_lost: 0,
             samples: 0,
+            processes_seen: 0,
             deep_stacks: 0,
             task_zero: TaskZero::Nobody,
             counted_lost: 0,
             points_lost: 0,
+            without_events: WithoutEvents::default(),
         }
     }
 
@@ -132,6 +139,11 @@ impl Translator {
     /// Samples seen so far.
     pub fn samples(&self) -> u64 {
         self.samples
+    }
+
+    /// Processes seen so far.
+    pub fn processes_seen(&self) -> u64 {
+        self.processes_seen
     }
 
     /// How many samples since the last call had more stack than was copied.
@@ -192,6 +204,7 @@ impl Translator {
                 executable: true,
                 path,
             }) => {
+                self.without_events.mapped(pid);
                 self.ensure_thread(time, pid, pid, None, sink);
                 sink.on_event(&Event::Map(Mapping {
                     time,
@@ -204,10 +217,16 @@ impl Translator {
                     inode,
                 }));
             }
-            Ok(Record::Comm { pid, tid, exec, name }) => self.name(time, pid, tid, exec, name, sink),
+            Ok(Record::Comm { pid, tid, exec, name }) => {
+                if exec {
+                    self.without_events.executed(pid, name);
+                }
+                self.name(time, pid, tid, exec, name, sink);
+            }
             Ok(Record::Fork { pid, parent_pid, tid }) => {
                 // A pid that comes again without an end in between: its exit record was lost.
                 if pid != parent_pid && !self.was_found(time, pid) {
+                    self.without_events.forget(pid);
                     self.end_process(time, pid, sink);
                     if self.kernel_threads.contains(&parent_pid) {
                         self.kernel_threads.insert(pid);
@@ -215,7 +234,11 @@ impl Translator {
                 }
                 self.ensure_thread(time, pid, tid, (pid != parent_pid).then_some(parent_pid), sink);
             }
-            Ok(Record::Exit { pid, tid }) => self.exit(time, pid, tid, sink),
+            Ok(Record::Exit { pid, tid }) => {
+                if pid != tid || !self.without_events.lost_at_exec(pid) {
+                    self.exit(time, pid, tid, sink);
+                }
+            }
             Ok(Record::Switch {
                 pid,
                 tid,
@@ -469,6 +492,7 @@ impl Translator {
                     pid: Pid(pid),
                     parent: parent.map(Pid),
                 });
+                self.processes_seen += 1;
                 new.insert(Vec::new())
             }
         };

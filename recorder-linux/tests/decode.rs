@@ -213,6 +213,36 @@ impl EventSink for Order {
     }
 }
 
+#[test]
+fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
+    // As Linux 6.18 records the exec of a set-user-ID program, for events of a task, and of whole CPUs: then mappings follow.
+    let exec = record(
+        3,
+        1 << 13,
+        &[words32(&[7, 7]), b"su\0\0\0\0\0\0".to_vec(), sample_id(1)].concat(),
+    );
+    let exit = record(4, 0, &[words32(&[7, 1, 7, 1]), words64(&[2]), sample_id(2)].concat());
+    let fields = [words32(&[7, 7]), words64(&[0x1000, 0x2000, 0x3000, 0, 0, 0])].concat();
+    let end = [words32(&[5, 2]), b"/bin/su\0".to_vec(), sample_id(3)].concat();
+    let mapping = record(10, 0, &[fields, end].concat());
+    let run = |records: &[&Vec<u8>]| {
+        let (mut translator, mut sink) = (Translator::new(LAYOUT), Order::default());
+        translator.watch_for_lost_events();
+        for bytes in records {
+            translator.record(1, bytes, Subject::Running, &mut sink);
+        }
+        let lost = translator.take_tasks_without_events();
+        (
+            sink.processes.contains(&7),
+            lost.into_iter().map(|lost| (lost.pid, lost.name)).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(run(&[&exec, &exit]), (true, vec![(7, "su".to_owned())]));
+    assert_eq!(run(&[&exec, &exit, &mapping]), (true, vec![]));
+    assert_eq!(run(&[&exec, &exit, &mapping, &exit]), (false, vec![]));
+    assert_eq!(run(&[&exec, &mapping, &exit]), (false, vec![]));
+}
+
 /// A fork, exit, exec, rename or sample of a few tasks, in any order.
 fn task_record() -> impl Strategy<Value = Vec<u8>> {
     (0..5u8, 1..4u32, 1..4u32, 1..6u32).prop_map(|(kind, pid, parent, tid)| match kind {
@@ -264,9 +294,13 @@ proptest! {
 
     #[test]
     fn tasks_start_before_they_are_used_and_end_once(
-        records in proptest::collection::vec(task_record(), 0..60)
+        records in proptest::collection::vec(task_record(), 0..60),
+        watches in any::<bool>(),
     ) {
         let mut translator = Translator::new(LAYOUT);
+        if watches {
+            translator.watch_for_lost_events();
+        }
         let mut sink = Order::default();
         for record in &records {
             translator.record(1, record, Subject::Running, &mut sink);

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 
 use recording::clock::{ClockReference, Timestamp};
+use recording::cpu_account::CpuAccount;
 use recording::doctor::{Examination, Finding, State};
 use recording::event::{Mapping, Pid};
 use recording::info::{RecordingInfo, SampleBy};
@@ -132,6 +133,8 @@ pub struct Finished {
     pub achieved_rate_hz: Option<f64>,
     /// CPU time of all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
+    /// What the kernel accounts beside that.
+    pub cpu_account: CpuAccount,
     /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
     pub problem: Option<String>,
     /// The launched program; `None` where none was launched.

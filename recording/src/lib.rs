@@ -12,7 +12,7 @@
 //! 4. [`module`]: files mapped as code.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`unwind`]: a sink that turns snapshots into frames.
-//! 7. [`quality`], [`info`]: what was lost or guessed on the way, and the recording as a whole.
+//! 7. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 8. [`symbol`]: names for addresses, as plain data.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`command`]: how messages name the program that the user has to type.
@@ -20,6 +20,7 @@
 pub mod address;
 pub mod clock;
 pub mod command;
+pub mod cpu_account;
 pub mod doctor;
 pub mod event;
 pub mod info;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cpu_account::CpuAccount;
 use crate::event::LostCause;
 use crate::sink::ModuleMiss;
 use crate::stack::MissingStack;
@@ -41,6 +42,8 @@ pub struct Quality {
     pub achieved_rate_hz: Option<f64>,
     /// CPU time that the kernel counted for all recorded tasks, ns.
     pub cpu_time_ns: Option<u64>,
+    /// What the kernel accounts beside that: CPU time that was not recorded.
+    pub cpu_account: CpuAccount,
 }
 
 impl Quality {

@@ -34,6 +34,7 @@ mod serve;
 mod spool;
 mod summary;
 mod term;
+mod unrecorded;
 mod waits;
 
 use std::process::ExitCode;

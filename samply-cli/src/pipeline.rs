@@ -7,6 +7,7 @@ use profile::Profile;
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
 use recorder_linux::spool::SpoolSink;
+use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
 use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
@@ -170,6 +171,7 @@ pub(crate) fn record(
     quality.asked_rate_hz = runs.asked_rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
     quality.cpu_time_ns = runs.cpu_time_ns;
+    quality.cpu_account = runs.cpu_account;
     let (Some(mut info), Some(stop), Some(program)) = (runs.info, runs.stop, runs.program) else {
         return Err(Failure::failed("nothing was recorded"));
     };
@@ -229,6 +231,7 @@ struct Runs {
     program: Option<Program>,
     asked_rate_hz: f64,
     cpu_time_ns: Option<u64>,
+    cpu_account: CpuAccount,
     /// Samples that were delivered, where the event counts time.
     delivered: Option<f64>,
 }
@@ -245,9 +248,11 @@ impl Runs {
         let delivered = (run.achieved_rate_hz.zip(run.cpu_time_ns)).map(|(rate, ns)| rate * ns as f64 / 1e9);
         if self.count == 1 {
             self.cpu_time_ns = run.cpu_time_ns;
+            self.cpu_account = run.cpu_account;
             self.delivered = delivered;
         } else {
             self.cpu_time_ns = (self.cpu_time_ns.zip(run.cpu_time_ns)).map(|(sum, ns)| sum.saturating_add(ns));
+            self.cpu_account = std::mem::take(&mut self.cpu_account).plus(run.cpu_account);
             self.delivered = (self.delivered.zip(delivered)).map(|(sum, more)| sum + more);
         }
         let mut info = run.info;

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::events::{self, NamedEvent};
 use crate::pipeline::{ProgramExit, StopReason};
 use crate::term::{Style, Term};
+use crate::unrecorded;
 use crate::waits;
 
 /// Functions that the summary names.
@@ -103,7 +104,9 @@ impl Summary {
                 NoSamples::OnlyKernel | NoSamples::NothingCame => {
                     format!("; `{} doctor` tells what may be recorded", own())
                 }
-                NoSamples::LeftOut | NoSamples::Lost => String::new(),
+                NoSamples::LeftOut | NoSamples::Lost | NoSamples::LostEvents | NoSamples::WithoutEvents => {
+                    String::new()
+                }
             };
             term.detail(format_args!("no samples: {why}{next}"));
         }
@@ -114,7 +117,12 @@ impl Summary {
         if let Some(rates) = self.rates() {
             term.detail(rates);
         }
-        for line in self.info.notes.iter().cloned().chain(self.limits()) {
+        let unrecorded = unrecorded::lines(&self.quality.cpu_account, self.quality.cpu_time_ns);
+        for line in unrecorded
+            .into_iter()
+            .chain(self.info.notes.iter().cloned())
+            .chain(self.limits())
+        {
             term.detail(term.style(Style::Warning, line));
         }
     }
@@ -228,7 +236,7 @@ impl Summary {
                 })
             })
             .collect();
-        json!({
+        let mut summary = json!({
             "schema": "sprof-summary",
             "schema_version": SCHEMA_VERSION,
             "sprof_version": env!("CARGO_PKG_VERSION"),
@@ -284,7 +292,10 @@ impl Summary {
             "profile": self.path.as_ref().map(|path| path.to_string_lossy()),
             "symbolicated": self.enriched.is_some(),
             "url": self.link,
-        })
+        });
+        // Apart from the others: the macro ends at so many fields.
+        summary["cpu_account"] = unrecorded::to_json(&quality.cpu_account);
+        summary
     }
 }
 

@@ -11,9 +11,10 @@ mod support;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use support::playground::Playground;
 use support::skip::{Need, has, perf_events, root};
 use support::target::Target;
 use support::{Profile, Recording, program, record, sprof};
@@ -439,6 +440,35 @@ fn the_whole_machine_has_every_process_by_its_name_and_no_idle_time() {
         "{:?}",
         profile.quality()
     );
+}
+
+#[test]
+fn on_the_whole_machine_a_set_user_id_program_is_one_process_with_all_its_samples() {
+    let Some(_machine) = perf_events() else { return };
+    if !root() {
+        return;
+    }
+    let playground = Playground::new(&[]);
+    let Some(of_root) = playground.processes_of_root("of-root", 0o4755) else {
+        return;
+    };
+    let running = record().options(&["-a"]).attach();
+    running.wait_for_sprof("whole machine");
+    let mut command = playground.as_nobody_with_rights(of_root);
+    let mut child = command.args(["work", "500"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    assert!(child.wait().unwrap().success());
+    running.signal_sprof("INT");
+    let recording = running.finish();
+    let profile = recording.profile();
+    let pids = profile.pids();
+    let again = format!("{pid}.");
+    assert!(
+        pids.contains(&*pid) && !pids.iter().any(|pid| pid.starts_with(&again)),
+        "{pid}: {pids:?}"
+    );
+    assert!(samples_of(&profile, &pid) > 300, "{}", profile.summary());
+    assert!(!recording.stderr.contains("not recorded"), "{}", recording.stderr);
 }
 
 #[test]

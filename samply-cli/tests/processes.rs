@@ -251,6 +251,46 @@ fn with_summary(options: &[&str], arguments: &[&str]) -> (support::Recording, se
 }
 
 #[test]
+fn nothing_is_said_to_be_unrecorded_where_all_was_recorded() {
+    let Some(_machine) = perf_events() else { return };
+    // Long and short processes, those that end below the sampling period, and those that only execute another.
+    for arguments in [
+        ["work", "300"],
+        ["work", "0"],
+        ["fork", "150"],
+        ["exec", "150"],
+        ["many", "400"],
+    ] {
+        let (recording, summary) = with_summary(&[], &arguments);
+        let account = &summary["cpu_account"];
+        assert_eq!(account["unrecorded_cpu_time_s"], 0.0, "{arguments:?}: {summary}");
+        assert_eq!(account["unrecorded"], serde_json::json!([]), "{arguments:?}: {summary}");
+        for words in ["not recorded", "no longer recorded", "accounts"] {
+            assert!(!recording.stderr.contains(words), "{arguments:?}: {}", recording.stderr);
+        }
+        // The kernel's account of it is there all the same, and holds what the program says.
+        let accounted_s = account["kernel_cpu_time_s"].as_f64().unwrap();
+        let printed_s = recording.printed("cpu_ns") / 1e9;
+        assert!(accounted_s >= printed_s, "{arguments:?}: {printed_s} s, {summary}");
+    }
+}
+
+#[test]
+fn a_daemon_that_outlives_the_recording_is_named() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, summary) = with_summary(&[], &["daemon", "1500"]);
+    let daemon = recording.printed("daemon");
+    let left = summary["cpu_account"]["left_running"].as_array().unwrap();
+    assert_eq!(left.len(), 1, "{summary}");
+    assert_eq!(left[0]["pid"].as_f64(), Some(daemon), "{summary}");
+    let line = format!("no longer recorded: processes ({daemon})");
+    assert!(recording.stderr.contains(&line), "{}", recording.stderr);
+    let in_profile = recording.profile().quality();
+    let row = in_profile["Still running, no longer recorded"].as_str().unwrap();
+    assert_eq!(row, format!("processes ({daemon})"));
+}
+
+#[test]
 fn processes_and_threads_are_as_many_in_the_report_as_in_the_summary() {
     let Some(_machine) = perf_events() else { return };
     // At this rate, most of the children have no sample, and no thread in the profile.

@@ -8,7 +8,7 @@
 
 mod support;
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use support::Profile;
 use support::playground::{NOBODY, Playground};
@@ -257,4 +257,134 @@ fn what_an_ordinary_user_may_not_record_is_said_with_the_next_step() {
             "{stderr}"
         );
     }
+}
+
+/// The summary for machines, which stands behind what the program printed.
+fn summary(output: &Output) -> serde_json::Value {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let last = stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// CPU time that the program says that it used, s.
+fn printed_cpu_s(output: &Output) -> f64 {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let mut words = stdout.split_whitespace();
+    let ns = words.find_map(|word| word.strip_prefix("cpu_ns="));
+    ns.unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+/// The unrecorded process of this name.
+fn unrecorded<'a>(summary: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
+    let processes = summary["cpu_account"]["unrecorded"].as_array().unwrap();
+    let found = processes.iter().find(|process| process["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {summary}"))
+}
+
+#[test]
+fn a_program_that_loses_its_events_at_its_exec_is_said_to_be_unrecorded_with_its_time_and_the_cause() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&[]);
+    // With the rights of root; and one that nobody may execute, but not read.
+    for (name, mode) in [("of-root", 0o4755), ("unreadable", 0o711)] {
+        let Some(program) = playground.processes_of_root(name, mode) else {
+            return;
+        };
+        let profile = playground.path("profile.json.gz");
+        let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
+        command
+            .args(["record", "--save-only", "--json", "-o"])
+            .arg(&profile)
+            .arg("--");
+        let output = command.arg(&program).args(["work", "500"]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        let summary = summary(&output);
+        let missing_s = summary["cpu_account"]["unrecorded_cpu_time_s"].as_f64().unwrap();
+        let share = missing_s / printed_cpu_s(&output);
+        assert!((0.95..1.10).contains(&share), "{share} of the time: {summary}");
+        assert_eq!(unrecorded(&summary, name)["cause"], "undumpable_exec");
+        let line = format!("not recorded: {name} (");
+        assert!(
+            stderr.contains(&line) && !stderr.contains("too little CPU time"),
+            "{stderr}"
+        );
+
+        let in_profile = Profile::read(&profile).quality();
+        let milliseconds = in_profile["CPU time not recorded, at least"].as_f64().unwrap();
+        assert!((milliseconds / 1e3 / missing_s - 1.0).abs() < 1e-3, "{in_profile:?}");
+        let report = support::sprof().arg("report").arg(&profile).output().unwrap();
+        let report = String::from_utf8_lossy(&report.stdout);
+        for words in ["CPU time not recorded, at least: ", &format!("Not recorded: {name} (")] {
+            assert!(report.contains(words), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_shell_that_runs_a_set_user_id_program_is_recorded_and_that_program_is_said_not_to_be() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&["processes"]);
+    let Some(of_root) = playground.processes_of_root("of-root", 0o4755) else {
+        return;
+    };
+    let script = format!(
+        "{} work 500; {} work 500",
+        of_root.display(),
+        playground.path("processes").display()
+    );
+    let profile = playground.path("profile.json.gz");
+    let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
+    command.args(["record", "--save-only", "--json", "-o"]).arg(&profile);
+    let output = command.args(["--", "sh", "-c", &script]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let summary = summary(&output);
+    // The time of the other program is that of its samples, and of no line.
+    let missing_s = summary["cpu_account"]["unrecorded_cpu_time_s"].as_f64().unwrap();
+    let share = missing_s / printed_cpu_s(&output);
+    assert!((0.95..1.10).contains(&share), "{share} of the time: {summary}");
+    assert!(
+        unrecorded(&summary, "of-root")["cpu_time_s"].as_f64().unwrap() <= missing_s + 0.01,
+        "{summary}"
+    );
+    assert_eq!(
+        summary["cpu_account"]["unrecorded"].as_array().unwrap().len(),
+        1,
+        "{summary}"
+    );
+    assert!(stderr.contains("not recorded: of-root ("), "{stderr}");
+    let profile = Profile::read(&profile);
+    assert!(profile.share_of("exec_work").hits > 300, "{}", profile.summary());
+}
+
+#[test]
+fn a_process_of_another_user_below_an_attached_one_is_said_not_to_be_recorded() {
+    let Some(_machine) = can_become_nobody() else { return };
+    let playground = Playground::new(&[]);
+    let Some(of_root) = playground.processes_of_root("of-root", 0o4755) else {
+        return;
+    };
+    let script = format!("{} work 600000; true", of_root.display());
+    let mut shell = playground.as_nobody_with_rights("sh");
+    let target = Target(shell.args(["-c", &script]).stdout(Stdio::null()).spawn().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let profile = playground.path("profile.json.gz");
+    let mut command = playground.as_nobody_with_rights(playground.path("sprof"));
+    command
+        .args(["record", "--save-only", "--json", "-d", "1", "-o"])
+        .arg(&profile);
+    let output = command.args(["-p", &target.pid()]).output().unwrap();
+    let below = Command::new("pkill")
+        .args(["-KILL", "-P", &target.pid()])
+        .status()
+        .unwrap();
+    assert!(below.success());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let summary = summary(&output);
+    let process = unrecorded(&summary, "of-root");
+    assert_eq!(process["cause"], "other_user");
+    assert!(process["cpu_time_s"].as_f64().unwrap() > 0.0, "{summary}");
+    assert!(stderr.contains("of another user"), "{stderr}");
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use recording::cpu_account::UnrecordedCause;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
 
@@ -14,6 +15,10 @@ pub enum NoSamples {
     LeftOut,
     /// All were lost.
     Lost,
+    /// The program has lost its events with its exec.
+    LostEvents,
+    /// The program ran for many intervals without events, and nothing tells why.
+    WithoutEvents,
     /// Nothing came from the program.
     NothingCame,
     /// Not an event of time, and seldom.
@@ -33,11 +38,17 @@ impl NoSamples {
     pub fn of(counts: &Counts, quality: &Quality, info: &RecordingInfo) -> NoSamples {
         // A few intervals may be over without a sample: each CPU counts for itself.
         const MANY: f64 = 10.0;
-        let intervals = quality.cpu_time_ns.unwrap_or_default() as f64 / 1e9 * quality.asked_rate_hz;
+        let in_intervals = |ns: u64| ns as f64 / 1e9 * quality.asked_rate_hz;
+        let intervals = in_intervals(quality.cpu_time_ns.unwrap_or_default());
+        let account = &quality.cpu_account;
         if counts.samples_left_out > 0 {
             NoSamples::LeftOut
         } else if quality.lost_total() > 0 {
             NoSamples::Lost
+        } else if account.has(UnrecordedCause::UndumpableExec) {
+            NoSamples::LostEvents
+        } else if in_intervals(account.unrecorded_ns) >= MANY {
+            NoSamples::WithoutEvents
         } else if counts.processes == 0 {
             NoSamples::NothingCame
         } else if info.unit == PeriodUnit::Counts {
@@ -61,6 +72,10 @@ impl fmt::Display for NoSamples {
                 "all samples were of other threads than the main ones, which were asked to be left out"
             }
             NoSamples::Lost => "all samples were lost: the buffers were full",
+            NoSamples::LostEvents => {
+                "the kernel ended the events when a program was executed that has other rights, or that may not be read"
+            }
+            NoSamples::WithoutEvents => "the program used CPU time that no event was there for; the cause is not known",
             NoSamples::NothingCame => {
                 "no event came from the program: it ended before recording began, or it could not be recorded"
             }

@@ -207,13 +207,15 @@ fn quality(data: &Data) -> (String, bool) {
     let mut limits = lost + truncated + unverified > 0.0;
     let rows = data.extra.iter().filter(|section| section.label == "Recording quality");
     for row in rows.flat_map(|section| &section.rows) {
-        if let RowValue::Number(value) = row.value
-            && value > 0.0
-            && !HARMLESS.contains(&row.label.as_str())
-        {
-            limits = true;
-            text.push_str(&format!("; {}: {}", row.label, whole(value)));
-        }
+        let value = match &row.value {
+            RowValue::Number(value) if *value <= 0.0 || HARMLESS.contains(&row.label.as_str()) => continue,
+            RowValue::Number(ms) if row.format == "duration" => time(*ms),
+            RowValue::Number(value) => whole(*value),
+            RowValue::Text(text) => text.clone(),
+            RowValue::Other => continue,
+        };
+        limits = true;
+        text.push_str(&format!("; {}: {value}", row.label));
     }
     let rows = data.extra.iter().filter(|section| section.label == "Recording");
     let text_of = |label: &str| {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::program;
+use super::skip::{Need, has};
 
 /// A user id that owns nothing.
 pub(crate) const NOBODY: &str = "65534";
@@ -37,6 +38,15 @@ impl Playground {
 
     /// A command that runs as nobody.
     pub(crate) fn as_nobody(&self, program: impl AsRef<OsStr>) -> Command {
+        self.as_nobody_with(&["--no-new-privs"], program)
+    }
+
+    /// The same, where the rights of set-user-ID programs count.
+    pub(crate) fn as_nobody_with_rights(&self, program: impl AsRef<OsStr>) -> Command {
+        self.as_nobody_with(&[], program)
+    }
+
+    fn as_nobody_with(&self, options: &[&str], program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("setpriv");
         command.args([
             "--reuid",
@@ -45,11 +55,27 @@ impl Playground {
             NOBODY,
             "--clear-groups",
             "--inh-caps=-all",
-            "--no-new-privs",
         ]);
+        command.args(options);
         command.arg(program).env("HOME", self.dir.path());
         command.current_dir(Path::new("/")).stdin(Stdio::null());
         command
+    }
+
+    /// A copy of `processes` with this mode, to be executed by nobody; `None` (after saying so) where a set-user-ID bit does nothing.
+    pub(crate) fn processes_of_root(&self, name: &str, mode: u32) -> Option<PathBuf> {
+        let path = self.path(name);
+        std::fs::copy(program("processes").unwrap(), &path).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let output = self.as_nobody_with_rights(&path).args(["work", "1"]).output().unwrap();
+        let gains_rights = String::from_utf8_lossy(&output.stdout).contains("euid=0\n");
+        let works = output.status.success() && gains_rights == (mode & 0o4000 != 0);
+        has(
+            Need::SetUserId,
+            works,
+            "set-user-ID programs have no rights in /tmp here",
+        )
+        .then_some(path)
     }
 
     /// Records a program of this directory as nobody: what came of it, and the profile.

@@ -32,6 +32,7 @@ pub(crate) enum Need {
     Cargo,
     Crates,
     Nextest,
+    SetUserId,
 }
 
 impl Need {
@@ -57,6 +58,7 @@ impl Need {
             Need::Cargo => "cargo",
             Need::Crates => "crates",
             Need::Nextest => "nextest",
+            Need::SetUserId => "set-user-id",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",

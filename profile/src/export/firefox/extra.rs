@@ -1,5 +1,6 @@
 //! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
 
+use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use recording::info::{EventRole, PeriodUnit, SampleBy};
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
@@ -88,7 +89,56 @@ fn recording(profile: &Profile) -> Vec<Value> {
             .cpu_time_ns
             .map(|ns| duration("CPU time counted by the kernel", ns)),
     );
+    let account = &quality.cpu_account;
+    rows.extend(account.accounted_ns.map(|ns| {
+        duration(
+            "CPU time of the program and what it waited for, by the kernel's accounting",
+            ns,
+        )
+    }));
+    rows.extend(
+        account
+            .left_running
+            .iter()
+            .map(|process| text("Still running, no longer recorded", named(process))),
+    );
     rows
+}
+
+fn named(process: &ProcessTime) -> String {
+    format!("{} ({})", process.name, process.pid.0)
+}
+
+/// Processes that have no events, and how much CPU time that is.
+fn not_recorded(account: &CpuAccount) -> Vec<Value> {
+    let mut rows = Vec::new();
+    if account.unrecorded_ns > 0 {
+        rows.push(duration("CPU time not recorded, at least", account.unrecorded_ns));
+        if account.unrecorded.is_empty() {
+            rows.push(text("Not recorded", "the cause is not known"));
+        }
+    }
+    rows.extend(account.unrecorded.iter().map(|process| {
+        let time = match process.cpu_ns {
+            Some(ns) if ns > 0 => format!(", at least {:.2} s of CPU time", ns as f64 / 1e9),
+            _ => String::new(),
+        };
+        let cause = process.cause.map_or("", cause_label);
+        text("Not recorded", format!("{}{time}: {cause}", named(process)))
+    }));
+    if account.unrecorded_more > 0 {
+        rows.push(count("Further processes not recorded", account.unrecorded_more));
+    }
+    rows
+}
+
+fn cause_label(cause: UnrecordedCause) -> &'static str {
+    match cause {
+        UnrecordedCause::UndumpableExec => {
+            "the kernel ended its events when it executed a program that has other rights, or that may not be read"
+        }
+        UnrecordedCause::OtherUser => "it belongs to another user",
+    }
 }
 
 /// Each event that the user named: how it was sampled, and how much of it is in the profile.
@@ -197,6 +247,7 @@ fn quality(profile: &Profile) -> Vec<Value> {
         "Samples with JIT names of perf maps, which have no times to check".into(),
         counts.samples_named_without_time,
     );
+    rows.append(&mut not_recorded(&quality.cpu_account));
     rows.push(count("Stacks that reach their root", quality.rooted));
     rows.push(count("Stacks truncated", quality.truncated_total()));
     rows.push(count("Stacks unverified", quality.unverified));
