@@ -12,7 +12,7 @@
 //!    [`harness`]: of benchmarks and tests, which one ran when.
 //! 4. [`export`]: the file formats.
 //! 5. [`read`]: saved profiles, whoever wrote them, in whichever version.
-//! 6. [`view`]: what a terminal shows.
+//! 6. [`view`]: what a terminal shows; [`text`]: how names from outside are shown.
 
 pub mod build;
 mod category;
@@ -21,6 +21,7 @@ pub mod export;
 pub mod harness;
 mod model;
 pub mod read;
+pub mod text;
 mod tracks;
 pub mod view;
 mod wire;

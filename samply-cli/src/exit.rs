@@ -92,7 +92,11 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
     let term = Term::stderr(Verbosity::Normal);
     match failure {
         Failure::Usage(error) => {
-            let _ = error.print();
+            match error.use_stderr() {
+                true => term.usage(&error),
+                // Help, which has nothing from outside.
+                false => drop(error.print()),
+            }
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
         Failure::NotFound(message) => {

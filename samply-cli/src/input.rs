@@ -120,6 +120,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
     for module in data.libs.iter().filter_map(module) {
         symbolicator.add_module(&module);
     }
+    data.make_printable();
     Ok(Input {
         data,
         symbolicator,
@@ -136,6 +137,7 @@ pub(crate) fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std:
     drop(out);
     let mut data = read::whole(file.path(), ReadLimits::default())?;
     data.keep_event(None)?;
+    data.make_printable();
     Ok(data)
 }
 

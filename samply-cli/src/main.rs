@@ -14,7 +14,7 @@
 //! 6. [`serve`]: the local server, and the browser.
 //! 7. [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
 //!
-//! [`term`] is the terminal, [`interrupt`] the signals, [`exit`] the only way out.
+//! [`term`] is the terminal, [`screen`] what all text passes on its way there, [`interrupt`] the signals, [`exit`] the only way out.
 
 mod args;
 mod cargo;
@@ -30,6 +30,7 @@ mod output;
 mod pipeline;
 mod probes;
 mod report;
+mod screen;
 mod serve;
 mod spool;
 mod summary;

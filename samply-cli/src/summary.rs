@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profile::enrich::Enriched;
+use profile::text::one_line;
 use profile::view::{TopFunction, WaitPlace};
 use profile::{Counts, NoSamples, WaitTotals};
 use recording::command::own;
@@ -304,7 +305,7 @@ const NAME_WIDTH: usize = 70;
 
 /// Cuts the middle out: the ends of a name tell most.
 pub(crate) fn shorten(name: &str) -> String {
-    let chars: Vec<char> = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let chars: Vec<char> = one_line(name).chars().collect();
     if chars.len() <= NAME_WIDTH {
         return chars.into_iter().collect();
     }
@@ -401,6 +402,6 @@ mod tests {
         let short = shorten(&name);
         assert_eq!(short.chars().count(), NAME_WIDTH);
         assert!(short.starts_with("start") && short.ends_with("end"));
-        assert_eq!(shorten("é\u{1b}[31m"), "é [31m");
+        assert_eq!(shorten("é\u{1b}[31m"), "é\\u001b[31m");
     }
 }

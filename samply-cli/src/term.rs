@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
+use crate::screen::printable;
+
 /// How much the user wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
@@ -41,17 +43,28 @@ pub(crate) enum Style {
 }
 
 impl Style {
-    /// SGR parameters (ECMA-48 8.3.117).
+    const ALL: [Style; 5] = [Style::Bold, Style::Dim, Style::Warning, Style::Error, Style::Link];
+
+    /// SGR (ECMA-48 8.3.117).
     fn sgr(self) -> &'static str {
         match self {
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Warning => "33",
-            Style::Error => "1;31",
-            Style::Link => "36",
+            Style::Bold => "\x1b[1m",
+            Style::Dim => "\x1b[2m",
+            Style::Warning => "\x1b[33m",
+            Style::Error => "\x1b[1;31m",
+            Style::Link => "\x1b[36m",
         }
     }
+
+    /// The sequence with which the text begins, if that is one of sprof's own.
+    pub(crate) fn sequence_at(text: &str) -> Option<&'static str> {
+        let mut own = Style::ALL.into_iter().map(Style::sgr).chain([PLAIN]);
+        own.find(|sequence| text.starts_with(sequence))
+    }
 }
+
+/// Ends all styles.
+const PLAIN: &str = "\x1b[0m";
 
 /// Text with a style, shown where colour is wanted.
 pub(crate) struct Styled<T> {
@@ -64,9 +77,9 @@ impl<T: fmt::Display> fmt::Display for Styled<T> {
         match self.sgr {
             None => self.text.fmt(f),
             Some(sgr) => {
-                write!(f, "\x1b[{sgr}m")?;
+                f.write_str(sgr)?;
                 self.text.fmt(f)?;
-                f.write_str("\x1b[0m")
+                f.write_str(PLAIN)
             }
         }
     }
@@ -104,14 +117,14 @@ impl Term {
     /// A line that belongs to the line before it.
     pub(crate) fn detail(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.print(format_args!("       {text}\n"));
+            self.print(format_args!("       {text}"));
         }
     }
 
     /// A line.
     pub(crate) fn line(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.print(format_args!("{} {text}\n", self.style(Style::Dim, "sprof:")));
+            self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
         }
     }
 
@@ -124,7 +137,7 @@ impl Term {
 
     /// A line that also the quiet ones must read.
     pub(crate) fn always(&self, text: impl fmt::Display) {
-        self.print(format_args!("{} {text}\n", self.style(Style::Dim, "sprof:")));
+        self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
     }
 
     /// Something that limits what the user gets.
@@ -145,7 +158,7 @@ impl Term {
         }
         if self.redraws {
             self.erase_progress();
-            self.write(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
+            self.write(&self.message(format_args!("{} {text}", self.style(Style::Dim, "sprof:"))));
             self.progress_shown.set(true);
         } else if starts_stage {
             self.line(text);
@@ -156,18 +169,35 @@ impl Term {
     pub(crate) fn erase_progress(&self) {
         if self.progress_shown.replace(false) {
             // CR, then ED 0: a progress line may have wrapped at the terminal's edge, so all below goes, too.
-            self.write(format_args!("\r\x1b[J"));
+            self.write("\r\x1b[J");
+        }
+    }
+
+    /// What clap says of wrong usage.
+    pub(crate) fn usage(&self, error: &clap::Error) {
+        let text = error.to_string();
+        match text.strip_prefix("error:") {
+            Some(text) => self.write(&printable(
+                &format!("{}{text}", self.style(Style::Error, "error:")),
+                self.color,
+            )),
+            None => self.write(&printable(&text, self.color)),
         }
     }
 
     fn print(&self, text: fmt::Arguments<'_>) {
         self.erase_progress();
-        self.write(text);
+        self.write(&(self.message(text) + "\n"));
     }
 
-    fn write(&self, text: fmt::Arguments<'_>) {
+    /// Further lines are indented: none looks like the beginning of another message.
+    fn message(&self, text: fmt::Arguments<'_>) -> String {
+        printable(text.to_string().trim_end_matches('\n'), self.color).replace('\n', "\n       ")
+    }
+
+    fn write(&self, text: &str) {
         // One write a line, so that lines of the recorded program do not end up inside ours.
-        let _ = io::stderr().write_all(text.to_string().as_bytes());
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 

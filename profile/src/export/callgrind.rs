@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
+use crate::text::one_line;
 use crate::view::data::{Data, NONE};
 
 /// Writes what each line of each function cost itself, and with what it called.
@@ -33,7 +34,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
         "# callgrind format\nversion: 1\ncreator: sprof {}",
         env!("CARGO_PKG_VERSION")
     )?;
-    writeln!(out, "cmd: {}", line_of(&data.product))?;
+    writeln!(out, "cmd: {}", one_line(&data.product))?;
     writeln!(out, "desc: Calls: sampled, so their numbers are those of samples")?;
     writeln!(out, "positions: line\nevents: {event}\nsummary: {}", costs.total)?;
     let mut names = Names::default();
@@ -146,11 +147,7 @@ fn put(out: &mut impl Write, key: &str, ids: &mut FxHashMap<String, usize>, name
         Some(id) => writeln!(out, "{key}=({id})"),
         None => {
             ids.insert(name.to_owned(), next);
-            writeln!(out, "{key}=({next}) {}", line_of(name))
+            writeln!(out, "{key}=({next}) {}", one_line(name))
         }
     }
-}
-
-fn line_of(name: &str) -> String {
-    name.replace(|c: char| c.is_control(), " ")
 }

@@ -6,6 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use super::Picked;
 use super::tree::{Shape, Tree};
+use crate::text::one_line;
 
 /// What lines are like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,9 +44,9 @@ pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io
 }
 
 fn put_name(line: &mut Vec<u8>, name: &str) {
-    line.extend(name.bytes().map(|byte| match byte {
-        b';' => b':',
-        0..0x20 | 0x7f => b' ',
-        byte => byte,
-    }));
+    line.extend(
+        one_line(name)
+            .bytes()
+            .map(|byte| if byte == b';' { b':' } else { byte }),
+    );
 }

@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, Write};
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
+use crate::text::one_line;
 use crate::view::data::{Data, NONE, Thread};
 
 /// Writes each sample with its stack, leaf first; thread after thread, each in time order.
@@ -50,11 +51,9 @@ fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
         let frame = data.frames[node.frame as usize];
         let name = label::function(data, frame.func);
         // Readers take a name in brackets at the start for the process.
-        let name = name.replace(|c: char| c.is_control(), " ");
-        let lib = data
-            .lib_name(frame.func)
-            .unwrap_or("[unknown]")
-            .replace(['(', ')', '\n'], "_");
+        let name = one_line(&name);
+        let lib = data.lib_name(frame.func).unwrap_or("[unknown]");
+        let lib = one_line(lib).replace(['(', ')'], "_");
         let place = if frame.inlined { "inlined" } else { &lib };
         writeln!(out, "\t{:>16x} {name} ({place})", frame.address.unwrap_or(0))?;
         stack = node.prefix;
@@ -72,9 +71,5 @@ fn names(thread: &Thread) -> (String, u64, u64) {
         "" => label::process(thread).into_owned(),
         name => name.to_owned(),
     };
-    (
-        comm.replace(|c: char| c.is_control(), " "),
-        number(&thread.pid),
-        number(&thread.tid),
-    )
+    (one_line(&comm).into_owned(), number(&thread.pid), number(&thread.tid))
 }

@@ -15,6 +15,7 @@ mod event;
 pub mod functions;
 pub mod lines;
 pub mod names;
+mod printable;
 pub mod select;
 mod sums;
 mod symbolicate;

@@ -1,9 +1,10 @@
 //! `sprof annotate`: source and machine code of a function, with the samples of each line and instruction.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
+use profile::text::one_line;
 use profile::view::annotate::{FileLines, addresses_of, inlined_into, lines_of};
 use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions};
@@ -12,9 +13,10 @@ use symbolicator::{Assembly, ModuleKey, Symbolicator};
 
 use crate::args::AnnotateArgs;
 use crate::command::load::module;
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::report::{Measure, calls};
+use crate::screen;
 use crate::summary::grouped;
 use crate::term::{self, Style, Styled, Term, Verbosity};
 
@@ -40,12 +42,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         color: term::stdout_color(),
         columns: term::stdout_columns(),
     };
-    let mut out = BufWriter::new(io::stdout().lock());
-    match annotation.write(&found, &mut out).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Status::SUCCESS),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-        Err(error) => Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
-    }
+    screen::print("the annotation", |out| annotation.write(&found, out))
 }
 
 /// Larger files are no source that people wrote.
@@ -284,11 +281,7 @@ impl Annotation<'_> {
         if let Some(total) = total {
             numbers.push_str(&format!("  {:>7}", share(Some(total))));
         }
-        let text: String = text
-            .chars()
-            .map(|c| if c == '\t' { ' ' } else { c })
-            .filter(|c| !c.is_control())
-            .collect();
+        let text = one_line(text);
         let line = format!("{numbers}  {text}");
         let line: String = match self.columns {
             Some(columns) => line.chars().take(columns).collect(),

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use profile::view::diff::{Change, Comparison};
@@ -14,6 +13,7 @@ use super::diff_figures;
 use crate::args::{self, CheckArgs, CheckFormat, Rule};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::InputOptions;
+use crate::screen;
 use crate::term::{Term, Verbosity};
 
 const CONFIG: &str = "sprof.toml";
@@ -54,15 +54,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         CheckFormat::Md => markdown(&results, &compared),
         CheckFormat::Junit => junit(&results, &compared),
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::BrokenPipe),
-        Err(error) => {
-            return Err(Failure::failed(format_args!(
-                "cannot write the result to stdout: {error}"
-            )));
-        }
-    }
+    screen::print("the result", |out| out.write_all(text.as_bytes()))?;
     match results.iter().any(|checked| !checked.broken_by.is_empty()) {
         true => Ok(Status::of_code(1)),
         false => Ok(Status::SUCCESS),

@@ -1,7 +1,6 @@
 //! `sprof diff`: what got slower and faster from some recordings to others.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use profile::export::Time;
@@ -15,6 +14,7 @@ use super::{compare, diff_figures, differential, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::{self, InputOptions};
+use crate::screen;
 use crate::serve::Listener;
 use crate::term::Term;
 
@@ -57,15 +57,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         DiffFormat::Md => markdown(args, &compared),
         DiffFormat::Json => format!("{:#}\n", as_json(args, &compared)),
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::BrokenPipe),
-        Err(error) => {
-            return Err(Failure::failed(format_args!(
-                "cannot write the comparison to stdout: {error}"
-            )));
-        }
-    }
+    screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
     match listener {
         Some(listener) => compare::serve(
             listener,

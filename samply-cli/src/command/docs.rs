@@ -1,9 +1,8 @@
 //! `sprof completions` and `sprof man`: derived from the definition of the arguments.
 
-use std::io::{self, Write};
-
 use crate::args;
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome};
+use crate::screen;
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
@@ -35,9 +34,5 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
 }
 
 fn print(text: &[u8]) -> Outcome {
-    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
-        Ok(()) => Ok(Status::SUCCESS),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-        Err(error) => Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
-    }
+    screen::print("the text", |out| out.write_all(text))
 }

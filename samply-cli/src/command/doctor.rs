@@ -1,7 +1,6 @@
 //! `sprof doctor`: what works on this machine, what does not, and the command that mends it.
 
 use std::fs;
-use std::io::{self, Write};
 
 use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
@@ -10,8 +9,9 @@ use serde_json::{Value, json};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::args::DoctorArgs;
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Outcome, Status};
 use crate::pipeline;
+use crate::screen;
 
 /// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -26,14 +26,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
         true => format!("{}\n", to_json(&examination)),
         false => to_text(&examination),
     };
-    match io::stdout()
-        .write_all(text.as_bytes())
-        .and_then(|()| io::stdout().flush())
-    {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(Failure::BrokenPipe),
-        Err(error) => return Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
-    }
+    screen::print("the answers", |out| out.write_all(text.as_bytes()))?;
     Ok(match used(&examination) {
         Some(_) => Status::SUCCESS,
         None => Status::PARTIAL,

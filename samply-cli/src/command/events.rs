@@ -1,6 +1,5 @@
 //! `-e`: the events that were named, and the list of those that there are.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use recorder_linux::events::{self, Selector};
@@ -8,9 +7,10 @@ use recording::probe::Probe;
 use symbolicator::SymbolOptions;
 
 use crate::args::{self, RecordingArgs};
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome};
 use crate::pipeline::recorder;
 use crate::probes;
+use crate::screen;
 
 /// What stands in the place of an event to see all.
 const LIST: &str = "list";
@@ -54,12 +54,5 @@ pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
 /// Prints what this machine has.
 pub(super) fn list(pattern: &str) -> Outcome {
     let text = recorder::list_events(pattern).map_err(Failure::failed)?;
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Status::SUCCESS),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-        Err(error) => Err(Failure::failed(format_args!(
-            "writing the list to stdout failed: {error}"
-        ))),
-    }
+    screen::print("the list", |out| out.write_all(text.as_bytes()))
 }

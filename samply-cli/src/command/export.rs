@@ -13,6 +13,7 @@ use crate::args::{self, ExportArgs, ExportFormat, InputArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::input::{self, Input, InputOptions};
 use crate::output::{Output, OutputError};
+use crate::screen;
 use crate::term::{Style, Term, Verbosity};
 
 /// Runs the command.
@@ -178,11 +179,7 @@ impl<'a> Target<'a> {
         match self {
             Target::Stdout => {
                 let mut out = io::stdout().lock();
-                match write(&mut out).and_then(|()| out.flush()) {
-                    Ok(()) => Ok(Status::SUCCESS),
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-                    Err(error) => Err(Failure::failed(format_args!("writing to stdout failed: {error}"))),
-                }
+                screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
             }
             Target::File(path, output) => match output.save_there(write) {
                 Ok(()) => {

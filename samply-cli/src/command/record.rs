@@ -1,7 +1,7 @@
 //! `sprof record`: run, record, save, show.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::interrupt::Interrupt;
 use crate::output::{Output, Saved};
 use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
+use crate::screen;
 use crate::serve::{self, Content, Listener, Server};
 use crate::spool::Spool;
 use crate::summary::{HOTTEST, Summary};
@@ -326,18 +327,10 @@ fn summary(recorded: &Recorded, saved: &Saved) -> Summary {
 /// The last words: the summary for machines, and the status.
 fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) -> Outcome {
     if args.json {
-        let line = format!("{}\n", summary.json(exit));
-        match io::stdout()
-            .write_all(line.as_bytes())
-            .and_then(|()| io::stdout().flush())
-        {
+        match screen::print("the summary", |out| writeln!(out, "{}", summary.json(exit))) {
             // Nobody reads it: the profile is saved all the same.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(Failure::failed(format_args!(
-                    "writing the summary to stdout failed: {error}"
-                )));
-            }
-            _ => {}
+            Err(Failure::BrokenPipe) => {}
+            printed => drop(printed?),
         }
     }
     if saved.problem.is_some() {

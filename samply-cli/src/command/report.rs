@@ -1,6 +1,6 @@
 //! `sprof report`: a file to views to text, Markdown or JSON.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 
 use profile::view::arcs;
 use profile::view::select::select;
@@ -14,6 +14,7 @@ use crate::report::build::{Extent, tables};
 use crate::report::calls;
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
+use crate::screen;
 use crate::term::{self, Term, Verbosity};
 
 /// Rows of each table of the summary.
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 columns: term::stdout_columns(),
                 color: term::stdout_color(),
             };
-            print(&report, args.format, page)
+            screen::print("the report", |out| write(&report, args.format, page, out))
         }
         Some(path) => {
             let page = Page {
@@ -95,15 +96,6 @@ fn extent(args: &ReportArgs, view: &View) -> Extent {
         min_percent: args.min_percent,
         no_frame_of_all: args.format != Format::Json,
         sort: args.sort,
-    }
-}
-
-fn print(report: &Report, format: Format, page: Page) -> Outcome {
-    let mut out = BufWriter::new(io::stdout().lock());
-    match write(report, format, page, &mut out).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Status::SUCCESS),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
-        Err(error) => Err(Failure::failed(format_args!("writing the report failed: {error}"))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use profile::text::one_line;
 use profile::view::cost::Cost;
 use profile::view::names::{merged, short};
 
@@ -69,7 +70,7 @@ struct Wrapped<'a> {
 impl Wrapped<'_> {
     fn write(&mut self, label: &str, text: &str, style: Option<Style>) -> io::Result<()> {
         let width = self.page.columns.unwrap_or(usize::MAX).max(20);
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = one_line(text);
         let mut line = label.to_owned();
         let mut used = line.chars().count();
         let mut lines = Vec::new();
@@ -205,8 +206,7 @@ fn write_table(table: &Table, measure: &Measure, page: Page, out: &mut dyn Write
 
 /// Name and place of a row in so many columns.
 fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
-    let clean = |text: &str| -> String { text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect() };
-    let (name, place) = (clean(&row.name), clean(&row.place));
+    let (name, place) = (row.name.clone(), row.place.clone());
     let Some(columns) = columns else {
         return (format!("{}{name}", "  ".repeat(row.indent)), place);
     };

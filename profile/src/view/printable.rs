@@ -1,0 +1,66 @@
+//! The last step before data is shown: all its names become lines that a terminal does not obey.
+
+use std::borrow::Cow;
+
+use super::data::{Data, RowValue};
+use crate::text::one_line;
+
+impl Data {
+    /// Brings all texts to the form of [`one_line`]. To be called when symbols have been looked up: a library's path may not lead
+    /// to its file any more.
+    pub fn make_printable(&mut self) {
+        let texts = self.texts.iter_mut();
+        texts.for_each(|text| {
+            if let Cow::Owned(line) = one_line(text) {
+                *text = line.into();
+            }
+        });
+        let own = [
+            &mut self.product,
+            &mut self.imported_from,
+            &mut self.arguments,
+            &mut self.os,
+            &mut self.cpu,
+        ];
+        own.into_iter().for_each(clean);
+        self.categories.iter_mut().for_each(clean);
+        self.event.iter_mut().for_each(clean);
+        if let Some(weights) = &mut self.weights {
+            [&mut weights.name, &mut weights.unit].into_iter().for_each(clean);
+            weights.others.iter_mut().for_each(clean);
+        }
+        for lib in &mut self.libs {
+            let names = [&mut lib.name, &mut lib.path, &mut lib.debug_name, &mut lib.debug_path];
+            names.into_iter().flatten().for_each(clean);
+            [&mut lib.breakpad_id, &mut lib.code_id, &mut lib.arch]
+                .into_iter()
+                .flatten()
+                .for_each(clean);
+        }
+        for thread in &mut self.threads {
+            let names = [
+                &mut thread.name,
+                &mut thread.process_name,
+                &mut thread.pid,
+                &mut thread.tid,
+            ];
+            names.into_iter().for_each(clean);
+            thread.event.iter_mut().for_each(clean);
+        }
+        for section in &mut self.extra {
+            clean(&mut section.label);
+            for row in &mut section.rows {
+                [&mut row.label, &mut row.format].into_iter().for_each(clean);
+                if let RowValue::Text(text) = &mut row.value {
+                    clean(text);
+                }
+            }
+        }
+    }
+}
+
+fn clean(text: &mut String) {
+    if let Cow::Owned(line) = one_line(text) {
+        *text = line;
+    }
+}

@@ -1,0 +1,268 @@
+//! Names that others chose reach no terminal as escape sequences, whichever command prints them.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::json;
+use support::skip::{is_root, paranoid, perf_events};
+use support::{program, sprof, temp_dir};
+
+/// Sets the window's title (OSC 0), clears the screen (CSI 2 J, also as a C1 control), goes back to the start of the line, and
+/// pretends to be a line of sprof; the text after it is written from right to left.
+const HOSTILE: &str = "x\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}2J\rsprof: a\nsprof: fake\u{202e}y";
+
+/// The same in a name of at most 15 bytes (`TASK_COMM_LEN`, include/linux/sched.h).
+const HOSTILE_COMM: &str = "\u{1b}[2J\u{9b}J\nsprof:\u{7}";
+
+fn is_obeyed(c: char) -> bool {
+    (c.is_control() && c != '\n') || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Takes away what sprof may print: its own styles, and the progress line's end.
+fn without_own_styles(text: &str) -> String {
+    let own = ["0", "1", "2", "33", "1;31", "36"].map(|style| format!("\u{1b}[{style}m"));
+    own.iter()
+        .fold(text.to_owned(), |text, style| text.replace(style.as_str(), ""))
+}
+
+fn assert_harmless(output: &Output, what: &str) {
+    for stream in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8(stream.clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let text = without_own_styles(&text);
+        if let Some(at) = text.find(is_obeyed) {
+            let start = text[..at].char_indices().rev().nth(60).map_or(0, |(at, _)| at);
+            panic!("{what}: {:?}", &text[start..].chars().take(120).collect::<String>());
+        }
+        let fake = text.lines().find(|line| line.starts_with("sprof: fake"));
+        assert_eq!(fake, None, "{what}");
+    }
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"), "{what}");
+}
+
+/// Runs sprof with these words, in colour and without.
+fn run(words: &[&OsStr]) -> Output {
+    let what = format!("{words:?}");
+    let coloured = sprof().args(words).env("CLICOLOR_FORCE", "1").output().unwrap();
+    assert_harmless(&coloured, &what);
+    let plain = sprof().args(words).output().unwrap();
+    assert_harmless(&plain, &what);
+    plain
+}
+
+fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
+    words.iter().map(OsStr::new).collect()
+}
+
+/// A saved profile with the hostile name wherever a name can be, and a hostile name of its own.
+fn saved(dir: &Path, number: u32) -> PathBuf {
+    let name = HOSTILE;
+    let profile = json!({
+        "meta": {"preprocessedProfileVersion": 60, "product": name, "arguments": name, "importedFrom": name, "oscpu": name,
+                 "abi": name, "startTime": 0, "interval": 1, "symbolicated": true,
+                 "extra": [{"label": name, "entries": [{"label": name, "format": "string", "value": name}]}],
+                 "categories": [{"name": name, "color": "grey"}]},
+        "libs": [{"name": name, "path": format!("/lib/{name}"), "debugName": name, "debugPath": format!("/lib/{name}"),
+                  "breakpadId": "0".repeat(33), "arch": name}],
+        "shared": {
+            "stringArray": ["main", name, format!("{name}2"), "/src/main.c"],
+            "stackTable": {"frame": [0, 1, 2], "prefix": [null, 0, 1], "length": 3},
+            "frameTable": {"func": [0, 1, 2], "line": [1, 2, null], "category": [0, 0, 0], "address": [-1, 16, 32],
+                           "inlineDepth": [0, 0, 0], "length": 3},
+            "funcTable": {"name": [0, 1, 2], "resource": [0, 0, 0], "source": [0, 1, null], "length": 3},
+            "resourceTable": {"lib": [0], "name": [1], "host": [null], "type": [1], "length": 1},
+            "sources": {"filename": [3, 1], "length": 2},
+        },
+        "threads": [{"name": name, "processName": name, "pid": name, "tid": name, "markers": {"length": 0},
+                     "samples": {"length": 300, "stack": (0..300).map(|at| (at + number) % 3).collect::<Vec<_>>(),
+                                 "time": (0..300).collect::<Vec<_>>()}}],
+    });
+    let path = dir.join(format!("{number}{HOSTILE}.json"));
+    fs::write(&path, profile.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn every_command_that_reads_files_prints_names_as_text() {
+    let dir = temp_dir();
+    let (base, new) = (saved(dir.path(), 0), saved(dir.path(), 1));
+    let (base, new) = (base.as_os_str(), new.as_os_str());
+    let folded = dir.path().join(format!("{HOSTILE}.folded"));
+    fs::write(&folded, "a\u{1b}[2J;b\u{9b}2J\u{7}\rx 12\na\u{1b}[2J 9\n").unwrap();
+    let garbage = dir.path().join(format!("{HOSTILE}.bin"));
+    fs::write(
+        &garbage,
+        format!("{{\"meta\": {{\"{HOSTILE}\": 1}}, \"threads\": \"{HOSTILE}\""),
+    )
+    .unwrap();
+    let out = dir.path().join(format!("{HOSTILE}.out"));
+    let mut shown = 0;
+    for file in [base, folded.as_os_str(), garbage.as_os_str(), OsStr::new(HOSTILE)] {
+        for view in [
+            "summary",
+            "functions",
+            "tree",
+            "bottom-up",
+            "threads",
+            "processes",
+            "lines",
+            "libraries",
+        ] {
+            for format in ["text", "md", "json"] {
+                let output = run(&[
+                    &[OsStr::new("report"), file],
+                    &words(&["--view", view, "--format", format])[..],
+                ]
+                .concat());
+                shown += usize::from(String::from_utf8_lossy(&output.stdout).contains("u001b"));
+            }
+        }
+        for format in ["folded", "perf-script", "callgrind", "speedscope", "svg"] {
+            run(&[&[OsStr::new("export"), file], &words(&["--format", format])[..]].concat());
+        }
+        for options in [&["--format", "pprof", "-o"], &["--format", "svg", "-o"]] {
+            run(&[&[OsStr::new("export"), file], &words(options)[..], &[out.as_os_str()]].concat());
+        }
+        run(&[
+            &[OsStr::new("flamegraph"), file, OsStr::new("-o")],
+            &[out.as_os_str()][..],
+        ]
+        .concat());
+        for format in ["text", "md", "json"] {
+            run(&[&words(&["diff", "--format", format])[..], &[file, new]].concat());
+        }
+        for format in ["text", "md", "junit"] {
+            let rules = words(&["--format", format, "--max-increase", "*=1%", "--base"]);
+            run(&[&[OsStr::new("check")], &rules[..], &[file, new]].concat());
+        }
+        run(&[&[OsStr::new("annotate"), file], &words(&["x*"])[..]].concat());
+        run(&[&[OsStr::new("annotate"), file], &[OsStr::new(HOSTILE)][..]].concat());
+        run(&[&words(&["load", "--save-only", "-o"])[..], &[out.as_os_str(), file]].concat());
+    }
+    assert!(shown > 10, "the name was shown {shown} times only");
+    // What is served is described first; the port that nobody may have ends it then.
+    run(&[
+        &words(&["load", "--no-open", "--port", "1", "--address", "192.0.2.1"])[..],
+        &[base],
+    ]
+    .concat());
+}
+
+/// A program with a hostile file name and a hostile function name, that uses a second of CPU time.
+fn hostile_program(dir: &Path) -> Option<PathBuf> {
+    let path = dir.join(HOSTILE_COMM);
+    let mut rename = OsStr::new("sixty=").to_owned();
+    rename.push(HOSTILE);
+    let renamed = Command::new("objcopy")
+        .args([OsStr::new("--strip-debug"), OsStr::new("--redefine-sym"), &rename])
+        .args([program("split")?.as_os_str(), path.as_os_str()])
+        .status();
+    assert!(renamed.unwrap().success());
+    Some(path)
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn recording_and_attaching_print_names_as_text() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let program = hostile_program(dir.path()).unwrap();
+    let out = dir.path().join(format!("p{HOSTILE}.json.gz"));
+    let save = words(&["record", "-v", "--json", "--save-only", "-o"]);
+    let launched = run(&[
+        &save[..],
+        &[
+            out.as_os_str(),
+            OsStr::new("--"),
+            program.as_os_str(),
+            OsStr::new("300"),
+        ],
+    ]
+    .concat());
+    assert_eq!(launched.status.code(), Some(0), "{launched:?}");
+    let stderr = String::from_utf8_lossy(&launched.stderr);
+    assert!(
+        stderr.contains("x\\u001b]0;t\\u0007"),
+        "the function is not shown: {stderr}"
+    );
+    let report = run(&[&[OsStr::new("report")], &[out.as_os_str()][..]].concat());
+    assert!(
+        String::from_utf8_lossy(&report.stdout).contains("x\\u001b]0;t\\u0007"),
+        "{report:?}"
+    );
+
+    let target = Running(
+        Command::new(&program)
+            .args(["600000", "2"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let pid = target.0.id().to_string();
+    let attached = run(&[&save[..], &[out.as_os_str()], &words(&["-d", "0.5", "-p", &pid])[..]].concat());
+    assert_eq!(attached.status.code(), Some(0), "{attached:?}");
+    run(&[
+        &words(&["flamegraph", "-d", "0.5", "-p", &pid, "-o"])[..],
+        &[out.as_os_str()],
+    ]
+    .concat());
+    if is_root() || paranoid().is_some_and(|level| level <= 0) {
+        run(&[&save[..], &[out.as_os_str()], &words(&["-d", "0.5", "-a"])[..]].concat());
+    }
+    let probe = format!("uprobe:{}:nothing*", program.display());
+    run(&[&save[..], &[out.as_os_str()], &words(&["-e", &probe, "--", "true"])[..]].concat());
+    run(&[&save[..], &[out.as_os_str()], &words(&["-p", HOSTILE])[..]].concat());
+    run(&[&save[..], &[out.as_os_str(), OsStr::new("--"), OsStr::new(HOSTILE)]].concat());
+    run(&words(&["record", HOSTILE, "--no-such-option"]));
+    run(&words(&["record", "-e", HOSTILE, "--", "true"]));
+    run(&words(&["record", "-e", &format!("list:{HOSTILE}")]));
+    run(&words(&["doctor"]));
+    run(&words(&["cargo", HOSTILE]));
+}
+
+/// All commands are tried above; one that comes later is added there, too, or here with the reason why it needs no test.
+#[test]
+fn no_command_is_left_out() {
+    let help = sprof().arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let list = help.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
+    let commands: BTreeSet<&str> = (list.lines())
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let tried = [
+        "record",
+        "cargo",
+        "load",
+        "check",
+        "diff",
+        "report",
+        "annotate",
+        "export",
+        "flamegraph",
+        "doctor",
+    ];
+    let own_text_only = ["completions", "man", "help"];
+    let known: BTreeSet<&str> = tried.into_iter().chain(own_text_only).collect();
+    assert_eq!(commands, known, "{list}");
+    assert_eq!(OsStr::from_bytes(HOSTILE_COMM.as_bytes()).len(), 15);
+}
