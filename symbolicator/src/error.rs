@@ -48,6 +48,12 @@ pub enum SymbolError {
         /// The file looked at.
         path: PathBuf,
     },
+    /// Someone wrote to the file while it was read.
+    #[error("{} was written to while its symbols were read; look again when that is done", .path.display())]
+    Rewritten {
+        /// The file.
+        path: PathBuf,
+    },
     /// No file to read.
     #[error("found no file for {name}; looked at {}. Give its folder with --symbol-dir", list(.tried))]
     NotFound {

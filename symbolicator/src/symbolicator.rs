@@ -206,22 +206,74 @@ impl Symbolicator {
         entry: &Entry,
         task: impl FnOnce(&mut Engine) -> Result<T, SymbolError>,
     ) -> Result<T, SymbolError> {
-        let mut engine = lock(&entry.engine);
-        if engine.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
-            *engine = None;
+        let mut guard = lock(&entry.engine);
+        if guard.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
+            *guard = None;
         }
         // A failure is not kept: the file may be there the next time.
-        let engine = match &mut *engine {
+        let engine = match &mut *guard {
             Some(engine) => engine,
             empty => {
                 let kept = lock(&entry.kept).clone();
                 empty.insert(self.open(&entry.module, kept.as_ref())?)
             }
         };
-        task(engine)
+        let answer = task(engine);
+        // Part of it may be of the new content, or cut off.
+        if !engine.check_unchanged() {
+            *guard = None;
+            return Err(SymbolError::Rewritten {
+                path: entry.module.path.clone(),
+            });
+        }
+        answer
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_cut_short_while_it_is_read_gives_no_names_and_ends_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let copy = || std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let len = copy();
+        let module = Module {
+            kind: ModuleKind::File,
+            path: path.clone(),
+            readable_path: None,
+            build_id: None,
+            arch: None,
+        };
+        let symbolicator = Symbolicator::new(SymbolOptions::default());
+        let entry = symbolicator.entry(&module);
+        let addresses: Vec<u64> = (0x1000..len.min(1 << 22)).step_by(0x1000).collect();
+        // In all its parts: headers, code, symbols, debug info.
+        for kept in [0, 100, 4096, len / 4, len / 2, len - 100_000] {
+            copy();
+            assert!(symbolicator.lookup(&module, &addresses).is_ok());
+            copy();
+            let answer = symbolicator.with_engine(&entry, |engine| {
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                file.set_len(kept).unwrap();
+                match engine {
+                    Engine::Elf(elf) => Ok(elf.lookup(&addresses)),
+                    _ => unreachable!(),
+                }
+            });
+            assert!(
+                matches!(answer, Err(SymbolError::Rewritten { .. })),
+                "{kept}: {answer:?}"
+            );
+        }
+        copy();
+        let names = symbolicator.lookup(&module, &addresses).unwrap();
+        assert!(names.iter().any(|info| info.function.is_some()));
+    }
 }

@@ -53,6 +53,19 @@ impl ElfFile {
         ElfFile::new(path, Bytes::Mapped(mapping))
     }
 
+    /// Opens a small file, of which there may be thousands: a copy needs nobody to watch that it does not change.
+    pub(crate) fn open_copied(path: &Path) -> Result<ElfFile, SymbolError> {
+        let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
+        if mapping.bytes().len() > MAX_COPIED_BYTES {
+            return ElfFile::new(path, Bytes::Mapped(mapping));
+        }
+        let bytes = mapping.bytes().to_vec();
+        match mapping.check_unchanged() {
+            true => ElfFile::from_bytes(path, bytes),
+            false => Err(SymbolError::Rewritten { path: path.to_owned() }),
+        }
+    }
+
     /// Opens a file that was kept open since it ran. `path` is what it is called, and where files beside it are looked for.
     pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ElfFile, SymbolError> {
         let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);

@@ -204,7 +204,11 @@ impl ElfModule {
 
     /// False if a file was written to since it was opened: what was read of it is void.
     pub(crate) fn check_unchanged(&self) -> bool {
-        self.symbol_files.iter().all(|file| file.check_unchanged())
+        let beside = match &self.dwarf {
+            Stage::Read(dwarf) => dwarf.check_unchanged(),
+            Stage::Unread(_) | Stage::Absent => true,
+        };
+        beside && self.symbol_files.iter().all(|file| file.check_unchanged())
     }
 }
 

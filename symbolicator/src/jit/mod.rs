@@ -75,6 +75,9 @@ impl JitSymbols {
             true => JitSymbols::read_dump(path, &file)?,
             false => JitSymbols::read_perf_map(path, &file)?,
         };
+        if !mapping.check_unchanged() {
+            return Err(SymbolError::Rewritten { path: path.clone() });
+        }
         match (&module.build_id, symbols.id()) {
             (Some(recorded), found) if found.as_ref() != Some(recorded) => Err(SymbolError::Replaced {
                 path: path.clone(),

@@ -107,6 +107,13 @@ impl Dwarf {
         })
     }
 
+    /// False if one of the files beside the one with `.debug_info` was written to since it was opened.
+    pub(super) fn check_unchanged(&self) -> bool {
+        let store = self.cell.borrow_owner();
+        let beside = store.supplementary.iter().map(|file| &**file).chain(&store.package);
+        beside.into_iter().all(ElfFile::check_unchanged)
+    }
+
     /// Begins a batch of look-ups, which may do a bounded amount of work.
     pub(super) fn begin_batch(&mut self) {
         let size = self.cell.with_dependent(|_, tables| tables.size);
@@ -218,7 +225,7 @@ fn load_split<'a>(
     let folder = skeleton.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
     let candidates = split.dwo(folder.as_deref(), &name);
     for path in &candidates {
-        let Ok(file) = ElfFile::open(path) else { continue };
+        let Ok(file) = ElfFile::open_copied(path) else { continue };
         let Ok(mut dwarf) = store.load_dwo(store.opened.alloc(file)) else {
             continue;
         };

@@ -1,0 +1,172 @@
+//! Reads of mapped files that were cut short go on, with zeros.
+//!
+//! Reading a page beyond the end of a mapped file raises SIGBUS (mmap(2)), which ends the process: here a recorder with a
+//! recording that is not saved yet. The handler puts zeros in the place of what is gone, and marks the mapping as cut; the owner
+//! of the mapping sees that afterwards, and throws away what was read. All other faults go to whoever handled SIGBUS before.
+
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// A range of addresses that the handler knows. Never freed, because the handler may look at it at any time: a free one is used
+/// for the next mapping.
+pub(super) struct Guard {
+    /// 0 where it is free, [`TAKEN`] while it is made ready.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    is_cut: AtomicBool,
+    next: AtomicPtr<Guard>,
+}
+
+/// No address: page 0 is never mapped.
+const TAKEN: usize = 1;
+
+static GUARDS: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// What handled SIGBUS before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+impl Guard {
+    /// Guards a mapping that the caller owns, and that begins on a page. To be given to [`Guard::release`] before it is unmapped.
+    pub(super) fn new(mapped: &[u8]) -> &'static Guard {
+        install();
+        let guard = free_one();
+        guard.is_cut.store(false, Ordering::Relaxed);
+        let start = mapped.as_ptr() as usize;
+        guard.end.store(start + mapped.len(), Ordering::Release);
+        guard.start.store(start, Ordering::Release);
+        guard
+    }
+
+    /// True if a read met the end of the file: what was read may be zeros instead.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Acquire)
+    }
+
+    /// The mapping goes.
+    pub(super) fn release(&self) {
+        self.start.store(0, Ordering::Release);
+    }
+
+    /// Where the mapping ends, if the address is in it.
+    fn end_of(&self, address: usize) -> Option<usize> {
+        let start = self.start.load(Ordering::Acquire);
+        let end = self.end.load(Ordering::Acquire);
+        // Read again: in between another thread may have used this one for another mapping, with another end.
+        let is_same = self.start.load(Ordering::Acquire) == start;
+        (is_same && start > TAKEN && (start..end).contains(&address)).then_some(end)
+    }
+}
+
+/// All guards, free ones included.
+fn all() -> impl Iterator<Item = &'static Guard> {
+    // SAFETY: the pointer is null, or one that `free_one` made of a leaked box: it is never freed, and shared from then on.
+    let first = unsafe { GUARDS.load(Ordering::Acquire).as_ref() };
+    // SAFETY: as above; `next` is what `GUARDS` was before.
+    std::iter::successors(first, |guard| unsafe { guard.next.load(Ordering::Acquire).as_ref() })
+}
+
+fn free_one() -> &'static Guard {
+    let take = |guard: &&Guard| {
+        (guard.start)
+            .compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    };
+    if let Some(free) = all().find(take) {
+        return free;
+    }
+    let guard: &'static Guard = Box::leak(Box::new(Guard {
+        start: AtomicUsize::new(TAKEN),
+        end: AtomicUsize::new(0),
+        is_cut: AtomicBool::new(false),
+        next: AtomicPtr::new(ptr::null_mut()),
+    }));
+    let mut first = GUARDS.load(Ordering::Acquire);
+    loop {
+        guard.next.store(first, Ordering::Release);
+        // Only ever read through: all fields that change are atomic.
+        let new = ptr::from_ref(guard).cast_mut();
+        match GUARDS.compare_exchange(first, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return guard,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// Sets the handler, once for the process.
+fn install() {
+    BEFORE.get_or_init(|| {
+        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: sysconf reads no memory. `handler` is an `extern "C"` function with the signature that SA_SIGINFO asks for
+        // (sigaction(2)), and does only what signal handlers may: atomics of statics, mmap, sigaction, raise. It runs on the
+        // alternate stack where the thread has one (SA_ONSTACK). Both structures live to the end of the call. A sigaction of
+        // zeros is a valid one: SIG_DFL, no flags.
+        unsafe {
+            PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize, Ordering::Release);
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handler;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr());
+            before.assume_init()
+        }
+    });
+}
+
+extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is valid until the handler returns; for SIGBUS of the
+    // kernel's own (si_code above 0) si_addr is the address that was read.
+    let (address, is_fault) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
+    if is_fault && all().any(|guard| fill(guard, address)) {
+        return;
+    }
+    // SAFETY: `BEFORE` is what sigaction itself returned. It is not set only if the signal comes within `install`, in which case
+    // the default, all zeros, is right. A fault comes again when this handler returns, and then goes there; a signal that was
+    // sent would not, so it is sent again.
+    unsafe {
+        let default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        libc::sigaction(libc::SIGBUS, BEFORE.get().unwrap_or(&default), ptr::null_mut());
+        if !is_fault {
+            libc::raise(libc::SIGBUS);
+        }
+    }
+}
+
+/// Maps zeros from the page of this address to the end of its mapping. In one piece: a piece for each page could exceed the
+/// number of mappings that a process may have (`vm.max_map_count`).
+fn fill(guard: &Guard, address: usize) -> bool {
+    let Some(end) = guard.end_of(address) else { return false };
+    let page_bytes = PAGE_BYTES.load(Ordering::Acquire);
+    let start = address & !(page_bytes - 1);
+    // Before the zeros can be read.
+    guard.is_cut.store(true, Ordering::Release);
+    let (protection, flags) = (
+        libc::PROT_READ,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+    );
+    // SAFETY: the range is a part of a mapping that its owner keeps until `release`, and the owner is reading it right now, in
+    // this thread: no other mapping can be there. It stays readable, and never was more than that. mmap is a plain system call
+    // that takes no lock of this process; errno is put back.
+    unsafe {
+        let errno = errno();
+        let before = *errno;
+        let mapped = libc::mmap(start as *mut libc::c_void, end - start, protection, flags, -1, 0);
+        *errno = before;
+        mapped != libc::MAP_FAILED
+    }
+}
+
+fn errno() -> *mut libc::c_int {
+    // SAFETY: both return the address of the calling thread's own errno, and do nothing else.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::__errno_location()
+    }
+    // SAFETY: as above.
+    #[cfg(target_os = "macos")]
+    unsafe {
+        libc::__error()
+    }
+}
