@@ -9,7 +9,7 @@
 //!    [`import`]: the same from a perf.data file.
 //!    [`cargo`]: the same of what cargo builds and runs.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
-//! 4. [`output`]: the file; [`spool`]: what has been recorded so far, beside it.
+//! 4. [`output`]: the file, of some [`file_kind`]; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
 //! 6. [`serve`]: the local server, and the browser.
 //! 7. [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
@@ -22,6 +22,7 @@ mod command;
 mod crates;
 mod events;
 mod exit;
+mod file_kind;
 mod import;
 mod input;
 mod interrupt;

@@ -1,11 +1,21 @@
-//! The output file: checked before the program runs, replaced only when the new one is complete, never lost silently.
+//! The one way of files to disk: checked before the program runs, replaced only when the new one is complete, never lost
+//! silently, readable by nobody else, and never through another user's link.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+
+use crate::file_kind::FileKind;
+use crate::term::Term;
+
+/// Links that lead to an output, one to the next (path_resolution(7) has the same limit).
+const MAX_LINKS: usize = 40;
+
+/// Earlier files of one name that are kept, at most.
+const MAX_KEPT: u32 = 1000;
 
 /// Why an output cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +52,15 @@ pub(crate) enum OutputError {
     },
 }
 
+/// What becomes of a file that has the output's name already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// It is kept as `profile.1.json.gz`: a recording cannot be made again.
+    Kept,
+    /// It is replaced: what is made of a file can be made again.
+    Replaced,
+}
+
 /// Where a profile will go, known to be writable.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -56,8 +75,8 @@ enum Place {
     Stdout(File),
     /// A device or pipe: there is nothing to replace.
     Direct(File),
-    /// A regular file, new or old: `partial` lies beside `target` and takes its name in the end.
-    Beside { partial: NamedTempFile, target: PathBuf },
+    /// A regular file, new or old: the new one is written beside it, and takes its name in the end.
+    Beside { target: PathBuf, earlier: Earlier },
 }
 
 /// Where a profile is now.
@@ -76,49 +95,62 @@ impl Saved {
 }
 
 impl Output {
-    /// Makes sure that `path` can be written, by creating `.<name>.*.partial` beside it.
-    pub(crate) fn prepare(path: &Path) -> Result<Output, OutputError> {
+    /// Makes sure that `path` can be written: by creating a file beside it, which is removed at once.
+    pub(crate) fn prepare(path: &Path, kind: FileKind, earlier: Earlier) -> Result<Output, OutputError> {
         let unusable = |reason: String| OutputError::Unusable {
             path: path.to_owned(),
             reason,
         };
-        // Through symbolic links, so that the link stays and its target is replaced.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let done = |place| {
+            Ok(Output {
+                path: path.to_owned(),
+                place,
+            })
+        };
+        let target = end_of_links(path).map_err(unusable)?;
         if let Ok(meta) = fs::metadata(&target) {
             if meta.is_dir() {
                 return Err(unusable("it is a folder; name a file in it".into()));
             }
-            let kind = meta.file_type();
+            let file_type = meta.file_type();
             // Without truncation: the old content stays until the new one is complete.
             let file = OpenOptions::new()
                 .write(true)
                 .open(&target)
                 .map_err(|error| unusable(next_step(&error)))?;
-            if kind.is_char_device() || kind.is_fifo() || kind.is_block_device() || kind.is_socket() {
-                let place = Place::Direct(file);
-                return Ok(Output {
-                    path: path.to_owned(),
-                    place,
-                });
+            if file_type.is_char_device() || file_type.is_fifo() || file_type.is_block_device() || file_type.is_socket()
+            {
+                return done(Place::Direct(file));
+            }
+            if !kind.is_of(&target) {
+                return Err(unusable(format!(
+                    "it exists and is not {}; remove it, or name another file with -o",
+                    kind.name()
+                )));
             }
         }
-        let folder = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let name = target
-            .file_name()
-            .ok_or_else(|| unusable("it names no file".into()))?
-            .to_string_lossy();
-        let partial = partial_in(folder, &name).map_err(|error| match error.kind() {
+        let promised = FileKind::promised(path);
+        if let Some(other) = promised.first().filter(|_| !promised.contains(&kind)) {
+            return Err(unusable(format!(
+                "its name is that of {}, and this would be {}; {}",
+                other.name(),
+                kind.name(),
+                match other {
+                    FileKind::FlameGraph => "`sprof flamegraph -o FILE` draws one",
+                    FileKind::Profile => "`sprof record -o FILE` records one",
+                    _ => "`sprof export FILE --format FORMAT -o FILE` writes it",
+                }
+            )));
+        }
+        let folder = folder_of(&target);
+        let name = target.file_name().ok_or_else(|| unusable("it names no file".into()))?;
+        let probed = partial_in(folder, &name.to_string_lossy());
+        probed.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => unusable(format!("there is no folder {}; create it first", folder.display())),
             io::ErrorKind::NotADirectory => unusable(format!("{} is no folder", folder.display())),
             _ => unusable(format!("in the folder {}: {}", folder.display(), next_step(&error))),
         })?;
-        Ok(Output {
-            path: path.to_owned(),
-            place: Place::Beside { partial, target },
-        })
+        done(Place::Beside { target, earlier })
     }
 
     /// Writes to `stdout`, a copy of our stdout.
@@ -140,16 +172,20 @@ impl Output {
     }
 
     /// Calls `write` with the open file, and puts the file in its place: for what can be made again.
-    pub(crate) fn save_there(self, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    pub(crate) fn save_there(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         match self.place {
             Place::Stdout(file) | Place::Direct(file) => fill(&file, &write),
-            Place::Beside { partial, target } => fill_beside(partial, &target, &write),
+            Place::Beside { target, earlier } => fill_beside(&target, earlier, term, &write),
         }
     }
 
     /// Calls `write` with the open file, and puts the file in its place. When that fails, `write` is called again for a
     /// file elsewhere, so that no recording is lost for lack of space in one place.
-    pub(crate) fn save(self, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, OutputError> {
+    pub(crate) fn save(
+        self,
+        term: &Term,
+        write: impl Fn(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Saved, OutputError> {
         let Output { path, place } = self;
         let error = match place {
             Place::Stdout(file) => match fill(&file, &write) {
@@ -162,7 +198,7 @@ impl Output {
                 Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
-            Place::Beside { partial, target } => match fill_beside(partial, &target, &write) {
+            Place::Beside { target, earlier } => match fill_beside(&target, earlier, term, &write) {
                 Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
@@ -171,12 +207,65 @@ impl Output {
     }
 }
 
+/// Where the path leads, as far as one may follow: in a folder such as /tmp, another user's link may lead to any file.
+fn end_of_links(path: &Path) -> Result<PathBuf, String> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            return Ok(path);
+        };
+        let is_file = meta.file_type().is_file() || meta.is_dir();
+        if !is_file && !is_trusted(meta.uid()) {
+            return Err(format!(
+                "it is a link, pipe or device of another user (id {}); remove it, or name another file with -o",
+                meta.uid()
+            ));
+        }
+        // A descriptor's link in /proc leads to a pipe by no path that can be read.
+        let leads_to_file = fs::metadata(&path).map_or(true, |end| end.is_file() || end.is_dir());
+        if !meta.is_symlink() || !leads_to_file {
+            return Ok(path);
+        }
+        let next = fs::read_link(&path).map_err(|error| format!("reading the link {}: {error}", path.display()))?;
+        path = folder_of(&path).join(next);
+    }
+    Err("too many links lead on from it; name another file with -o".into())
+}
+
+/// True for files of this user, of root, and of who called sudo.
+pub(crate) fn is_trusted(owner: u32) -> bool {
+    owner == rustix::process::geteuid().as_raw() || owner == 0 || sudo_caller().is_some_and(|(uid, _)| uid == owner)
+}
+
+/// User and group of who called sudo (`SUDO_UID` and `SUDO_GID`, sudo(8)).
+fn sudo_caller() -> Option<(u32, u32)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    rustix::process::geteuid().is_root().then_some(())?;
+    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+/// What sudo wrote belongs to who called it: nobody else may read it, and they asked for it.
+pub(crate) fn give_to_sudo_caller(file: &File) {
+    if let Some((uid, gid)) = sudo_caller() {
+        let owner = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        // Some file systems have no owners; then root's stays root's.
+        let _ = rustix::fs::fchown(file, Some(owner.0), Some(owner.1));
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A new file beside the output, that only this user reads: profiles hold what others run, and addresses of the kernel.
 fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&format!(".{name}."))
         .suffix(".partial")
-        // As any new file: the umask takes its part away.
-        .permissions(Permissions::from_mode(0o666))
+        .permissions(Permissions::from_mode(0o600))
         .tempfile_in(folder)
 }
 
@@ -187,18 +276,80 @@ fn fill(file: &File, write: &impl Fn(&mut dyn Write) -> io::Result<()>) -> io::R
 }
 
 fn fill_beside(
-    partial: NamedTempFile,
     target: &Path,
+    earlier: Earlier,
+    term: &Term,
     write: &impl Fn(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    if let Ok(old) = fs::metadata(target) {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let partial = partial_in(folder_of(target), &name)?;
+    give_to_sudo_caller(partial.as_file());
+    let old = fs::symlink_metadata(target).ok().filter(fs::Metadata::is_file);
+    // Who opened a file to others wants it to be so; a file that others made says nothing.
+    if let Some(old) = old.as_ref().filter(|old| is_trusted(old.uid()) && old.len() > 0) {
         partial.as_file().set_permissions(old.permissions())?;
     }
     fill(partial.as_file(), write)?;
     // A full disk or quota may show only now, and a crash after the rename must not find an empty file.
     partial.as_file().sync_data()?;
+    let has_content = old.is_some_and(|old| old.len() > 0);
+    if has_content && earlier == Earlier::Kept {
+        let kept = keep(target)?;
+        term.line(format_args!(
+            "the earlier {} is kept as {}",
+            target.display(),
+            kept.display()
+        ));
+    }
     partial.persist(target).map_err(|error| error.error)?;
+    if has_content && earlier == Earlier::Replaced {
+        term.line(format_args!("the earlier {} is replaced", target.display()));
+    }
     Ok(())
+}
+
+/// Gives the file `profile.json.gz` the name `profile.1.json.gz`, or the next number that is free; it keeps its own one until a
+/// new file takes that.
+fn keep(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.strip_suffix(".gz").unwrap_or(&name);
+    let stem = match stem.rfind('.') {
+        Some(dot) if dot > 0 => &stem[..dot],
+        _ => stem,
+    };
+    let end = &name[stem.len()..];
+    free_name(
+        1,
+        |number| path.with_file_name(format!("{stem}.{number}{end}")),
+        |kept| take_name(path, kept),
+    )
+}
+
+/// Lets a file have a second name, or where there are no links only that one. Fails where the name is taken.
+pub(crate) fn take_name(path: &Path, name: &Path) -> io::Result<PathBuf> {
+    // A link fails where a name is taken; a rename would replace what is there. Neither follows symbolic links.
+    match fs::hard_link(path, name) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) if fs::symlink_metadata(name).is_ok() => return Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(path, name)?,
+    }
+    Ok(name.to_owned())
+}
+
+/// Calls `take` with the names of the numbers from `first`, until one is not taken.
+pub(crate) fn free_name<T>(
+    first: u32,
+    name: impl Fn(u32) -> PathBuf,
+    take: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<T> {
+    for number in first..MAX_KEPT {
+        match take(&name(number)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other,
+        }
+    }
+    Err(io::Error::other("there are too many earlier ones; remove some"))
 }
 
 fn save_elsewhere(
@@ -212,7 +363,10 @@ fn save_elsewhere(
             .prefix("sprof-")
             .suffix(".json.gz")
             .tempfile_in(&folder)
-            .and_then(|file| fill(file.as_file(), write).map(|()| file))
+            .and_then(|file| {
+                give_to_sudo_caller(file.as_file());
+                fill(file.as_file(), write).map(|()| file)
+            })
             .and_then(|file| file.keep().map_err(|error| error.error));
         match attempt {
             Ok((_, saved)) => {
@@ -253,28 +407,65 @@ mod tests {
         names
     }
 
+    fn quiet() -> Term {
+        Term::stderr(crate::term::Verbosity::Quiet)
+    }
+
+    fn prepare(path: &Path) -> Result<Output, OutputError> {
+        Output::prepare(path, FileKind::Profile, Earlier::Kept)
+    }
+
+    const OLD: &str = "{\"meta\": \"old\"}";
+
     #[test]
-    fn an_existing_file_stays_until_the_new_one_is_complete() {
+    fn an_existing_profile_stays_until_the_new_one_is_complete_and_is_kept_then() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("profile.json.gz");
-        fs::write(&path, "old").unwrap();
-        let output = Output::prepare(&path).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        let saved = output
-            .save(|out| {
-                assert_eq!(fs::read(&path).unwrap(), b"old");
-                out.write_all(b"new")
-            })
-            .unwrap();
-        assert!(saved.problem.is_none());
+        let path = folder.path().join("my.profile.json.gz");
+        for number in 0..3 {
+            fs::write(&path, format!("{OLD}{number}")).unwrap();
+            let output = prepare(&path).unwrap();
+            let old = format!("{OLD}{number}").into_bytes();
+            assert_eq!(fs::read(&path).unwrap(), old);
+            let saved = output
+                .save(&quiet(), |out| {
+                    assert_eq!(fs::read(&path).unwrap(), old);
+                    out.write_all(b"new")
+                })
+                .unwrap();
+            assert!(saved.problem.is_none());
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+        }
+        let all = [
+            "my.profile.1.json.gz",
+            "my.profile.2.json.gz",
+            "my.profile.3.json.gz",
+            "my.profile.json.gz",
+        ];
+        assert_eq!(names(folder.path()), all);
+        for number in 0..3 {
+            let kept = fs::read(folder.path().join(all[number])).unwrap();
+            assert_eq!(kept, format!("{OLD}{number}").into_bytes());
+        }
+    }
+
+    #[test]
+    fn what_can_be_made_again_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.svg");
+        fs::write(&path, "<svg>").unwrap();
+        let output = Output::prepare(&path, FileKind::FlameGraph, Earlier::Replaced).unwrap();
+        output.save_there(&quiet(), |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(names(folder.path()), ["profile.json.gz"]);
+        assert_eq!(names(folder.path()), ["p.svg"]);
     }
 
     #[test]
     fn an_output_that_is_not_used_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Output::prepare(&folder.path().join("p.json")).unwrap());
+        let output = prepare(&folder.path().join("p.json")).unwrap();
+        // Not even while it may be: a kill leaves nothing then.
+        assert!(names(folder.path()).is_empty());
+        drop(output);
         assert!(names(folder.path()).is_empty());
     }
 
@@ -282,20 +473,62 @@ mod tests {
     fn a_symbolic_link_stays_one() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("target"), folder.path().join("link"));
-        fs::write(&target, "old").unwrap();
+        fs::write(&target, OLD).unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        Output::prepare(&link)
+        prepare(&link)
             .unwrap()
-            .save(|out| out.write_all(b"new"))
+            .save(&quiet(), |out| out.write_all(b"new"))
             .unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
     }
 
     #[test]
+    fn links_in_a_circle_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        assert!(prepare(&link).unwrap_err().to_string().contains("too many links"));
+    }
+
+    #[test]
+    fn only_the_owner_reads_what_is_new_and_what_was_open_stays_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.json");
+        let save = || {
+            prepare(&path)
+                .unwrap()
+                .save(&quiet(), |out| out.write_all(OLD.as_bytes()))
+                .unwrap()
+        };
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        save();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        save();
+        assert_eq!(mode(), 0o644);
+    }
+
+    #[test]
+    fn files_of_other_kinds_and_names_of_other_kinds_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("main.rs");
+        fs::write(&path, "fn main() {}").unwrap();
+        let error = prepare(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("main.rs") && error.contains("is not a profile"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"fn main() {}");
+        let error = prepare(&folder.path().join("p.svg")).unwrap_err().to_string();
+        assert!(error.contains("sprof flamegraph -o"), "{error}");
+        assert_eq!(names(folder.path()), ["main.rs"]);
+    }
+
+    #[test]
     fn folders_that_are_missing_or_no_folders_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = |path: &Path| Output::prepare(path).unwrap_err().to_string();
+        let error = |path: &Path| prepare(path).unwrap_err().to_string();
         assert!(error(folder.path()).contains("it is a folder"));
         assert!(error(&folder.path().join("none/p.json")).contains("create it first"));
         fs::write(folder.path().join("file"), "").unwrap();
@@ -306,9 +539,9 @@ mod tests {
     #[test]
     fn a_full_disk_saves_the_profile_elsewhere_and_says_where() {
         // /dev/full fails each write with ENOSPC (full(4)).
-        let saved = Output::prepare(Path::new("/dev/full"))
+        let saved = prepare(Path::new("/dev/full"))
             .unwrap()
-            .save(|out| out.write_all(b"new"))
+            .save(&quiet(), |out| out.write_all(b"new"))
             .unwrap();
         let path = saved.path.unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");

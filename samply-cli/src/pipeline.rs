@@ -141,7 +141,7 @@ pub(crate) fn record(
                 runs.add(finished);
                 run_starts.push(start);
             }
-            Err(error) if runs.count == 0 => return Err(error),
+            Err(error) if runs.count == 0 => return Err(with_rest(error, spool)),
             Err(error) => {
                 failure = Some(error);
                 break;
@@ -161,12 +161,16 @@ pub(crate) fn record(
     if let (Some(cargo), Some(program)) = (&plan.cargo, &mut runs.program)
         && !cargo.has_content()
     {
+        spool.take().into_iter().for_each(Spool::remove);
         return Err(cargo::ran_nothing(program.wait()));
     }
 
     let kept_files = unwinder.take_kept_files();
     let (spool_sink, mut quality) = unwinder.finish();
     let (watched, is_whole) = spool_sink.finish();
+    if let (Some(spool), false) = (&mut spool, is_whole) {
+        spool.set_cut();
+    }
     let (builder, jit_code) = watched.finish();
     quality.asked_rate_hz = runs.asked_rate_hz;
     quality.achieved_rate_hz = runs.achieved_rate_hz();
@@ -191,9 +195,16 @@ pub(crate) fn record(
         program,
         iterations: runs.count,
         failure,
-        // One that is not whole only takes the space that the profile needs.
-        spool: spool.filter(|_| is_whole),
+        spool,
     })
+}
+
+/// A failure in the middle of a recording, with where the rest of that is.
+fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
+    match (error, spool.filter(Spool::is_started)) {
+        (Failure::Failed(message), Some(spool)) => Failure::failed(format_args!("{message}; {}", spool.left())),
+        (error, _) => error,
+    }
 }
 
 /// Opens the events of one run. Returns when recording can begin, of a build tool when it has built.

@@ -2,24 +2,27 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use profile::build::Builder;
+use profile::text::one_line;
 use recorder_linux::spool::SpoolSink;
 use recording::command::on_file;
 use recording::info::RecordingInfo;
 
 use crate::jit::JitWatch;
+use crate::output::{free_name, give_to_sudo_caller, is_trusted, take_name};
 use crate::pipeline;
 use crate::term::Term;
 
-/// Recordings of one output that were cut short and are kept, at most.
-const MAX_KEPT: u32 = 1000;
-
-/// An open `<output>.partial`. Removed when dropped, except in a panic: then it is what is left of the recording.
+/// An open `<output>.partial`. Nothing but [`Spool::remove`] removes one that a recording was written to: whatever keeps the
+/// profile from being saved, it is what is left of the recording.
 pub(crate) struct Spool {
     path: PathBuf,
+    /// Until recording starts.
     file: Option<File>,
+    is_whole: bool,
 }
 
 impl Spool {
@@ -29,9 +32,12 @@ impl Spool {
         match create(path, term) {
             Ok(spool) => {
                 pipeline::say_if_quit(Some(format!(
-                    "\nsprof: ended by Ctrl-\\; what was recorded is in {}: look at it with {}\n",
-                    spool.path.display(),
-                    on_file("load", &spool.path)
+                    "\nsprof: {}\n",
+                    one_line(&format!(
+                        "ended by Ctrl-\\; what was recorded is in {}: look at it with {}",
+                        spool.path.display(),
+                        on_file("load", &spool.path)
+                    ))
                 )));
                 Some(spool)
             }
@@ -77,19 +83,42 @@ impl Spool {
         }
     }
 
-    /// Leaves the file where it is: it is all that there is. Returns its path.
-    pub(crate) fn keep(self) -> PathBuf {
-        let path = self.path.clone();
-        std::mem::forget(self);
-        path
+    /// Some of the recording could not be written to it.
+    pub(crate) fn set_cut(&mut self) {
+        self.is_whole = false;
+    }
+
+    /// What is left when the profile was not saved, as the end of the message that says why.
+    pub(crate) fn left(&self) -> String {
+        let what = if self.is_whole {
+            "all of it"
+        } else {
+            "the first part of it"
+        };
+        format!(
+            "{what} is still in {}: {}",
+            self.path.display(),
+            on_file("load", &self.path)
+        )
+    }
+
+    /// True once a recording may be in it.
+    pub(crate) fn is_started(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// The profile is saved, or there is nothing to save.
+    pub(crate) fn remove(self) {
+        pipeline::say_if_quit(None);
+        // Nothing is lost if it stays.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            pipeline::say_if_quit(None);
-            // Nothing is lost if it stays.
+        pipeline::say_if_quit(None);
+        if !self.is_started() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -100,21 +129,18 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => return other,
     }
-    if is_in_use(path) {
-        // Another recording with the same output: the last to end will have the name, and each has its own spool.
-        return free_name(path, try_create);
+    let numbered = |number: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    if !is_ours(path) || is_in_use(path) {
+        // Another recording with the same output: the last to end will have the name, and each has its own spool. What others
+        // put there is not touched.
+        return free_name(2, numbered, try_create);
     }
-    let kept = free_name(path, |kept| {
-        // A link fails where a name is taken; a rename would replace what is there.
-        fs::hard_link(path, kept).or_else(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Err(error),
-            // A file system without links.
-            _ if !kept.exists() => fs::rename(path, kept),
-            _ => Err(io::ErrorKind::AlreadyExists.into()),
-        })?;
-        Ok(kept.to_owned())
-    })?;
-    if path.exists() {
+    let kept = free_name(2, numbered, |kept| take_name(path, kept))?;
+    if fs::symlink_metadata(path).is_ok() {
         fs::remove_file(path)?;
     }
     term.warning(format_args!(
@@ -126,30 +152,26 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
 }
 
 fn try_create(path: &Path) -> io::Result<Spool> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    // O_EXCL follows no link, and fails where there is anything of the name (open(2)).
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    give_to_sudo_caller(&file);
     // Held until the file is closed: how others see that it is not one of a crash. A file system may have no locks.
     let _ = file.try_lock();
     Ok(Spool {
         path: path.to_owned(),
         file: Some(file),
+        is_whole: true,
     })
+}
+
+/// False for links, pipes and the like, and for what another user put there.
+fn is_ours(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && is_trusted(meta.uid()))
 }
 
 fn is_in_use(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
-/// Calls `take` with `<path>.2`, `<path>.3` and so on, until one is not there yet.
-fn free_name<T>(path: &Path, take: impl Fn(&Path) -> io::Result<T>) -> io::Result<T> {
-    for number in 2..MAX_KEPT {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        match take(Path::new(&name)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other,
-        }
-    }
-    Err(io::Error::other("there are too many of them; remove some"))
 }
 
 #[cfg(test)]
@@ -188,8 +210,36 @@ mod tests {
         let first = Spool::create(&path, &term).unwrap();
         let second = Spool::create(&path, &term).unwrap();
         assert_eq!(names(folder.path()), ["p.partial", "p.partial.2"]);
-        drop(first);
-        assert_eq!(second.keep(), folder.path().join("p.partial.2"));
+        first.remove();
+        assert!(second.left().contains("p.partial.2"), "{}", second.left());
         assert_eq!(names(folder.path()), ["p.partial.2"]);
+    }
+
+    #[test]
+    fn only_an_unused_one_goes_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.partial");
+        let term = Term::stderr(Verbosity::Quiet);
+        drop(Spool::create(&path, &term).unwrap());
+        assert!(names(folder.path()).is_empty());
+        let mut used = Spool::create(&path, &term).unwrap();
+        used.file = None;
+        drop(used);
+        assert_eq!(names(folder.path()), ["p.partial"]);
+    }
+
+    #[test]
+    fn links_are_neither_followed_nor_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("p.partial"), folder.path().join("victim"));
+        fs::write(&victim, "content").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let spool = Spool::create(&path, &Term::stderr(Verbosity::Quiet)).unwrap();
+        assert_eq!(spool.path, folder.path().join("p.partial.2"));
+        assert_eq!(fs::metadata(&spool.path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(
+            (path.is_symlink(), fs::read(&victim).unwrap()),
+            (true, b"content".to_vec())
+        );
     }
 }

@@ -1,8 +1,11 @@
 //! What sprof says on stderr: lines, colour, progress. Writing never fails: who closed stderr does not want to read.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+
+use profile::text::one_line;
 
 use crate::screen::printable;
 
@@ -175,14 +178,12 @@ impl Term {
 
     /// What clap says of wrong usage.
     pub(crate) fn usage(&self, error: &clap::Error) {
-        let text = error.to_string();
-        match text.strip_prefix("error:") {
-            Some(text) => self.write(&printable(
-                &format!("{}{text}", self.style(Style::Error, "error:")),
-                self.color,
-            )),
-            None => self.write(&printable(&text, self.color)),
-        }
+        let text = arguments_in_one_line(error.to_string());
+        let text = match text.strip_prefix("error:") {
+            Some(rest) => format!("{}{rest}", self.style(Style::Error, "error:")),
+            None => text,
+        };
+        self.write(&printable(&text, self.color));
     }
 
     fn print(&self, text: fmt::Arguments<'_>) {
@@ -199,6 +200,20 @@ impl Term {
         // One write a line, so that lines of the recorded program do not end up inside ours.
         let _ = io::stderr().write_all(text.as_bytes());
     }
+}
+
+/// clap quotes arguments, and with `*` in a shell these are names of files that others made.
+fn arguments_in_one_line(mut text: String) -> String {
+    for argument in std::env::args_os().skip(1) {
+        let argument = argument.to_string_lossy();
+        let value = argument.split_once('=').map_or("", |(_, value)| value);
+        for quoted in [&*argument, value] {
+            if let Cow::Owned(line) = one_line(quoted) {
+                text = text.replace(quoted, &line);
+            }
+        }
+    }
+    text
 }
 
 /// Colour on stdout, for what is printed there.

@@ -1,4 +1,5 @@
-//! Names that others chose reach no terminal as escape sequences, whichever command prints them.
+//! What other users can do: names that they chose reach no terminal as escape sequences, links that they made are not followed,
+//! files are neither read by them nor lost.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
@@ -12,11 +13,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::json;
-use support::skip::{is_root, paranoid, perf_events};
+use support::playground::NOBODY;
+use support::skip::{is_root, paranoid, perf_events, root};
 use support::{program, sprof, temp_dir};
 
 /// Sets the window's title (OSC 0), clears the screen (CSI 2 J, also as a C1 control), goes back to the start of the line, and
@@ -27,7 +30,7 @@ const HOSTILE: &str = "x\u{1b}]0;t\u{7}\u{1b}[2J\u{9b}2J\rsprof: a\nsprof: fake\
 const HOSTILE_COMM: &str = "\u{1b}[2J\u{9b}J\nsprof:\u{7}";
 
 fn is_obeyed(c: char) -> bool {
-    (c.is_control() && c != '\n') || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Takes away what sprof may print: its own styles, and the progress line's end.
@@ -62,7 +65,7 @@ fn run(words: &[&OsStr]) -> Output {
 }
 
 fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
-    words.iter().map(OsStr::new).collect()
+    words.iter().copied().map(OsStr::new).collect()
 }
 
 /// A saved profile with the hostile name wherever a name can be, and a hostile name of its own.
@@ -265,4 +268,234 @@ fn no_command_is_left_out() {
     let known: BTreeSet<&str> = tried.into_iter().chain(own_text_only).collect();
     assert_eq!(commands, known, "{list}");
     assert_eq!(OsStr::from_bytes(HOSTILE_COMM.as_bytes()).len(), 15);
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A command line for each command that writes a file, without the file: `-o` and it are to be added. The second is the end that
+/// the file's name would have.
+fn writers(profile: &str, program: &str) -> Vec<(Vec<String>, &'static str)> {
+    let lines = [
+        (format!("record -s {program}"), ".json.gz"),
+        (format!("flamegraph {program}"), ".svg"),
+        (format!("flamegraph {profile}"), ".svg"),
+        (format!("export {profile} -f svg"), ".svg"),
+        (format!("export {profile} -f folded"), ".folded"),
+        (format!("export {profile} -f pprof"), ".pb.gz"),
+        (format!("export {profile} -f speedscope"), ".json"),
+        (format!("export {profile} -f callgrind"), ".callgrind"),
+        (format!("export {profile} -f perf-script"), ".txt"),
+        (format!("export {profile} -f firefox"), ".json"),
+        (format!("report {profile}"), ".txt"),
+        (format!("report {profile} --format md"), ".md"),
+        (format!("report {profile} --format json"), ".json"),
+    ];
+    lines
+        .into_iter()
+        .map(|(line, end)| (line.split(' ').map(str::to_owned).collect(), end))
+        .collect()
+}
+
+/// Runs one of [`writers`].
+fn write(line: &[String], out: &Path) -> Output {
+    // What comes after the program's name would be its argument.
+    let (command, rest) = line.split_first().unwrap();
+    sprof().arg(command).arg("-o").arg(out).args(rest).output().unwrap()
+}
+
+/// A profile, and the command line of a short program, as words.
+fn profile_and_program(dir: &Path) -> (String, String) {
+    let program = format!("-- {} 100", program("split").unwrap().display());
+    let profile = dir.join("in.json");
+    fs::rename(saved(dir, 0), &profile).unwrap();
+    (profile.display().to_string(), program)
+}
+
+#[test]
+fn what_is_written_only_its_owner_reads() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let (profile, program) = profile_and_program(dir.path());
+    for (line, end) in writers(&profile, &program) {
+        let out = dir.path().join(format!("out{end}"));
+        let output = write(&line, &out);
+        assert_eq!(output.status.code(), Some(0), "{line:?}: {output:?}");
+        assert_eq!(fs::metadata(&out).unwrap().mode() & 0o777, 0o600, "{line:?}");
+        fs::remove_file(&out).unwrap();
+        assert_eq!(names(dir.path()), ["in.json"], "{line:?}");
+    }
+}
+
+#[test]
+fn a_running_recording_only_its_owner_reads() {
+    let Some(_machine) = perf_events() else { return };
+    let running = support::record().start(program("split").unwrap(), &["1500"]);
+    let mut spool = running.output().as_os_str().to_owned();
+    spool.push(".partial");
+    while !Path::new(&spool).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let mode = fs::metadata(&spool).unwrap().mode() & 0o777;
+    let folder = names(running.output().parent().unwrap());
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    assert_eq!(mode, 0o600);
+    // Nothing else that a kill would leave.
+    assert_eq!(folder, ["profile.json.gz.partial"]);
+}
+
+/// Makes a link as a user who owns nothing.
+fn link_as_nobody(target: &Path, link: &Path) {
+    let made = Command::new("setpriv")
+        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "ln", "-s"])
+        .args([target, link])
+        .status();
+    assert!(made.unwrap().success());
+}
+
+#[test]
+fn links_of_other_users_are_not_followed() {
+    let Some(_machine) = perf_events() else { return };
+    if !root() {
+        return;
+    }
+    let dir = tempfile::Builder::new()
+        .prefix("sprof-test-")
+        .tempdir_in("/tmp")
+        .unwrap();
+    // As /tmp is: all may write, and only the owner of a file removes it.
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let own = temp_dir();
+    let (profile, program) = profile_and_program(own.path());
+    let (precious, missing) = (own.path().join("precious"), own.path().join("missing"));
+    fs::write(&precious, "{\"meta\": \"precious\"}").unwrap();
+    for (number, (line, end)) in writers(&profile, &program).into_iter().enumerate() {
+        for (target, name) in [(&precious, "a"), (&missing, "b")] {
+            let out = dir.path().join(format!("{name}{number}{end}"));
+            link_as_nobody(target, &out);
+            let output = write(&line, &out);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(125), "{line:?}: {stderr}");
+            assert!(stderr.contains("another user"), "{line:?}: {stderr}");
+            assert!(out.is_symlink(), "{line:?}");
+        }
+    }
+    // The recording so far goes beside what others put in its place.
+    let out = dir.path().join("c.json.gz");
+    let spool = dir.path().join("c.json.gz.partial");
+    for target in [&precious, &missing] {
+        link_as_nobody(target, &spool);
+        let line: Vec<String> = format!("record -s {program}").split(' ').map(str::to_owned).collect();
+        let output = write(&line, &out);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(spool.is_symlink());
+        fs::remove_file(&spool).unwrap();
+        assert!(!dir.path().join("c.json.gz.partial.2").exists());
+        fs::remove_file(&out).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "{\"meta\": \"precious\"}");
+    assert!(!missing.exists());
+}
+
+#[test]
+fn earlier_recordings_are_kept_and_what_can_be_made_again_is_replaced() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let (profile, program) = profile_and_program(dir.path());
+    for (line, end) in writers(&profile, &program) {
+        let out = dir.path().join(format!("out{end}"));
+        assert_eq!(write(&line, &out).status.code(), Some(0), "{line:?}");
+        let first = fs::read(&out).unwrap();
+        let again = write(&line, &out);
+        let stderr = String::from_utf8_lossy(&again.stderr);
+        assert_eq!(again.status.code(), Some(0), "{line:?}: {stderr}");
+        let kept = dir.path().join(format!("out.1{end}"));
+        match line.contains(&"--".to_owned()) {
+            true => {
+                assert!(stderr.contains(&format!("is kept as {}", kept.display())), "{stderr}");
+                assert_eq!(fs::read(&kept).unwrap(), first, "{line:?}");
+                fs::remove_file(&kept).unwrap();
+            }
+            false => assert!(stderr.contains(&format!("{} is replaced", out.display())), "{stderr}"),
+        }
+        fs::remove_file(&out).unwrap();
+        assert_eq!(names(dir.path()), ["in.json"], "{line:?}");
+    }
+}
+
+#[test]
+fn files_of_other_kinds_are_not_replaced() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = temp_dir();
+    let witness = dir.path().join("ran");
+    let (profile, _) = profile_and_program(dir.path());
+    let program = format!("-- touch {}", witness.display());
+    let source = "fn main() {\n    println!(\"{}\", 1);\n}\n";
+    for (line, _) in writers(&profile, &program) {
+        let out = dir.path().join("main.rs");
+        fs::write(&out, source).unwrap();
+        let output = write(&line, &out);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{line:?}: {stderr}");
+        assert!(stderr.contains("exists and is not"), "{line:?}: {stderr}");
+        assert_eq!(fs::read_to_string(&out).unwrap(), source, "{line:?}");
+    }
+    let refused = sprof()
+        .args(["record", "-s", "-o"])
+        .arg(dir.path().join("x.svg"))
+        .args(program.split(' '))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains("sprof flamegraph -o FILE"), "{stderr}");
+    assert!(!witness.exists(), "the program ran");
+}
+
+#[test]
+fn the_end_of_a_name_chooses_the_format() {
+    let dir = temp_dir();
+    let profile = saved(dir.path(), 0);
+    for (name, start) in [
+        ("x.svg", "<?xml"),
+        ("x.folded", "x"),
+        ("x.speedscope.json", "{\"$schema\""),
+        ("x.json", "{\"libs\""),
+    ] {
+        let out = dir.path().join(name);
+        let output = sprof()
+            .arg("export")
+            .arg(&profile)
+            .arg("-o")
+            .arg(&out)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let text = fs::read_to_string(&out).unwrap();
+        assert!(
+            text.starts_with(start),
+            "{name}: {}",
+            text.chars().take(40).collect::<String>()
+        );
+    }
+    for name in ["x", "x.png"] {
+        let out = dir.path().join(name);
+        let output = sprof()
+            .arg("export")
+            .arg(&profile)
+            .arg("-o")
+            .arg(&out)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(!out.exists());
+    }
 }

@@ -141,6 +141,11 @@ fn killed(arguments: &[&str]) -> Profile {
     std::thread::sleep(Duration::from_secs(4));
     child.kill().unwrap();
     child.wait().unwrap();
+    let left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["p.json.gz.partial"]);
     load(&partial(&output), &[]).0
 }
 
@@ -317,4 +322,41 @@ fn ctrl_backslash_leaves_a_word_about_what_was_recorded() {
     assert!(recording.stderr.contains(&command), "{}", recording.stderr);
     let (profile, _) = load(&spool, &[]);
     assert!(profile.sample_count() > 500, "{}", profile.summary());
+}
+
+#[test]
+fn a_profile_that_can_be_written_nowhere_leaves_the_spool() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(disk) = SmallDisk::mount(4096) else { return };
+    let output = disk.0.path().join("p.json.gz");
+    // Neither of the other places where a profile would be saved takes one.
+    let script = "mount -t tmpfs -o ro tmpfs /dev/shm && exec \"$@\"";
+    let child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_sprof")])
+        .args(["record", "-s", "-o"])
+        .arg(&output)
+        .arg(program("split").unwrap())
+        .args(["3000", "2"])
+        .env("TMPDIR", "/nonexistent")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while fs::metadata(partial(&output)).map_or(0, |file| file.len()) < 4096 {
+        assert!(start.elapsed() < Duration::from_secs(60), "no spool");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // All of the rest: that this fails in the end is what is wanted.
+    let _ = fs::write(disk.0.path().join("filler"), vec![1; 8 << 20]);
+    let result = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&result.stderr);
+    assert_eq!(result.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("No profile was saved") && stderr.contains("is still in"),
+        "{stderr}"
+    );
+    assert!(!output.exists());
+    let (profile, _) = load(&partial(&output), &[]);
+    assert!(profile.share_of("run_split").hits > 0, "{}", profile.summary());
 }

@@ -16,11 +16,11 @@ pub(crate) struct ExportArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// What to write.
+    /// What to write [default: what the output's name ends in].
     #[arg(short, long, value_name = "FORMAT", env = "SPROF_FORMAT", hide_env = true)]
-    pub(crate) format: ExportFormat,
+    pub(crate) format: Option<ExportFormat>,
 
-    /// File to write [default: stdout].
+    /// File to write [default: stdout]. An existing one is replaced if it is of the same kind.
     #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
     pub(crate) output: Option<PathBuf>,
 

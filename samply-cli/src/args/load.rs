@@ -31,7 +31,7 @@ pub(crate) struct LoadArgs {
           help_heading = "Files of perf and simpleperf, and .partial files")]
     pub(crate) save_only: bool,
 
-    /// File to save the converted profile to.
+    /// File to save the converted profile to. An earlier profile there is kept as profile.1.json.gz.
     #[arg(
         short,
         long,

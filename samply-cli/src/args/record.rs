@@ -138,8 +138,9 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 
-    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr). While recording, what there is
-    /// so far stands in FILE.partial, which `sprof load` and `perf report` read.
+    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr). An earlier profile there is
+    /// kept as profile.1.json.gz. While recording, what there is so far stands in FILE.partial, which `sprof load` and
+    /// `perf report` read.
     #[arg(
         short,
         long,

@@ -57,7 +57,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_PERCENT", hide_env = true, value_parser = value::percent)]
     pub(crate) min_percent: Option<f64>,
 
-    /// File to write to [default: stdout].
+    /// File to write to [default: stdout]. An earlier report there is replaced.
     #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
     pub(crate) output: Option<PathBuf>,
 

@@ -12,9 +12,10 @@ use symbolicator::{SymbolOptions, Symbolicator};
 use super::{record, show};
 use crate::args::LoadArgs;
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::output::{Earlier, Output};
 use crate::pipeline::{self, StopReason};
 use crate::serve::{Content, Listener, Server};
 use crate::summary::{HOTTEST, Summary};
@@ -50,13 +51,13 @@ fn read(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Result<Pro
 }
 
 fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
-    let output = Output::prepare(&args.output).map_err(Failure::failed)?;
+    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
     let mut profile = read(args, term, symbolicator)?;
     let enriched = pipeline::symbolicate(&mut profile, symbolicator, term, &interrupt);
     let saved = output
-        .save(|out| firefox::write_gz(&profile, out))
+        .save(term, |out| firefox::write_gz(&profile, out))
         .map_err(Failure::failed)?;
     let mut summary = summary(&profile, saved.path.clone());
     summary.hottest = top(&profile, HOTTEST).functions;

@@ -13,6 +13,7 @@ use super::export::{self, Target};
 use super::{compare, diff_figures, differential, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
 use crate::input::{self, InputOptions};
 use crate::screen;
 use crate::serve::Listener;
@@ -28,7 +29,9 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     check_svg(args)?;
     // Before anything is read: a folder that is not there would be told of after minutes.
     let picture = args.flamegraph.as_deref();
-    let target = picture.map(|path| Target::prepare(Some(path), false)).transpose()?;
+    let target = picture
+        .map(|path| Target::prepare(Some(path), FileKind::FlameGraph))
+        .transpose()?;
     let listener = listener(args, base_files, new_files, &term)?;
     let options = InputOptions {
         event: args.event.clone(),

@@ -5,30 +5,32 @@ mod saved;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
+use clap::ValueEnum as _;
 use profile::export::svg::{Shape, SvgOptions};
 use profile::export::{Counted, Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
 use recording::command::own;
 
 use crate::args::{self, ExportArgs, ExportFormat, InputArgs, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
 use crate::input::{self, Input, InputOptions};
-use crate::output::{Output, OutputError};
+use crate::output::{Earlier, Output, OutputError};
 use crate::screen;
 use crate::term::{Style, Term, Verbosity};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let term = Term::stderr(verbosity(&args.input));
-    let format = args.format;
+    let format = format(args)?;
     if let Some(option) = svg_option(&args.svg).filter(|_| format != ExportFormat::Svg) {
         return Err(Failure::from(args::usage_error(
             "export",
             format_args!("{option} is for flame graphs (--format svg), not for this format"),
         )));
     }
-    let target = Target::prepare(args.output.as_deref(), is_binary(format))?;
+    let target = Target::prepare(args.output.as_deref(), kind(format))?;
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
-        return saved::export(args, target, &term);
+        return saved::export(args, format, target, &term);
     }
     let input = read(&args.file, args.event.clone(), &args.input, &term)?;
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
@@ -49,12 +51,32 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     })
 }
 
-/// Formats that a terminal can't show.
-fn is_binary(format: ExportFormat) -> bool {
-    matches!(
-        format,
-        ExportFormat::Pprof | ExportFormat::Firefox | ExportFormat::FirefoxV55
-    )
+/// The format that was named, or that the output's name asks for.
+fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
+    if let Some(format) = args.format {
+        return Ok(format);
+    }
+    let asked = args.output.as_deref().map_or(&[][..], FileKind::promised);
+    let of = |format: &ExportFormat| asked.first() == Some(&kind(*format));
+    ExportFormat::value_variants().iter().copied().find(of).ok_or_else(|| {
+        Failure::from(args::usage_error(
+            "export",
+            "which format? Name it (--format svg), or a file whose name says it (-o FILE.svg, .folded, .pb.gz, \
+             .speedscope.json, .json.gz)",
+        ))
+    })
+}
+
+fn kind(format: ExportFormat) -> FileKind {
+    match format {
+        ExportFormat::Folded => FileKind::Folded,
+        ExportFormat::Svg => FileKind::FlameGraph,
+        ExportFormat::Pprof => FileKind::Pprof,
+        ExportFormat::Speedscope => FileKind::Speedscope,
+        ExportFormat::Callgrind => FileKind::Callgrind,
+        ExportFormat::PerfScript => FileKind::PerfScript,
+        ExportFormat::Firefox | ExportFormat::FirefoxV55 => FileKind::Profile,
+    }
 }
 
 pub(super) fn read(file: &Path, event: Option<String>, args: &InputArgs, term: &Term) -> Result<Input, Failure> {
@@ -157,14 +179,16 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    pub(super) fn prepare(path: Option<&'a Path>, is_binary: bool) -> Result<Target<'a>, Failure> {
+    pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
+        // What a terminal can't show.
+        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Profile);
         match path.filter(|path| *path != Path::new("-")) {
             None if is_binary && io::stdout().is_terminal() => Err(Failure::from(args::usage_error(
                 "export",
                 "this format cannot go to a terminal; redirect stdout, or name a file with -o",
             ))),
             None => Ok(Target::Stdout),
-            Some(path) => match Output::prepare(path) {
+            Some(path) => match Output::prepare(path, kind, Earlier::Replaced) {
                 Ok(output) => Ok(Target::File(path, output)),
                 Err(OutputError::Unusable { path, reason }) => Err(Failure::failed(format_args!(
                     "cannot write to {}: {reason}",
@@ -181,7 +205,7 @@ impl<'a> Target<'a> {
                 let mut out = io::stdout().lock();
                 screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
             }
-            Target::File(path, output) => match output.save_there(write) {
+            Target::File(path, output) => match output.save_there(term, write) {
                 Ok(()) => {
                     term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
                     Ok(Status::SUCCESS)

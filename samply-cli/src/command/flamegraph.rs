@@ -13,6 +13,7 @@ use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome};
+use crate::file_kind::FileKind;
 use crate::input;
 use crate::interrupt::Interrupt;
 use crate::pipeline;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
                 ),
             )));
         }
-        let target = export::Target::prepare(Some(&args.output), false)?;
+        let target = export::Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
         let input = export::read(file, event.clone(), &args.input, &term)?;
         if !args.base.is_empty() {
@@ -56,7 +57,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
     cargo::prepare(&mut plan, &recording, &term)?;
     record::say_rate(&plan, &recording, &term);
-    let output = record::output(&args.output)?;
+    let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
@@ -69,23 +70,19 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let drawn = input::converted(&recorded.profile)
         .map_err(|error| error.to_string())
         .and_then(|data| {
-            let saved = output.save_there(|out| svg::write(&Picked::new(&data, time), &options, out));
+            let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
             saved.map_err(|error: io::Error| error.to_string())
         });
     term.erase_progress();
     let exit = record::wait(&term, &mut recorded);
     if let Err(error) = drawn {
-        return Err(Failure::failed(match recorded.spool.take().map(Spool::keep) {
-            Some(path) => format!(
-                "writing {} failed: {error}; the recording is in {}: free space, then {}",
-                args.output.display(),
-                path.display(),
-                on_file("flamegraph", &path)
-            ),
-            None => format!("writing {} failed: {error}", args.output.display()),
+        let output = args.output.display();
+        return Err(Failure::failed(match &recorded.spool {
+            Some(spool) => format!("writing {output} failed: {error}; free space; {}", spool.left()),
+            None => format!("writing {output} failed: {error}"),
         }));
     }
-    recorded.spool = None;
+    recorded.spool.take().into_iter().for_each(Spool::remove);
     let profile = &recorded.profile;
     let summary = Summary {
         info: profile.info().clone(),

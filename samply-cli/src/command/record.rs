@@ -20,8 +20,9 @@ use super::{events, show};
 use crate::args::{self, Program, RecordArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
-use crate::output::{Output, Saved};
+use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
 use crate::screen;
 use crate::serve::{self, Content, Listener, Server};
@@ -45,7 +46,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         true => Some(Listener::bind(&args.serve).map_err(Failure::failed)?),
         false => None,
     };
-    let output = output(&args.output)?;
+    let output = output(&args.output, FileKind::Profile)?;
     if listener.is_some() {
         show::warn_of_others(&term, &args.serve);
     }
@@ -250,9 +251,9 @@ fn rate_limit_hz() -> Option<f64> {
 
 /// The output, ready to be written to. Where that is stdout, the program gets stderr in its place, so that what it prints
 /// does not end up inside the profile.
-pub(super) fn output(path: &Path) -> Result<Output, Failure> {
+pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     if path != Path::new("-") {
-        return Output::prepare(path).map_err(Failure::failed);
+        return Output::prepare(path, kind, Earlier::Kept).map_err(Failure::failed);
     }
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
@@ -264,7 +265,7 @@ pub(super) fn output(path: &Path) -> Result<Output, Failure> {
 fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
     term.progress(false, "writing the profile");
     let started = Instant::now();
-    let saved = output.save(|out| firefox::write_gz(&recorded.profile, out));
+    let saved = output.save(term, |out| firefox::write_gz(&recorded.profile, out));
     term.erase_progress();
     match saved {
         Ok(saved) => {
@@ -272,18 +273,13 @@ fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, 
             if let Some(problem) = &saved.problem {
                 term.error(problem);
             }
-            recorded.spool = None;
+            recorded.spool.take().into_iter().for_each(Spool::remove);
             Ok((saved, recorded))
         }
         Err(error) => {
-            let spool = recorded.spool.take().map(Spool::keep);
             wait(term, &mut recorded);
-            Err(match spool {
-                Some(path) => Failure::failed(format_args!(
-                    "{error}; all of it is still in {}: {}",
-                    path.display(),
-                    on_file("load", &path)
-                )),
+            Err(match &recorded.spool {
+                Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
                 None => Failure::failed(error),
             })
         }

@@ -7,8 +7,9 @@ use profile::view::select::select;
 
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
 use crate::input;
-use crate::output::Output;
+use crate::output::{Earlier, Output};
 use crate::report::about::About;
 use crate::report::build::{Extent, tables};
 use crate::report::calls;
@@ -29,7 +30,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     } else {
         Verbosity::Normal
     };
-    let input = input::open(&args.file, &args.select.input(), &Term::stderr(verbosity))?;
+    let term = Term::stderr(verbosity);
+    let input = input::open(&args.file, &args.select.input(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select)?;
     calls::check_views(&args.file, &input.data, &args.view)?;
@@ -69,15 +71,23 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 columns: None,
                 color: false,
             };
-            let output = Output::prepare(path).map_err(Failure::failed)?;
+            let output = Output::prepare(path, kind(args.format), Earlier::Replaced).map_err(Failure::failed)?;
             let saved = output
-                .save(|out| write(&report, args.format, page, out))
+                .save(&term, |out| write(&report, args.format, page, out))
                 .map_err(Failure::failed)?;
             match saved.problem {
                 Some(problem) => Err(Failure::failed(problem)),
                 None => Ok(Status::SUCCESS),
             }
         }
+    }
+}
+
+fn kind(format: Format) -> FileKind {
+    match format {
+        Format::Text => FileKind::ReportText,
+        Format::Md => FileKind::ReportMarkdown,
+        Format::Json => FileKind::ReportJson,
     }
 }
 

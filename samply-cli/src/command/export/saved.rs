@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::pipeline;
 use crate::term::Term;
 
-pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outcome {
+pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
     let path = &args.file;
     let is_perf_data = import::is_perf_data(path);
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_perf_data) {
@@ -45,7 +45,7 @@ pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outc
         false => saved(path)?,
     };
     let wants_gzip = wants_gzip(source.is_gzip);
-    if args.format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
+    if format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
         return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
     }
     if !firefox_v55::FROM.contains(&(u32::try_from(source.version).unwrap_or(u32::MAX))) {

@@ -1,0 +1,166 @@
+//! Kinds of files that sprof writes: told by the name that is asked for, and by what a file of that name holds already.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use profile::read;
+
+/// Bytes that tell a kind.
+const SNIFFED_BYTES: u64 = 64 << 10;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Profile,
+    FlameGraph,
+    Folded,
+    Pprof,
+    Speedscope,
+    Callgrind,
+    PerfScript,
+    ReportText,
+    ReportMarkdown,
+    ReportJson,
+}
+
+use FileKind::*;
+
+/// Ends of names that promise something, the more special ones first. All other names go with every kind.
+const ENDS: &[(&str, &[FileKind])] = &[
+    (".svg", &[FlameGraph]),
+    (".folded", &[Folded]),
+    (".pb.gz", &[Pprof]),
+    (".pprof", &[Pprof]),
+    (".speedscope.json", &[Speedscope]),
+    (".json.gz", &[Profile]),
+    (".json", &[Profile, Speedscope, ReportJson]),
+    (".md", &[ReportMarkdown]),
+    (".txt", &[ReportText, PerfScript, Folded, Callgrind]),
+];
+
+impl FileKind {
+    /// With an article.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Profile => "a profile",
+            FlameGraph => "a flame graph",
+            Folded => "folded stacks",
+            Pprof => "a pprof profile",
+            Speedscope => "a file of speedscope",
+            Callgrind => "a callgrind file",
+            PerfScript => "the text of perf script",
+            ReportText => "a report",
+            ReportMarkdown => "a report in Markdown",
+            ReportJson => "a report in JSON",
+        }
+    }
+
+    /// The kinds that a file of this name may be, the likeliest first; empty where its name promises nothing.
+    pub(crate) fn promised(path: &Path) -> &'static [FileKind] {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_lowercase();
+        let found = ENDS.iter().find(|(end, _)| name.ends_with(end));
+        found.map_or(&[], |(_, kinds)| kinds)
+    }
+
+    /// True for a file that begins as one of this kind does, and for an empty one: nothing in it can be lost.
+    pub(crate) fn is_of(self, path: &Path) -> bool {
+        let Ok(file) = File::open(path) else { return false };
+        let mut start = Vec::new();
+        if file.take(SNIFFED_BYTES).read_to_end(&mut start).is_err() {
+            return false;
+        }
+        if start.is_empty() {
+            return true;
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self {
+            Profile => {
+                let json = inflated(&start).map_or_else(|| text(&start), |json| text(&json));
+                let keys = ["\"meta\"", "\"preprocessedProfileVersion\"", "\"libs\"", "\"threads\""];
+                json.trim_start().starts_with('{') && keys.iter().any(|key| json.contains(key))
+            }
+            FlameGraph => text(&start).contains("<svg"),
+            Folded => read::is_folded(path),
+            Pprof => read::kind(path) == Some(read::Kind::Pprof),
+            Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
+            Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),
+            // `comm pid/tid seconds: period event: `, and an indented line for each frame.
+            PerfScript => text(&start)
+                .split_once("\n\t")
+                .is_some_and(|(head, _)| head.trim_end().ends_with(':') && head.contains('/')),
+            ReportText => text(&start).lines().any(|line| line.starts_with("quality: ")),
+            ReportMarkdown => {
+                text(&start).lines().any(|line| line.starts_with("quality: ")) && start.starts_with(b"**")
+            }
+            ReportJson => text(&start).contains("\"sprof-report\""),
+        }
+    }
+}
+
+/// The first bytes in a gzip stream that is cut off, or `None` for what is none.
+fn inflated(start: &[u8]) -> Option<Vec<u8>> {
+    // RFC 1952, section 2.3.1.
+    if !start.starts_with(&[0x1f, 0x8b]) {
+        return None;
+    }
+    let mut json = Vec::new();
+    // It ends in the middle of the stream: what came before that is enough.
+    let _ = MultiGzDecoder::new(start).take(SNIFFED_BYTES).read_to_end(&mut json);
+    Some(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_promise_what_their_end_says() {
+        let promised = |name: &str| FileKind::promised(Path::new(name));
+        assert_eq!(promised("a.svg"), [FlameGraph]);
+        assert_eq!(promised("dir.svg/A.JSON.GZ"), [Profile]);
+        assert_eq!(promised("a.speedscope.json"), [Speedscope]);
+        assert_eq!(promised("a.json").first(), Some(&Profile));
+        assert!(promised("profile").is_empty() && promised("svg").is_empty());
+    }
+
+    #[test]
+    fn files_of_other_kinds_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let all = [
+            Profile,
+            FlameGraph,
+            Folded,
+            Pprof,
+            Speedscope,
+            Callgrind,
+            PerfScript,
+            ReportText,
+            ReportMarkdown,
+            ReportJson,
+        ];
+        for (text, kinds) in [
+            ("", &all[..]),
+            ("fn main() {\n    println!(\"meta\");\n}\n", &[]),
+            ("{\"name\": \"package\", \"version\": 1}", &[]),
+            ("{\"meta\":{\"version\":1}}", &[Profile]),
+            ("<?xml version=\"1.0\"?><svg width=\"1\">", &[FlameGraph]),
+            ("app;main;work 12\n", &[Folded]),
+            ("\u{1f}\u{8b} no gzip", &[]),
+            (
+                "app 1/2 0.001000:    1000 cpu-ns: \n\t     1f main (app)\n",
+                &[PerfScript],
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let found: Vec<FileKind> = all.into_iter().filter(|kind| kind.is_of(&path)).collect();
+            assert_eq!(found, kinds, "{text}");
+        }
+    }
+}
