@@ -239,3 +239,87 @@ fn a_port_that_is_taken_is_said_before_the_program_runs() {
     );
     assert!(!Path::exists(&terminal.folder.path().join("ran")));
 }
+
+/// A script in a folder of its own that stands in for programs that open links, and writes down its arguments.
+fn browser_stand_in(folder: &Path) -> String {
+    let script = folder.join("xdg-open");
+    let said = folder.join("arguments");
+    std::fs::write(
+        &script,
+        format!(
+            "#!/bin/sh\ntr '\\0' '\\n' < /proc/$$/cmdline > '{0}.new'\nmv '{0}.new' '{0}'\n",
+            said.display()
+        ),
+    )
+    .unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
+}
+
+/// `GET` of a link with bash, as nobody or as who runs this: status line and headers.
+fn get_with_bash(link: &str, as_nobody: bool) -> String {
+    let (address, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, port) = address.split_once(':').unwrap();
+    let line = format!(
+        "exec 3<>/dev/tcp/{host}/{port}; printf 'GET /{path} HTTP/1.1\\r\\nHost: {address}\\r\\n\\r\\n' >&3; cat <&3"
+    );
+    let mut command = match as_nobody {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "bash"]);
+            command
+        }
+        false => Command::new("bash"),
+    };
+    let output = command.args(["-c", &line]).current_dir("/").output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_arguments_of_the_browser_give_the_profile_to_nobody_else() {
+    let Some(_machine) = perf_events() else { return };
+    let folder = temp_dir();
+    let path = browser_stand_in(folder.path());
+    let program = format!("{} 100", program("split").unwrap().display());
+    let environment = [("DISPLAY", ":0"), ("PATH", path.as_str())];
+    let Some(terminal) = Terminal::start(&environment, &[], &program) else {
+        return;
+    };
+    terminal.wait_for("until Ctrl-C");
+    let said = folder.path().join("arguments");
+    let start = Instant::now();
+    while !said.exists() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "no browser was started: {}",
+            terminal.text()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let arguments = std::fs::read_to_string(said).unwrap();
+    let text = terminal.text();
+    let token = text.split("symbolServer=").nth(1).unwrap();
+    let token = &token.split("%2F").nth(3).unwrap()[..32];
+    assert!(!arguments.contains(token), "{arguments}");
+    let once = arguments.lines().find(|line| line.starts_with("http://")).unwrap();
+    if support::skip::root() {
+        let refused = get_with_bash(once, true);
+        assert!(
+            refused.starts_with("HTTP/1.1 403") && !refused.contains(token),
+            "{refused}"
+        );
+    }
+    let followed = get_with_bash(once, false);
+    assert!(followed.starts_with("HTTP/1.1 303"), "{followed}");
+    let location = followed
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "))
+        .unwrap();
+    assert!(
+        location.contains(token) && text.contains(location.trim()),
+        "{location}: {text}"
+    );
+    let again = get_with_bash(once, false);
+    assert!(again.starts_with("HTTP/1.1 410") && !again.contains(token), "{again}");
+    assert_eq!(terminal.interrupt().0, Some(0));
+}

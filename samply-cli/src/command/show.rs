@@ -46,7 +46,7 @@ pub(crate) fn open(term: &Term, args: &ServeArgs, address: std::net::SocketAddr,
                     "the browser did not open ({why}); open the link yourself: {url}"
                 ));
             };
-            match browser::open(&links.open, failed) {
+            match browser::open(&links.once, failed) {
                 Ok(()) => term.line(format_args!("opening {link}")),
                 Err(error) => {
                     term.warning(format_args!("no browser could be started: {error}"));

@@ -35,6 +35,6 @@ impl Listener {
             profile("profile.json", new),
             encode(&ours),
         );
-        Links { origin, open }
+        self.links_to(origin, open)
     }
 }

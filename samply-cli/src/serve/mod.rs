@@ -4,13 +4,14 @@
 //! symbol requests ([`Content`]). Get: links, and a thread that serves until a signal ends it.
 //!
 //! The way of a request: [`server`] (connections, limits) -> [`routes`] (who may ask what) -> [`file`](mod@file) or
-//! [`ui`] or the symbol function.
+//! [`ui`] or the symbol function; a browser comes through [`once`].
 
 mod address;
 pub(crate) mod browser;
 mod compare;
 mod file;
 mod guard;
+mod once;
 mod reply;
 mod routes;
 mod server;
@@ -96,6 +97,7 @@ pub(crate) struct Listener {
     address: SocketAddr,
     ui: Ui,
     token: String,
+    once: Arc<once::Once>,
 }
 
 impl Listener {
@@ -113,6 +115,7 @@ impl Listener {
             address,
             ui,
             token,
+            once: Arc::new(once::Once::new(self::token()?)),
         })
     }
 
@@ -130,7 +133,12 @@ impl Listener {
         };
         let profile = encode(&format!("{ours}/profile.json"));
         let open = format!("{ui}/from-url/{profile}/{view}symbolServer={}", encode(&ours));
-        Links { origin, open }
+        self.links_to(origin, open)
+    }
+
+    fn links_to(&self, origin: String, open: String) -> Links {
+        let once = format!("{origin}{}", self.once.path_to(&open));
+        Links { origin, open, once }
     }
 
     fn places(&self) -> Places {
@@ -164,6 +172,8 @@ pub(crate) struct Links {
     pub(crate) origin: String,
     /// Of the UI with the profile. Holds the secret token.
     pub(crate) open: String,
+    /// Leads there once: for arguments of programs, which all users can read.
+    pub(crate) once: String,
 }
 
 /// `encodeURIComponent` (ECMA-262 19.2.6.4), which the UI undoes with `decodeURIComponent`.

@@ -6,6 +6,7 @@
 //! | `GET /TOKEN/profile.json` | the profile's bytes |
 //! | `GET /TOKEN/base.json` | those of one to compare it to |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
+//! | `GET /KEY/open` | once, and for who runs sprof: on to the UI with the profile |
 //! | `OPTIONS` of these | what the UI's origin may do |
 //! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
 
@@ -22,6 +23,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::file::FileBody;
+use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::ui::UiDir;
 use super::{AnswerSymbols, Content, Listener, Ui, guard};
@@ -46,6 +48,7 @@ const POST: &str = "POST, OPTIONS";
 pub(super) struct Site {
     listening_on: IpAddr,
     token: String,
+    once: Arc<Once>,
     /// `None`: the UI is ours, no other origin needs access.
     ui_origin: Option<String>,
     ui: Option<UiDir>,
@@ -58,6 +61,7 @@ pub(super) struct Site {
 /// A place on this site.
 enum Place<'a> {
     Front,
+    Once,
     Profile(&'a Arc<File>),
     Symbols(&'a str),
     Elsewhere,
@@ -72,6 +76,7 @@ impl Site {
         Site {
             listening_on: listener.address.ip(),
             token: listener.token.clone(),
+            once: listener.once.clone(),
             ui_origin,
             ui,
             profile: Arc::new(content.profile),
@@ -82,7 +87,7 @@ impl Site {
     }
 
     /// Answers any request.
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Reply
+    pub(super) async fn answer<B>(&self, request: Request<B>, ends: Option<Ends>) -> Reply
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -98,6 +103,7 @@ impl Site {
         let is_secret = matches!(place, Place::Profile(_) | Place::Symbols(_));
         let mut reply = match place {
             Place::Front => self.front(&parts),
+            Place::Once => self.once(&parts, ends).await,
             Place::Profile(file) => profile(file, &parts),
             Place::Symbols(path) => self.symbols(&parts, path, body).await,
             Place::Elsewhere => self.elsewhere(&parts),
@@ -116,6 +122,9 @@ impl Site {
     fn place<'a>(&'a self, path: &'a str) -> Place<'a> {
         if path == "/" {
             return Place::Front;
+        }
+        if self.once.is_at(path) {
+            return Place::Once;
         }
         let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
             return Place::Elsewhere;
@@ -145,6 +154,30 @@ impl Site {
                 }
                 _ => wrong_method(GET),
             },
+        }
+    }
+
+    async fn once(&self, parts: &Parts, ends: Option<Ends>) -> Reply {
+        if parts.method != Method::GET {
+            return wrong_method("GET");
+        }
+        let once = self.once.clone();
+        let followed = tokio::task::spawn_blocking(move || match once.follow(ends) {
+            Followed::To(link) => Ok(HeaderValue::from_str(link)),
+            Followed::Stranger => Err((StatusCode::FORBIDDEN, "this link is for another user of this machine")),
+            Followed::Used => Err((
+                StatusCode::GONE,
+                "this link works once; open the one that sprof printed",
+            )),
+        });
+        match followed.await {
+            Ok(Ok(Ok(link))) => {
+                let mut reply = reply::empty(StatusCode::SEE_OTHER);
+                reply.headers_mut().insert(header::LOCATION, link);
+                reply
+            }
+            Ok(Err((status, message))) => reply::error(status, message),
+            _ => reply::error(StatusCode::INTERNAL_SERVER_ERROR, "open the link that sprof printed"),
         }
     }
 

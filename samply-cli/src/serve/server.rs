@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use super::once::Ends;
 use super::routes::Site;
 use super::write_timeout::WriteTimeout;
 use super::{Content, Listener, ServeError, reply};
@@ -109,6 +110,7 @@ async fn accept(socket: StdListener, site: Arc<Site>) {
 }
 
 async fn connection(stream: TcpStream, site: Arc<Site>) {
+    let ends = (stream.peer_addr().ok().zip(stream.local_addr().ok())).map(|(peer, own)| Ends { peer, own });
     let asked = Arc::new(AtomicBool::new(false));
     let stream = ExplainedErrors {
         stream: WriteTimeout::new(stream, WRITE_TIMEOUT),
@@ -119,7 +121,7 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
         let site = &site;
-        async move { Ok::<_, Infallible>(site.answer(request).await) }
+        async move { Ok::<_, Infallible>(site.answer(request, ends).await) }
     });
     // An error here is a client that left, or one that was told what was wrong.
     let _ = http1::Builder::new()
