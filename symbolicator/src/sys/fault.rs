@@ -4,7 +4,6 @@
 //! recording that is not saved yet. The handler puts zeros in the place of what is gone, and marks the mapping as cut; the owner
 //! of the mapping sees that afterwards, and throws away what was read. All other faults go to whoever handled SIGBUS before.
 
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -94,43 +93,51 @@ fn free_one() -> &'static Guard {
     }
 }
 
+/// The default action.
+fn default_action() -> libc::sigaction {
+    // SAFETY: a sigaction is numbers, a set of bits and a pointer that may be null: zeros are SIG_DFL without flags or mask.
+    unsafe { std::mem::zeroed() }
+}
+
 /// Sets the handler, once for the process.
 fn install() {
     BEFORE.get_or_init(|| {
-        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: sysconf reads no memory. `handler` is an `extern "C"` function with the signature that SA_SIGINFO asks for
-        // (sigaction(2)), and does only what signal handlers may: atomics of statics, mmap, sigaction, raise. It runs on the
-        // alternate stack where the thread has one (SA_ONSTACK). Both structures live to the end of the call. A sigaction of
-        // zeros is a valid one: SIG_DFL, no flags.
-        unsafe {
-            PAGE_BYTES.store(libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize, Ordering::Release);
-            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handler;
-            action.sa_sigaction = handler as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigemptyset(&mut action.sa_mask);
-            libc::sigaction(libc::SIGBUS, &action, before.as_mut_ptr());
-            before.assume_init()
-        }
+        // SAFETY: sysconf reads no memory of ours.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        PAGE_BYTES.store(page_bytes.max(4096) as usize, Ordering::Release);
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handler;
+        let action = libc::sigaction {
+            sa_sigaction: handler as usize,
+            // On the alternate stack, where the thread has one.
+            sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK,
+            ..default_action()
+        };
+        let mut before = default_action();
+        // SAFETY: both structures live to the end of the call. The handler has the signature that SA_SIGINFO asks for
+        // (sigaction(2)), and does only what signal handlers may: atomics of statics, mmap, sigaction, raise.
+        unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
+        before
     });
 }
 
 extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is valid until the handler returns; for SIGBUS of the
-    // kernel's own (si_code above 0) si_addr is the address that was read.
-    let (address, is_fault) = unsafe { ((*info).si_addr() as usize, (*info).si_code > 0) };
+    // SAFETY: with SA_SIGINFO the kernel hands over a siginfo_t that is valid until the handler returns.
+    let info = unsafe { &*info };
+    // SAFETY: for SIGBUS of the kernel's own (si_code above 0) si_addr is set, to the address that was read; else it is not used.
+    let address = unsafe { info.si_addr() } as usize;
+    let is_fault = info.si_code > 0;
     if is_fault && all().any(|guard| fill(guard, address)) {
         return;
     }
-    // SAFETY: `BEFORE` is what sigaction itself returned. It is not set only if the signal comes within `install`, in which case
-    // the default, all zeros, is right. A fault comes again when this handler returns, and then goes there; a signal that was
-    // sent would not, so it is sent again.
-    unsafe {
-        let default = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-        libc::sigaction(libc::SIGBUS, BEFORE.get().unwrap_or(&default), ptr::null_mut());
-        if !is_fault {
-            libc::raise(libc::SIGBUS);
-        }
+    // Not set only if the signal comes within `install`.
+    let default = default_action();
+    let before = BEFORE.get().unwrap_or(&default);
+    // SAFETY: `before` is what sigaction itself returned, or the default. A fault comes again when this handler returns, and
+    // then goes there.
+    unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
+    if !is_fault {
+        // SAFETY: raise takes no pointers. A signal that was sent does not come again by itself.
+        unsafe { libc::raise(libc::SIGBUS) };
     }
 }
 
@@ -146,27 +153,36 @@ fn fill(guard: &Guard, address: usize) -> bool {
         libc::PROT_READ,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
     );
+    let errno = Errno::save();
     // SAFETY: the range is a part of a mapping that its owner keeps until `release`, and the owner is reading it right now, in
     // this thread: no other mapping can be there. It stays readable, and never was more than that. mmap is a plain system call
-    // that takes no lock of this process; errno is put back.
-    unsafe {
-        let errno = errno();
-        let before = *errno;
-        let mapped = libc::mmap(start as *mut libc::c_void, end - start, protection, flags, -1, 0);
-        *errno = before;
-        mapped != libc::MAP_FAILED
-    }
+    // that takes no lock of this process.
+    let mapped = unsafe { libc::mmap(start as *mut libc::c_void, end - start, protection, flags, -1, 0) };
+    errno.restore();
+    mapped != libc::MAP_FAILED
 }
 
-fn errno() -> *mut libc::c_int {
-    // SAFETY: both return the address of the calling thread's own errno, and do nothing else.
-    #[cfg(target_os = "linux")]
-    unsafe {
-        libc::__errno_location()
+/// The error number of what the signal interrupted.
+struct Errno {
+    place: *mut libc::c_int,
+    value: libc::c_int,
+}
+
+impl Errno {
+    fn save() -> Errno {
+        // SAFETY: returns the address of the calling thread's own errno, and does nothing else.
+        #[cfg(target_os = "linux")]
+        let place = unsafe { libc::__errno_location() };
+        // SAFETY: as above.
+        #[cfg(target_os = "macos")]
+        let place = unsafe { libc::__error() };
+        // SAFETY: it is there as long as the thread.
+        let value = unsafe { *place };
+        Errno { place, value }
     }
-    // SAFETY: as above.
-    #[cfg(target_os = "macos")]
-    unsafe {
-        libc::__error()
+
+    fn restore(self) {
+        // SAFETY: as for reading it; the handler does not leave the thread.
+        unsafe { *self.place = self.value };
     }
 }
