@@ -91,9 +91,9 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
     };
     let term = Term::stderr(Verbosity::Normal);
     match failure {
-        Failure::Usage(error) => {
+        Failure::Usage(mut error) => {
             match error.use_stderr() {
-                true => term.usage(&error),
+                true => term.usage(&mut error),
                 // Help, which has nothing from outside.
                 false => drop(error.print()),
             }

@@ -442,8 +442,8 @@ mod tests {
             "my.profile.json.gz",
         ];
         assert_eq!(names(folder.path()), all);
-        for number in 0..3 {
-            let kept = fs::read(folder.path().join(all[number])).unwrap();
+        for (number, kept) in all.iter().take(3).enumerate() {
+            let kept = fs::read(folder.path().join(kept)).unwrap();
             assert_eq!(kept, format!("{OLD}{number}").into_bytes());
         }
     }

@@ -203,7 +203,11 @@ pub(crate) fn record(
 fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
     match (error, spool.filter(Spool::is_started)) {
         (Failure::Failed(message), Some(spool)) => Failure::failed(format_args!("{message}; {}", spool.left())),
-        (error, _) => error,
+        // The program did not run.
+        (error, spool) => {
+            spool.into_iter().for_each(Spool::remove);
+            error
+        }
     }
 }
 

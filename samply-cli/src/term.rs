@@ -1,10 +1,10 @@
 //! What sprof says on stderr: lines, colour, progress. Writing never fails: who closed stderr does not want to read.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
+use clap::error::ContextValue;
 use profile::text::one_line;
 
 use crate::screen::printable;
@@ -177,8 +177,8 @@ impl Term {
     }
 
     /// What clap says of wrong usage.
-    pub(crate) fn usage(&self, error: &clap::Error) {
-        let text = arguments_in_one_line(error.to_string());
+    pub(crate) fn usage(&self, error: &mut clap::Error) {
+        let text = text_of(error);
         let text = match text.strip_prefix("error:") {
             Some(rest) => format!("{}{rest}", self.style(Style::Error, "error:")),
             None => text,
@@ -202,18 +202,18 @@ impl Term {
     }
 }
 
-/// clap quotes arguments, and with `*` in a shell these are names of files that others made.
-fn arguments_in_one_line(mut text: String) -> String {
-    for argument in std::env::args_os().skip(1) {
-        let argument = argument.to_string_lossy();
-        let value = argument.split_once('=').map_or("", |(_, value)| value);
-        for quoted in [&*argument, value] {
-            if let Cow::Owned(line) = one_line(quoted) {
-                text = text.replace(quoted, &line);
-            }
-        }
+/// The text of a usage error. clap quotes arguments, and with `*` in a shell these are names of files that others made: a line
+/// break in one of them is none in the text.
+fn text_of(error: &mut clap::Error) -> String {
+    let quoted = error.context().filter_map(|(kind, value)| match value {
+        ContextValue::String(text) => Some((kind, ContextValue::String(one_line(text).into_owned()))),
+        _ => None,
+    });
+    let quoted: Vec<_> = quoted.collect();
+    for (kind, line) in quoted {
+        error.insert(kind, line);
     }
-    text
+    error.to_string()
 }
 
 /// Colour on stdout, for what is printed there.

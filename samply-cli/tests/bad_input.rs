@@ -154,7 +154,8 @@ fn a_full_disk_is_said_and_the_earlier_profile_stays() {
         return;
     }
     let path = dir.path().join("p.json.gz");
-    std::fs::write(&path, "the earlier profile").unwrap();
+    let earlier = r#"{"meta": "the earlier profile"}"#;
+    std::fs::write(&path, earlier).unwrap();
     let fill = std::fs::write(dir.path().join("filler"), vec![1u8; 200 << 10]);
     assert!(fill.is_err(), "the disk is full");
     let mut command = sprof();
@@ -167,7 +168,7 @@ fn a_full_disk_is_said_and_the_earlier_profile_stays() {
     let unmount = Command::new("umount").arg("-l").arg(dir.path()).status().unwrap();
     assert!(unmount.success());
     assert_error(&output, &[125], "p.json.gz");
-    assert_eq!(kept.unwrap(), b"the earlier profile");
+    assert_eq!(kept.unwrap(), earlier.as_bytes());
 }
 
 #[test]

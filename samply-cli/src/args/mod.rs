@@ -28,6 +28,7 @@ pub(crate) use select::SelectArgs;
 pub(crate) use serve::ServeArgs;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use profile::text::one_line;
 
 /// Records where a program spends its time and shows it in the Firefox Profiler.
 #[derive(Debug, Parser)]
@@ -121,7 +122,9 @@ pub(crate) fn usage_error(command: &str, message: impl std::fmt::Display) -> cla
         .find_subcommand_mut(command)
         .map_or_else(Cli::command, |found| found.clone());
     let mut command = command;
-    command.error(clap::error::ErrorKind::ValueValidation, message)
+    // Names of files in it may hold line breaks.
+    let message = message.to_string();
+    command.error(clap::error::ErrorKind::ValueValidation, one_line(&message))
 }
 
 #[cfg(test)]
