@@ -7,7 +7,9 @@ mod common;
 use std::hint::black_box;
 
 use common::{Captured, OwnMemory, capture, names, sample, unwinder};
-use recording::sink::{EventSink, NoMemory};
+use recording::clock::Timestamp;
+use recording::event::Pid;
+use recording::sink::{EventSink, NoMemory, TargetMemory};
 
 #[inline(never)]
 fn truth_leaf(limit: usize) -> Captured {
@@ -98,6 +100,35 @@ fn recursion_deeper_than_the_dump_is_completed_live() {
         ),
         (3, 1, 2, 2)
     );
+}
+
+/// Memory that was cleared since the sample, each time that it is read.
+struct Cleared;
+
+impl TargetMemory for Cleared {
+    fn read(&mut self, _pid: Pid, _address: u64, buffer: &mut [u8]) -> usize {
+        buffer.fill(0);
+        buffer.len()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+}
+
+#[test]
+fn a_return_address_that_was_cleared_since_is_no_end_of_the_stack() {
+    let captured = truth_recursion(100, 4096);
+    let mut unwinder = unwinder(Cleared);
+    for _ in 0..4 {
+        unwinder.on_event(&sample(&captured));
+    }
+    let (collector, quality) = unwinder.finish();
+    for frames in &collector.stacks {
+        let names = names(&collector.images, frames);
+        assert!(names.iter().any(|name| name.starts_with('[')), "{names:?}");
+    }
+    assert_eq!(quality.rooted, 0, "{quality:?}");
 }
 
 #[inline(never)]

@@ -27,6 +27,16 @@ fn assert_rooted(profile: &Profile, root: &str, at_least_percent: f64) {
     );
 }
 
+/// Of all stacks with `function` in them, each reaches `root` or says that it does not.
+fn assert_honest(profile: &Profile, function: &str, root: &str) {
+    let honest = profile.share(
+        |names| names.contains(&function),
+        |names| names.contains(&root) || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 500, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+}
+
 /// Every stack below `run_split` is rooted in `main`. Samples elsewhere are the loader's: before `main`, and after it.
 fn assert_split_rooted(profile: &Profile, root: &str) {
     let ours = ["sixty", "thirty", "ten"];
@@ -186,6 +196,16 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
     );
     assert!(honest.of > 1000, "{}", profile.summary());
     assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+}
+
+/// The frame goes beyond the dump, and where its return address was, there is 0 when that is read.
+#[test]
+fn stacks_whose_memory_was_cleared_since_are_marked() {
+    let Some(_machine) = perf_events() else { return };
+    let (_, profile) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("deep").unwrap(), &["cleared", "64", "300"]);
+    assert_honest(&profile, "large_frame", "main");
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl Arch for Aarch64 {
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp() || (is_leaf && cfa == regs.sp()) => {
                 *regs = caller(regs, ra, cfa, fp);
                 if regs.lr() == 0 {
-                    Step::Root
+                    Step::NoReturnAddress
                 } else {
                     Step::Caller(regs.lr())
                 }
@@ -220,7 +220,7 @@ impl Arch for Aarch64 {
                 (Ok(new_fp), Ok(lr)) => {
                     let caller = caller(regs, lr, fp + 16, new_fp);
                     if caller.lr() == 0 {
-                        return Step::Root;
+                        return Step::NoReturnAddress;
                     }
                     if is_code(caller.lr()) {
                         *regs = caller;

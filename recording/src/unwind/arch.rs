@@ -34,8 +34,10 @@ pub(super) enum Step {
     Caller(u64),
     /// Like `Caller`, but by frame pointer or by guess.
     Guess(u64),
-    /// There is no caller.
+    /// There is no caller, as the rules declare.
     Root,
+    /// The return address is 0: nothing called this code, if these are the stack's bytes.
+    NoReturnAddress,
     /// Going by frame pointer, which is 0. The root if the place is plausible.
     FramePointerIsZero,
     /// A needed byte can't be had.

@@ -260,7 +260,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 quality.rooted += u64::from(verdict != Verdict::Unverified);
                 None
             }
-            End::NoMemory => {
+            End::NoMemory | End::NoReturnAddress => {
                 quality.truncated_no_memory += 1;
                 Some(StackMark::TruncatedNoMemory)
             }

@@ -98,6 +98,9 @@ impl ThreadStacks {
         times: Times,
         are_possible: &mut dyn FnMut(&[Point]) -> bool,
     ) -> Verdict {
+        if outcome.end == End::NoReturnAddress {
+            outcome.end = self.end_at(points.last());
+        }
         let Some(seam) = outcome.seam else {
             self.whole.keep(points, outcome.end, times, true);
             return self.complete(points, outcome);
@@ -131,6 +134,18 @@ impl ThreadStacks {
                 outcome.end = End::NoMemory;
                 self.complete(points, outcome)
             }
+        }
+    }
+
+    /// What a return address of 0 means that was read after the sample. Memory that was cleared since says the same as the
+    /// first frame of a thread, twice, too: seen in rustc, whose frames of several KiB lie across the end of the dump. So the
+    /// stack ends there only if another one of the thread did, by the rules or by its sample's own bytes.
+    fn end_at(&self, last: Option<&Point>) -> End {
+        let known = self.completed.iter().chain([&self.whole]);
+        let is_root = |known: &Known| known.end == Some(End::Root) && known.points.last() == last;
+        match known.into_iter().any(is_root) {
+            true => End::Root,
+            false => End::NoMemory,
         }
     }
 

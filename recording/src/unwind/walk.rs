@@ -39,7 +39,10 @@ pub(super) struct Point {
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
+    /// The last frame has no caller.
     Root,
+    /// The last frame's return address is 0 in memory that was read after the sample.
+    NoReturnAddress,
     NoMemory,
     NoRule,
     Depth,
@@ -126,6 +129,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     caller
                 }
                 Step::Root => return Some(outcome),
+                Step::NoReturnAddress => {
+                    if self.stack.used_live {
+                        outcome.end = End::NoReturnAddress;
+                    }
+                    return Some(outcome);
+                }
                 Step::FramePointerIsZero if address.is_return_address() && self.is_last::<A>(&regs) => {
                     return Some(outcome);
                 }

@@ -115,7 +115,7 @@ impl Arch for X86_64 {
             }
         };
         match cfi.step(row, register, read) {
-            Ok(Some((_, _, 0))) => Step::Root,
+            Ok(Some((_, _, 0))) => Step::NoReturnAddress,
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp() => {
                 *regs = UnwindRegsX86_64::new(ra, cfa, fp);
                 Step::Caller(ra)
@@ -163,7 +163,7 @@ impl Arch for X86_64 {
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
         if (sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&bp) && bp % 8 == 0 && bp < u64::MAX - 16 {
             match (read(bp), read(bp + 8)) {
-                (Ok(_), Ok(0)) => return Step::Root,
+                (Ok(_), Ok(0)) => return Step::NoReturnAddress,
                 (Ok(new_bp), Ok(ra)) if is_code(ra) => {
                     *regs = UnwindRegsX86_64::new(ra, bp + 16, new_bp);
                     return Step::Guess(ra);

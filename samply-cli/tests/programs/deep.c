@@ -1,10 +1,12 @@
 // Stacks of a known size.
 // usage: deep spin STACK_KB CPU_MS      recursion of that size, then all the time in `deep_leaf`
 //        deep updown STACK_KB CPU_MS    recursion that keeps going down and up, working at every level
+//        deep cleared STACK_KB CPU_MS   work in a frame of that size, whose memory is zero soon after
 #include "common.h"
 #include <string.h>
 #include <sys/resource.h>
 #include <pthread.h>
+#include <unistd.h>
 
 // One frame of `descend` is this array and a few saved registers: about 256 bytes.
 #define FRAME_BYTES 200
@@ -50,11 +52,42 @@ NOINLINE void wander(uint64_t stack_bytes) {
     KEEP_FRAME();
 }
 
+NOINLINE void large_frame(uint64_t stack_bytes) {
+    volatile char *frame = __builtin_alloca(stack_bytes);
+    frame[0] = 1;
+    sink += xorshift(4, 4000000) + (uint64_t)frame[0];
+    KEEP_FRAME();
+}
+
+// Puts the return address of `large_frame` among what `clear` overwrites.
+NOINLINE void below(uint64_t stack_bytes) {
+    volatile char frame[1024];
+    frame[0] = 1;
+    large_frame(stack_bytes);
+    sink += (uint64_t)frame[0];
+}
+
+NOINLINE void clear(uint64_t stack_bytes) {
+    char *frame = __builtin_alloca(stack_bytes + 4096);
+    memset(frame, 0, stack_bytes + 4096);
+    __asm__ volatile("" : : "r"(frame) : "memory");
+    usleep(20000);
+    KEEP_FRAME();
+}
+
+NOINLINE void work_and_clear(uint64_t stack_bytes) {
+    while (thread_cpu_ns() < end_ns) {
+        below(stack_bytes);
+        clear(stack_bytes);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) return 2;
     uint64_t stack_bytes = strtoull(argv[2], NULL, 10) * 1024;
     end_ns = strtoull(argv[3], NULL, 10) * 1000000u;
     if (strcmp(argv[1], "spin") == 0) spin_deep(stack_bytes);
+    else if (strcmp(argv[1], "cleared") == 0) work_and_clear(stack_bytes);
     else wander(stack_bytes);
     print_cpu_time();
     return 0;
