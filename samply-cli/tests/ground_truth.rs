@@ -349,6 +349,23 @@ fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
+    let Some(_machine) = perf_events() else { return };
+    let (_, profile) = record().profile(program("builtin").unwrap(), &["1000"]);
+    let right = profile.share(
+        |names| names.contains(&"builtin"),
+        |names| {
+            names
+                .windows(3)
+                .any(|names| names == ["main", "uses_builtin", "builtin"])
+        },
+    );
+    assert!(right.of > 500, "{}", profile.summary());
+    assert_eq!(right.hits, right.of, "{}", profile.summary());
+}
+
+#[test]
 fn kernel_functions_appear_under_read() {
     let Some(_machine) = kernel_samples() else { return };
     let (_, profile) = record().profile(program("reader").unwrap(), &["1500"]);

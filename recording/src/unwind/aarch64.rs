@@ -198,42 +198,28 @@ impl Arch for Aarch64 {
         word.is_some_and(|word| word >> 26 == 0b10_0101 || word & 0xfeff_f000 == 0xd63f_0000)
     }
 
-    fn step_by_guess(
-        address: FrameAddress,
-        in_tables: bool,
-        regs: &mut Self::Regs,
-        read: &mut ReadStack<'_>,
-        is_code: &dyn Fn(u64) -> bool,
-    ) -> Step {
+    fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step> {
         let (sp, fp) = (regs.sp(), regs.fp());
-        // A leaf in assembly seldom makes a frame: (pc, sp, fp) = (lr, sp, fp).
-        let is_leaf = !address.is_return_address();
-        if is_leaf && in_tables && is_code(regs.lr()) {
-            return Step::Guess(regs.lr());
-        }
         if fp == 0 {
-            return Step::FramePointerIsZero;
+            return Err(Step::FramePointerIsZero);
+        }
+        if !(sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&fp) || fp % 8 != 0 || fp >= u64::MAX - 16 {
+            return Err(Step::NoRule);
         }
         // (lr, sp, fp) = (*(fp + 8), fp + 16, *fp)
-        if (sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&fp) && fp % 8 == 0 && fp < u64::MAX - 16 {
-            match (read(fp), read(fp + 8)) {
-                (Ok(new_fp), Ok(lr)) => {
-                    let caller = caller(regs, lr, fp + 16, new_fp);
-                    if caller.lr() == 0 {
-                        return Step::NoReturnAddress;
-                    }
-                    if is_code(caller.lr()) {
-                        *regs = caller;
-                        return Step::Guess(caller.lr());
-                    }
-                }
-                _ => return Step::NoMemory,
-            }
+        let (Ok(new_fp), Ok(lr)) = (read(fp), read(fp + 8)) else {
+            return Err(Step::NoMemory);
+        };
+        let caller = caller(regs, lr, fp + 16, new_fp);
+        match caller.lr() {
+            0 => Err(Step::NoReturnAddress),
+            lr => Ok((lr, caller)),
         }
-        if is_leaf && is_code(regs.lr()) {
-            return Step::Guess(regs.lr());
-        }
-        Step::NoRule
+    }
+
+    fn caller_of_leaf(regs: &Self::Regs, _read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)> {
+        // (pc, sp, fp) = (lr, sp, fp)
+        Some((regs.lr(), *regs))
     }
 
     fn step_by_code(

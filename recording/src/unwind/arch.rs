@@ -101,15 +101,10 @@ pub(super) trait Arch {
     fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;
     /// True if this code ends with a call.
     fn ends_with_call(code: &[u8]) -> bool;
-    /// Goes by frame pointer, or by the habits of code without rules. `in_tables`: the module has rules for its other
-    /// functions, so this is likely assembly. `is_code` tells if an address is in an executable mapping.
-    fn step_by_guess(
-        address: FrameAddress,
-        in_tables: bool,
-        regs: &mut Self::Regs,
-        read: &mut ReadStack<'_>,
-        is_code: &dyn Fn(u64) -> bool,
-    ) -> Step;
+    /// The caller's return address and registers, by frame pointer. An error is a step that leads to no caller.
+    fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step>;
+    /// The same of a leaf that has made no frame, as assembly seldom does.
+    fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)>;
     /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
     /// pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is neither.
     fn step_by_code(

@@ -97,16 +97,19 @@ pub(super) struct StackMemory<'a, M> {
 impl<M: TargetMemory> StackMemory<'_, M> {
     /// The 8 bytes at an address.
     pub(super) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
-        let from_dump = address
-            .checked_sub(self.dump_start)
-            .and_then(|offset| self.dump.get(usize::try_from(offset).ok()?..)?.first_chunk());
-        if let Some(bytes) = from_dump {
-            return Ok(u64::from_le_bytes(*bytes));
+        if let Some(word) = self.in_sample(address) {
+            return Ok(word);
         }
         if address < self.floor {
             return Err(Unreadable(address));
         }
         self.read_live(address).ok_or(Unreadable(address))
+    }
+
+    /// The same, if the sample has them.
+    pub(super) fn in_sample(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.dump_start)?).ok()?;
+        Some(u64::from_le_bytes(*self.dump.get(offset..)?.first_chunk()?))
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {

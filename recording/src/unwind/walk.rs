@@ -6,7 +6,7 @@ use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use super::arch::{Arch, NearbyCode, Step};
+use super::arch::{Arch, NearbyCode, Step, Unreadable};
 use super::calls::Target;
 use super::jit::JitRules;
 use super::modules::Modules;
@@ -215,6 +215,13 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     return (step, false);
                 }
                 like_assembly = true;
+                // Where such code makes a frame, it does so as all code does.
+                if A::LEAVES_BY_CODE
+                    && !address.is_return_address()
+                    && let Some(step) = self.step_by_code::<A>(&region, address, regs)
+                {
+                    return (step, false);
+                }
             } else if region.module == ANONYMOUS
                 && !self.sp_is_bound
                 && let Some(step) = (self.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
@@ -226,18 +233,80 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return (step, false);
             }
         }
-        let (stack, space) = (&mut self.stack, self.space);
-        let is_code = |address: u64| space.find(address.wrapping_sub(1)).is_some();
-        (
-            A::step_by_guess(
-                address,
-                like_assembly,
-                regs,
-                &mut |address| stack.read(address),
-                &is_code,
-            ),
-            false,
-        )
+        (self.step_by_guess::<A>(address, like_assembly, regs), false)
+    }
+
+    /// True if an address that was found without rules may be what a caller goes on at. Code with rules is compiled, and only
+    /// a call leads to a return there. Interpreters push what they like: HotSpot's the address of its code that takes a result.
+    fn may_go_on_at<A: Arch>(&mut self, caller: u64) -> bool {
+        let Some(region) = self.find(caller.wrapping_sub(1)) else {
+            return false;
+        };
+        if self.modules.tables(region.module, self.quality).is_none() || self.has_called::<A>(caller, None) {
+            return true;
+        }
+        let relative = caller.wrapping_sub(1).wrapping_sub(region.base);
+        let tables = self.modules.tables(region.module, self.quality);
+        tables.is_none_or(|tables| tables.function(relative).is_none())
+    }
+
+    /// Goes by frame pointer, or by the habits of code without rules.
+    fn step_by_guess<A: Arch>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
+        let is_leaf = !address.is_return_address();
+        if is_leaf
+            && like_assembly
+            && let Some(step) = self.step_out_of_leaf::<A>(regs)
+        {
+            return step;
+        }
+        let stack = &mut self.stack;
+        let failure = match A::caller_by_frame(regs, &mut |address| stack.read(address)) {
+            Ok((caller, caller_regs)) if self.may_go_on_at::<A>(caller) => {
+                *regs = caller_regs;
+                return Step::Guess(caller);
+            }
+            Ok(_) => Step::NoRule,
+            Err(step) => step,
+        };
+        if is_leaf
+            && !like_assembly
+            && failure == Step::NoRule
+            && let Some(step) = self.step_out_of_leaf::<A>(regs)
+        {
+            return step;
+        }
+        failure
+    }
+
+    /// The caller of a leaf that has made no frame. A number on the stack of a leaf that has one may look like the address behind
+    /// a call: seen in V8's builtins, which lie without rules in a program at a fixed low address. So where the caller
+    /// has rules, these must lead to the address behind a call, too.
+    fn step_out_of_leaf<A: Arch>(&mut self, regs: &mut A::Regs) -> Option<Step> {
+        let stack = &mut self.stack;
+        let (caller, caller_regs) = A::caller_of_leaf(regs, &mut |address| stack.read(address))?;
+        if !self.has_called::<A>(caller, None) {
+            return None;
+        }
+        let region = self.find(caller.wrapping_sub(1))?;
+        let address = FrameAddress::from_return_address(caller)?;
+        let stack = &self.stack;
+        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        if let (Some(rules), Some(relative)) = (rules, relative(address, region.base)) {
+            let mut next_regs = caller_regs;
+            let next = rules.step(relative, &mut next_regs, &mut |address| {
+                stack.in_sample(address).ok_or(Unreadable(address))
+            });
+            let has_caller = match next {
+                Some(Step::Caller(next)) => self.has_called::<A>(next, None),
+                Some(Step::NoRule) => false,
+                _ => true,
+            };
+            if !has_caller {
+                return None;
+            }
+        }
+        *regs = caller_regs;
+        Some(Step::Guess(caller))
     }
 
     /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. If none that is
@@ -281,9 +350,16 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         {
             return true;
         }
-        let Some(code) = self.code_at(&region, return_address) else {
+        let Some(mut code) = self.code_at(&region, return_address) else {
             return true;
         };
+        // A JIT compiler may have put another function there since.
+        if region.module == ANONYMOUS
+            && !A::ends_with_call(&code.before)
+            && let Some(now) = self.read_code(&region, return_address)
+        {
+            code = now;
+        }
         let call = code
             .before
             .last_chunk()
@@ -376,7 +452,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         Some(code)
     }
 
-    /// A caller that is not code was not one: the code is another now, or never returned this way.
+    /// Where no caller can go on, there was none: the code is another now, or never returned this way.
     fn step_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress, regs: &mut A::Regs) -> Option<Step> {
         let is_leaf = !address.is_return_address();
         if !is_leaf && !A::LEAVES_BY_CODE {
@@ -396,7 +472,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             stack.read(address)
         })?;
         if let Step::Caller(caller) | Step::Guess(caller) = step
-            && !self.is_code(caller)
+            && !self.may_go_on_at::<A>(caller)
         {
             return None;
         }

@@ -129,54 +129,49 @@ impl Arch for X86_64 {
         None
     }
 
-    fn ends_with_call(_code: &[u8]) -> bool {
-        // Instructions have any length: it can't be told where the last one starts.
-        true
+    fn ends_with_call(code: &[u8]) -> bool {
+        // Instructions have any length, so some other code ends like a call, too.
+        let from_end = |len: usize| code.len().checked_sub(len).and_then(|at| code.get(at..));
+        // call rel32
+        let direct = from_end(5).is_some_and(|code| code[0] == 0xe8);
+        // call *%reg, call *disp(%reg): 2 in the middle bits of the second byte, which says how long the operand is.
+        let indirect = |len: usize| match from_end(len) {
+            Some([0xff, operand, rest @ ..]) if operand >> 3 & 7 == 2 => {
+                let (mode, register) = (operand >> 6, operand & 7);
+                let has_sib = mode != 3 && register == 4;
+                let displacement = match (mode, register, rest.first()) {
+                    (0, 5, _) | (2, ..) => 4,
+                    (0, 4, Some(sib)) if sib & 7 == 5 => 4,
+                    (1, ..) => 1,
+                    _ => 0,
+                };
+                len == 2 + usize::from(has_sib) + displacement
+            }
+            _ => false,
+        };
+        direct || (2..=7).any(indirect)
     }
 
-    fn step_by_guess(
-        address: FrameAddress,
-        in_tables: bool,
-        regs: &mut Self::Regs,
-        read: &mut ReadStack<'_>,
-        is_code: &dyn Fn(u64) -> bool,
-    ) -> Step {
+    fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step> {
         let (sp, bp) = (regs.sp(), regs.bp());
-        // A leaf in assembly seldom makes a frame: (ip, sp) = (*sp, sp + 8).
-        let just_return = |read: &mut ReadStack<'_>| {
-            read(sp)
-                .ok()
-                .filter(|ra| is_code(*ra))
-                .map(|ra| UnwindRegsX86_64::new(ra, sp.wrapping_add(8), bp))
-        };
-        let is_leaf = !address.is_return_address();
-        if is_leaf
-            && in_tables
-            && let Some(caller) = just_return(read)
-        {
-            *regs = caller;
-            return Step::Guess(caller.ip());
-        }
         if bp == 0 {
-            return Step::FramePointerIsZero;
+            return Err(Step::FramePointerIsZero);
+        }
+        if !(sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&bp) || bp % 8 != 0 || bp >= u64::MAX - 16 {
+            return Err(Step::NoRule);
         }
         // (ip, sp, bp) = (*(bp + 8), bp + 16, *bp)
-        if (sp..sp.saturating_add(PLAUSIBLE_FRAME)).contains(&bp) && bp % 8 == 0 && bp < u64::MAX - 16 {
-            match (read(bp), read(bp + 8)) {
-                (Ok(_), Ok(0)) => return Step::NoReturnAddress,
-                (Ok(new_bp), Ok(ra)) if is_code(ra) => {
-                    *regs = UnwindRegsX86_64::new(ra, bp + 16, new_bp);
-                    return Step::Guess(ra);
-                }
-                (Ok(_), Ok(_)) => {}
-                _ => return Step::NoMemory,
-            }
+        match (read(bp), read(bp + 8)) {
+            (Ok(_), Ok(0)) => Err(Step::NoReturnAddress),
+            (Ok(new_bp), Ok(ra)) => Ok((ra, UnwindRegsX86_64::new(ra, bp + 16, new_bp))),
+            _ => Err(Step::NoMemory),
         }
-        if is_leaf && let Some(caller) = just_return(read) {
-            *regs = caller;
-            return Step::Guess(caller.ip());
-        }
-        Step::NoRule
+    }
+
+    fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)> {
+        // (ip, sp) = (*sp, sp + 8)
+        let ra = read(regs.sp()).ok()?;
+        Some((ra, UnwindRegsX86_64::new(ra, regs.sp().wrapping_add(8), regs.bp())))
     }
 
     fn step_by_code(
@@ -317,6 +312,30 @@ mod tests {
         );
         // call *0x18(%rax)
         assert_eq!(X86_64::call_before(&[0x48, 0x89, 0xc7, 0xff, 0x50, 0x18], 0x1010), None);
+    }
+
+    #[test]
+    fn code_that_ends_with_a_call() {
+        for call in [
+            &[0xe8, 1, 2, 3, 4][..],         // call rel32
+            &[0xff, 0xd1],                   // call *%rcx
+            &[0x41, 0xff, 0xd4],             // call *%r12
+            &[0xff, 0x10],                   // call *(%rax)
+            &[0xff, 0x14, 0xc8],             // call *(%rax,%rcx,8)
+            &[0xff, 0x50, 0x18],             // call *0x18(%rax)
+            &[0xff, 0x54, 0x24, 8],          // call *8(%rsp)
+            &[0xff, 0x15, 1, 2, 3, 4],       // call *0x4030201(%rip)
+            &[0x41, 0xff, 0x95, 1, 2, 3, 4], // call *0x4030201(%r13)
+            &[0xff, 0x14, 0x25, 1, 2, 3, 4], // call *0x4030201
+        ] {
+            let code = [&[0x90; 8], call].concat();
+            assert!(X86_64::ends_with_call(&code), "{call:x?}");
+            assert!(!X86_64::ends_with_call(&call[..call.len() - 1]), "{call:x?}");
+        }
+        // jmp *%rcx; push (%rax); mov %rax, %rdi; nothing.
+        for code in [&[0x90, 0xff, 0xe1][..], &[0x90, 0xff, 0x30], &[0x48, 0x89, 0xc7], &[]] {
+            assert!(!X86_64::ends_with_call(code), "{code:x?}");
+        }
     }
 
     #[test]

@@ -96,6 +96,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             c("split.c", &["-pthread", &folder, "-fuse-ld=lld"])
         }
         "split_without_build_id" => c("split.c", &["-pthread", "-Wl,--build-id=none"]),
+        "builtin" => c("builtin.c", &["-no-pie"]),
         "callback_without_build_id" => c("callback.c", &["-Wl,--build-id=none"]),
         "split_stripped" => c("split.c", &["-pthread", "-s"]),
         "split_debug_frame" => {
