@@ -35,6 +35,7 @@ pub(crate) enum MarkKind {
     Unverified,
     Truncated,
     NoUserStack,
+    OtherStack,
     /// The stack of a wait is not its own.
     Guess,
 }
@@ -91,7 +92,14 @@ pub(crate) const CATEGORIES: &[Category] = &[
     Category {
         name: "Incomplete stack",
         color: "lightred",
-        subcategories: &["Other", "Unverified", "Truncated", "No user stack", "Guess"],
+        subcategories: &[
+            "Other",
+            "Unverified",
+            "Truncated",
+            "No user stack",
+            "Guess",
+            "Other stack",
+        ],
     },
     // After "Other", what `WaitReason::ALL` has after `Cpu`.
     Category {
@@ -140,6 +148,7 @@ impl Kind {
             Kind::Mark(MarkKind::Truncated) => (7, 2),
             Kind::Mark(MarkKind::NoUserStack) => (7, 3),
             Kind::Mark(MarkKind::Guess) => (7, 4),
+            Kind::Mark(MarkKind::OtherStack) => (7, 5),
             Kind::Wait(None) => (8, 0),
             Kind::Wait(Some(WaitReason::Cpu)) => (9, 0),
             Kind::Wait(Some(reason)) => (8, reason as usize),

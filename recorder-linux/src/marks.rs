@@ -8,7 +8,7 @@ use recording::stack::{MissingStack, StackMark};
 const BASE: u64 = 0x0053_5052_4f46_0000;
 
 /// By number. Numbers are never used again for something else.
-const MARKS: [StackMark; 8] = [
+const MARKS: [StackMark; 9] = [
     StackMark::Unverified,
     StackMark::TruncatedNoMemory,
     StackMark::TruncatedNoRule,
@@ -17,6 +17,7 @@ const MARKS: [StackMark; 8] = [
     StackMark::Missing(MissingStack::Abi32),
     StackMark::Missing(MissingStack::NoRegisters),
     StackMark::Missing(MissingStack::OtherPidNamespace),
+    StackMark::OtherStack,
 ];
 
 /// The address that stands for a mark; `None` if the file format of sprof has none for it.

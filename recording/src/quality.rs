@@ -30,6 +30,8 @@ pub struct Quality {
     pub truncated_no_rule: u64,
     /// Samples that end early because they have too many frames.
     pub truncated_depth: u64,
+    /// Samples on a stack of the language's runtime: the calls that led to them are on another stack.
+    pub on_other_stack: u64,
     /// Samples without user stack, by reason.
     pub missing: BTreeMap<MissingStack, u64>,
     /// Samples in which at least one frame was found by frame pointer, for lack of unwind tables.

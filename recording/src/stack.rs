@@ -113,6 +113,9 @@ pub enum StackMark {
     TruncatedNoRule,
     /// The stack has more frames than the unwinder follows.
     TruncatedDepth,
+    /// The thread was on a stack of its language's runtime: Go's g0, for its scheduler and its collector. The frames of the goroutine
+    /// that asked for it are on another stack.
+    OtherStack,
     /// There is no user stack at all, and why.
     Missing(MissingStack),
     /// The thread was not on a CPU. Not the leaf: what it waited for follows.
@@ -131,6 +134,7 @@ impl StackMark {
             StackMark::TruncatedNoMemory => "[truncated: stack memory not available]",
             StackMark::TruncatedNoRule => "[truncated: no unwind information]",
             StackMark::TruncatedDepth => "[truncated: too many frames]",
+            StackMark::OtherStack => "[system stack of a Go thread (g0)]",
             StackMark::Missing(MissingStack::NoUserSpace) => "[no user stack: kernel thread or exiting task]",
             StackMark::Missing(MissingStack::Abi32) => "[no user stack: 32-bit task]",
             StackMark::Missing(MissingStack::NoRegisters) => "[no user stack: no registers delivered]",

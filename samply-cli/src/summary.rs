@@ -160,6 +160,12 @@ impl Summary {
                 format!("{} unverified", of_samples(quality.unverified)),
             ),
         ];
+        if quality.on_other_stack > 0 {
+            parts.push(format!(
+                "{} on Go's system stack (g0)",
+                of_samples(quality.on_other_stack)
+            ));
+        }
         parts.push(match &self.enriched {
             Some(enriched) => flag(
                 enriched.samples_without_name,
@@ -237,7 +243,30 @@ impl Summary {
                 })
             })
             .collect();
-        let mut summary = json!({
+        let figures = json!({
+            "lost": quality.lost_total(),
+            "lost_by_cause": lost,
+            "switches_lost": quality.switches_lost(),
+            "counted_lost": quality.counted_lost(),
+            "points_lost": quality.points_lost(),
+            "throttled": quality.throttled,
+            "malformed": quality.malformed,
+            "rooted": quality.rooted,
+            "completed_live": quality.completed_live,
+            "unverified": quality.unverified,
+            "truncated": quality.truncated_total(),
+            "truncated_no_memory": quality.truncated_no_memory,
+            "truncated_no_rule": quality.truncated_no_rule,
+            "truncated_depth": quality.truncated_depth,
+            "on_other_stack": quality.on_other_stack,
+            "without_user_stack": quality.missing.values().sum::<u64>(),
+            "by_frame_pointer": quality.by_frame_pointer,
+            "named_without_time": self.counts.samples_named_without_time,
+            "out_of_order": counts.samples_out_of_order,
+            "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
+            "modules_unreadable": misses,
+        });
+        json!({
             "schema": "sprof-summary",
             "schema_version": SCHEMA_VERSION,
             "sprof_version": env!("CARGO_PKG_VERSION"),
@@ -268,35 +297,12 @@ impl Summary {
             "achieved_rate_hz": quality.achieved_rate_hz,
             "hottest": hottest,
             "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.wait_places)),
-            "quality": {
-                "lost": quality.lost_total(),
-                "lost_by_cause": lost,
-                "switches_lost": quality.switches_lost(),
-                "counted_lost": quality.counted_lost(),
-                "points_lost": quality.points_lost(),
-                "throttled": quality.throttled,
-                "malformed": quality.malformed,
-                "rooted": quality.rooted,
-                "completed_live": quality.completed_live,
-                "unverified": quality.unverified,
-                "truncated": quality.truncated_total(),
-                "truncated_no_memory": quality.truncated_no_memory,
-                "truncated_no_rule": quality.truncated_no_rule,
-                "truncated_depth": quality.truncated_depth,
-                "without_user_stack": quality.missing.values().sum::<u64>(),
-                "by_frame_pointer": quality.by_frame_pointer,
-                "named_without_time": self.counts.samples_named_without_time,
-                "out_of_order": counts.samples_out_of_order,
-                "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
-                "modules_unreadable": misses,
-            },
+            "quality": figures,
+            "cpu_account": unrecorded::to_json(&quality.cpu_account),
             "profile": self.path.as_ref().map(|path| path.to_string_lossy()),
             "symbolicated": self.enriched.is_some(),
             "url": self.link,
-        });
-        // Apart from the others: the macro ends at so many fields.
-        summary["cpu_account"] = unrecorded::to_json(&quality.cpu_account);
-        summary
+        })
     }
 }
 

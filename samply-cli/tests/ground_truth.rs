@@ -365,6 +365,42 @@ fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
     assert_eq!(right.hits, right.of, "{}", profile.summary());
 }
 
+/// Of Go's stacks, the goroutines' end in `runtime.goexit`. Those of the runtime end where its threads begin, or where it came
+/// from a goroutine's stack, which is said.
+#[test]
+fn stacks_of_go_end_where_its_toolchain_says() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(path) = program("runtime_go") else { return };
+    let (_, profile) = record().profile(path, &["1500"]);
+    let whole = profile.share(
+        |names| names.iter().any(|name| name.starts_with("main.handOver")),
+        |names| names[0] == "runtime.goexit",
+    );
+    assert!(whole.of > 100, "{}", profile.summary());
+    assert_eq!(whole.hits, whole.of, "{}", profile.summary());
+    let on_g0 = "[system stack of a Go thread (g0)]";
+    let switched = ["runtime.mcall", "runtime.systemstack", "runtime.morestack", "time.now"];
+    let said = profile.share(
+        |names| names.iter().any(|name| switched.contains(name)) && !names.contains(&"runtime.goexit"),
+        |names| names[0] == on_g0 && switched.contains(&names[1]),
+    );
+    assert!(said.of > 20, "{}", profile.summary());
+    assert_eq!(said.hits, said.of, "{}", profile.summary());
+    // Nothing else ends anywhere but where the program and its threads start.
+    let starts = [
+        "runtime.goexit",
+        "runtime.mstart",
+        "runtime.rt0_go",
+        "_rt0_amd64_linux",
+        on_g0,
+    ];
+    let ends = profile.share(
+        |names| names.iter().any(|name| name.starts_with("runtime.")),
+        |names| starts.contains(&names[0]),
+    );
+    assert!(ends.percent() >= 99.0, "{ends:?}\n{}", profile.summary());
+}
+
 #[test]
 fn kernel_functions_appear_under_read() {
     let Some(_machine) = kernel_samples() else { return };

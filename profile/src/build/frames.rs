@@ -172,6 +172,7 @@ fn mark_kind(mark: StackMark) -> Kind {
         StackMark::TruncatedNoMemory | StackMark::TruncatedNoRule | StackMark::TruncatedDepth => {
             Kind::Mark(MarkKind::Truncated)
         }
+        StackMark::OtherStack => Kind::Mark(MarkKind::OtherStack),
         StackMark::Missing(_) => Kind::Mark(MarkKind::NoUserStack),
         StackMark::WaitGuess(_) => Kind::Mark(MarkKind::Guess),
         StackMark::OffCpu => Kind::Wait(None),

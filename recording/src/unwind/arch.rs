@@ -38,6 +38,10 @@ pub(super) enum Step {
     Root,
     /// The return address is 0: nothing called this code, if these are the stack's bytes.
     NoReturnAddress,
+    /// Like `Caller`, if the code there has called this function. Otherwise this function has left its caller's stack.
+    IfItCalled(u64),
+    /// The caller is on another stack.
+    OnOtherStack,
     /// Going by frame pointer, which is 0. The root if the place is plausible.
     FramePointerIsZero,
     /// A needed byte can't be had.

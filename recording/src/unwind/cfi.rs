@@ -28,6 +28,8 @@ pub(super) enum Place {
     Unusual,
     /// The return address is undefined: nothing called this code (`_start`, `clone`).
     Root,
+    /// A rule that holds as long as the function has not exchanged the stack pointer for that of another stack.
+    SwitchesStack,
     /// No entry: assembly without annotations, padding, or a table that can't be read.
     Uncovered,
 }

@@ -10,7 +10,7 @@
 //!
 //! 1. `space`: what is mapped where, per process.
 //! 2. `elf`, `modules`: which file that is, shared by all processes.
-//! 3. `tables`, `cfi`: the unwind rules of one file.
+//! 3. `tables`, `cfi`, `go`: the unwind rules of one file.
 //! 4. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 5. `walk`: from leaf to root.
 //! 6. `arch`, `x86_64`, `aarch64`, `signal`, `edges_x86_64`, `edges_aarch64`, `jit`: one step of it.
@@ -24,6 +24,7 @@ mod compressed;
 mod edges_aarch64;
 mod edges_x86_64;
 mod elf;
+mod go;
 mod jit;
 mod modules;
 mod seam;
@@ -170,6 +171,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 StackMark::TruncatedNoMemory => quality.truncated_no_memory += 1,
                 StackMark::TruncatedNoRule => quality.truncated_no_rule += 1,
                 StackMark::TruncatedDepth => quality.truncated_depth += 1,
+                StackMark::OtherStack => quality.on_other_stack += 1,
                 StackMark::Missing(reason) => *quality.missing.entry(*reason).or_default() += 1,
             }
         }
@@ -263,6 +265,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             End::NoMemory | End::NoReturnAddress => {
                 quality.truncated_no_memory += 1;
                 Some(StackMark::TruncatedNoMemory)
+            }
+            End::OtherStack => {
+                quality.on_other_stack += 1;
+                Some(StackMark::OtherStack)
             }
             End::NoRule => {
                 quality.truncated_no_rule += 1;

@@ -119,7 +119,7 @@ impl ThreadStacks {
             Some(same) => same.possible && are_possible(points.get(seam..=first_live).unwrap_or_default()),
             None => are_possible(points.get(seam..).unwrap_or_default()),
         };
-        let reached_root = matches!(end, End::Root | End::Depth);
+        let reached_root = matches!(end, End::Root | End::OtherStack | End::Depth);
         if is_new && reached_root {
             self.keep_completed(points, end, times, possible);
         } else if is_new {

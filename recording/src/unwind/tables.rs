@@ -15,6 +15,7 @@ use super::aarch64::Aarch64;
 use super::arch::{Arch, ReadStack, Step};
 use super::cfi::{Cfi, Place, Row, Sections};
 use super::elf::{self, Elf};
+use super::go::{GoFunctions, Special};
 use super::signal;
 use super::x86_64::X86_64;
 use crate::sink::ReadAt;
@@ -65,6 +66,7 @@ pub(super) struct Rules<A: Arch> {
     signal_returns: Vec<RangeInclusive<u64>>,
     unwinder: A::Unwinder,
     caches: Box<[Option<Box<A::Cache>>]>,
+    go: GoFunctions,
     /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
     /// functions there, while the C library's start code in the same file has `.eh_frame`.
     others: Option<Box<Rules<A>>>,
@@ -72,8 +74,13 @@ pub(super) struct Rules<A: Arch> {
 
 impl<A: Arch> Rules<A> {
     fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Self> {
-        let (eh_frame, debug_frame) = read_sections(elf, file).split();
-        let debug_frame = Cfi::new(debug_frame, A::COLUMNS).map(|cfi| Rules::new(elf, file, cfi));
+        let (sections, go) = read_sections(elf, file);
+        let (eh_frame, debug_frame) = sections.split();
+        // Go's linker writes `.debug_frame`.
+        let debug_frame = Cfi::new(debug_frame, A::COLUMNS).map(|cfi| Rules {
+            go,
+            ..Rules::new(elf, file, cfi)
+        });
         match Cfi::new(eh_frame, A::COLUMNS) {
             Some(cfi) => Some(Rules {
                 others: debug_frame.map(Box::new),
@@ -103,6 +110,7 @@ impl<A: Arch> Rules<A> {
             signal_returns,
             unwinder,
             caches: (0..count).map(|_| None).collect(),
+            go: GoFunctions::default(),
             others: None,
         }
     }
@@ -171,9 +179,14 @@ impl<A: Arch> Rules<A> {
             Place::Rule => {}
             Place::Root => return Some(Step::Root),
             Place::Uncovered => return self.others.as_mut()?.step(relative, regs, read),
-            Place::Unusual => {
+            Place::Unusual | Place::SwitchesStack => {
                 let row = self.cfi.row(svma)?;
-                return Some(A::step_by_row(&self.cfi, &row, relative, None, regs, read));
+                let step = A::step_by_row(&self.cfi, &row, relative, None, regs, read);
+                return Some(match step {
+                    Step::Caller(caller) if place == Place::SwitchesStack => Step::IfItCalled(caller),
+                    _ if place == Place::SwitchesStack => Step::OnOtherStack,
+                    step => step,
+                });
             }
         }
         let slot = spread(key, self.caches.len());
@@ -221,9 +234,11 @@ impl<A: Arch> Rules<A> {
     }
 
     fn place(&mut self, svma: u64) -> Place {
-        match self.cfi.row(svma) {
-            None => Place::Uncovered,
-            Some(row) => match A::place(&row) {
+        match (self.cfi.row(svma), self.go.at(svma)) {
+            (None, _) => Place::Uncovered,
+            (Some(_), Some(Special::TopOfStack)) => Place::Root,
+            (Some(_), Some(Special::SwitchesStack)) => Place::SwitchesStack,
+            (Some(row), None) => match A::place(&row) {
                 Place::Rule if !self.cfi.row_is_portable(svma) => Place::Unusual,
                 place => place,
             },
@@ -231,11 +246,19 @@ impl<A: Arch> Rules<A> {
     }
 }
 
-fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
-    let [eh_frame, eh_frame_hdr, debug_frame, text, got] = elf.sections(
+fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
+    let [eh_frame, eh_frame_hdr, debug_frame, text, got, go] = elf.sections(
         file,
-        [b".eh_frame", b".eh_frame_hdr", b".debug_frame", b".text", b".got"],
+        [
+            b".eh_frame",
+            b".eh_frame_hdr",
+            b".debug_frame",
+            b".text",
+            b".got",
+            b".gopclntab",
+        ],
     );
+    let go = go.and_then(|section| elf::read_section(file, section));
     let read = |piece| elf::read_piece(file, piece).map(Arc::<[u8]>::from);
     let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr.map(|section| section.piece));
     let eh_frame_hdr = eh_frame_hdr.and_then(|piece| Some((piece.svma, read(piece)?)));
@@ -249,13 +272,17 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> Sections {
         .map(|section| section.piece)
         .or_else(pointed_to)
         .and_then(|piece| Some((piece.svma, read(piece)?)));
-    Sections {
+    let sections = Sections {
         debug_frame: debug_frame.and_then(|section| Some(elf::read_section(file, section)?.into())),
         eh_frame,
         eh_frame_hdr,
         text_svma: text.map_or(0, |section| section.piece.svma),
         got_svma: got.map_or(0, |section| section.piece.svma),
-    }
+    };
+    (
+        sections,
+        go.map_or_else(GoFunctions::default, |table| GoFunctions::new(&table)),
+    )
 }
 
 /// Remembers the [`Place`] of addresses: a table of fixed size in which a later address displaces an earlier one.
@@ -276,9 +303,14 @@ impl Places {
         if entry >> 8 != u64::from(key) {
             return None;
         }
-        [Place::Rule, Place::Unusual, Place::Root, Place::Uncovered]
-            .into_iter()
-            .find(|place| *place as u64 == entry & 0xff)
+        let places = [
+            Place::Rule,
+            Place::Unusual,
+            Place::Root,
+            Place::SwitchesStack,
+            Place::Uncovered,
+        ];
+        (places.into_iter()).find(|place| *place as u64 == entry & 0xff)
     }
 
     fn set(&mut self, key: u32, place: Place) {

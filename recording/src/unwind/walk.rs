@@ -43,6 +43,8 @@ pub(super) enum End {
     Root,
     /// The last frame's return address is 0 in memory that was read after the sample.
     NoReturnAddress,
+    /// The last frame is on a stack of the runtime, and its caller on another one.
+    OtherStack,
     NoMemory,
     NoRule,
     Depth,
@@ -138,11 +140,15 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 Step::FramePointerIsZero if address.is_return_address() && self.is_last::<A>(&regs) => {
                     return Some(outcome);
                 }
+                Step::OnOtherStack => {
+                    outcome.end = End::OtherStack;
+                    return Some(outcome);
+                }
                 Step::NoMemory => {
                     outcome.end = End::NoMemory;
                     return Some(outcome);
                 }
-                Step::NoRule | Step::NeedsRegister(_) | Step::FramePointerIsZero => {
+                Step::NoRule | Step::NeedsRegister(_) | Step::IfItCalled(_) | Step::FramePointerIsZero => {
                     outcome.end = End::NoRule;
                     return Some(outcome);
                 }
@@ -210,6 +216,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 {
                     let step = match step {
                         Step::NeedsRegister(register) => self.step_with::<A>(register, &region, relative, regs),
+                        Step::IfItCalled(caller) if self.calls_function_at::<A>(caller, address, &region) => {
+                            Step::Caller(caller)
+                        }
+                        Step::IfItCalled(_) => Step::OnOtherStack,
                         step => step,
                     };
                     return (step, false);
@@ -371,6 +381,20 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 stub.is_none_or(|stub| A::stub_slot(&stub.next, target).is_some())
             }
             _ => A::ends_with_call(&code.before),
+        }
+    }
+
+    /// True if what stands before a return address is a call to the very function that holds `callee`.
+    fn calls_function_at<A: Arch>(&mut self, return_address: u64, callee: FrameAddress, region: &Region) -> bool {
+        let relative = callee.address_for_lookup().wrapping_sub(region.base);
+        let function = (self.modules.tables(region.module, self.quality)).and_then(|tables| tables.function(relative));
+        let target = self.find(return_address.wrapping_sub(1)).and_then(|caller| {
+            let code = self.code_at(&caller, return_address)?;
+            A::call_before(code.before.last_chunk()?, return_address)
+        });
+        match (target, function) {
+            (Some(Target::Address(target)), Some(function)) => function.contains(&target.wrapping_sub(region.base)),
+            _ => false,
         }
     }
 

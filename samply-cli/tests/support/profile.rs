@@ -316,7 +316,7 @@ impl Share {
 
 /// True for the frames that say that something is missing or not verified.
 pub(crate) fn is_mark(name: &str) -> bool {
-    ["[truncated", "[unverified", "[no user stack"]
+    ["[truncated", "[unverified", "[no user stack", "[system stack"]
         .iter()
         .any(|start| name.starts_with(start))
 }

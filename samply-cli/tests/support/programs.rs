@@ -63,12 +63,9 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             );
             has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
         }
-        "split_go" => {
-            let path = try_go("split.go", name);
-            has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
-        }
-        "pprof_go" => {
-            let path = try_go("pprof.go", name);
+        "split_go" | "pprof_go" | "runtime_go" => {
+            let source = format!("{}.go", name.trim_end_matches("_go"));
+            let path = try_go(&source, name);
             has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
         }
         "spin_32" => {

@@ -262,6 +262,7 @@ fn quality(profile: &Profile) -> Vec<Value> {
     );
     some("Truncated, no unwind information".into(), quality.truncated_no_rule);
     some("Truncated, too many frames".into(), quality.truncated_depth);
+    some("Stacks of Go's system stack (g0)".into(), quality.on_other_stack);
     some("Stacks completed from live memory".into(), quality.completed_live);
     some(
         "Stacks with frames found by frame pointer".into(),
