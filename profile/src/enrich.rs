@@ -2,7 +2,7 @@
 
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SourceFrame};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::category::Kind;
 use crate::model::Profile;
@@ -19,7 +19,7 @@ const MAX_INLINE_DEPTH: usize = 255;
 pub struct Enriched {
     /// Addresses asked for.
     pub addresses: u64,
-    /// Of these, without any name; they keep their hex address.
+    /// Of these, without any name: they are called after their function's address, or keep their own.
     pub addresses_without_name: u64,
     /// Modules asked for.
     pub modules: u64,
@@ -56,8 +56,9 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
         }
     }
     new.keep_frames_without_lib(profile);
+    let unnamed = std::mem::take(&mut new.unnamed);
     new.replace(profile);
-    result.samples_without_name = samples_without_name(profile);
+    result.samples_without_name = samples_without_name(profile, &unnamed);
     result
 }
 
@@ -66,6 +67,8 @@ struct Rebuilt {
     tables: Tables,
     strings: Strings,
     funcs: FxHashMap<FuncRow, FuncId>,
+    /// Those that have a symbol without a name.
+    unnamed: FxHashSet<FuncId>,
     symbols: FxHashMap<(LibId, u64), u32>,
     /// For each old frame its new ones: (first, count), the outermost first.
     expansions: Vec<(u32, u32)>,
@@ -92,6 +95,7 @@ impl Rebuilt {
             tables,
             strings,
             funcs: FxHashMap::default(),
+            unnamed: FxHashSet::default(),
             symbols: FxHashMap::default(),
             expansions: vec![(0, 0); profile.tables.frames.len()],
             by_lib,
@@ -121,11 +125,12 @@ impl Rebuilt {
         } else {
             &info.frames
         };
-        let mut named = false;
         for (depth, source) in frames.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
             let known = source.function.as_deref().or(symbol_name.filter(|_| depth == 0));
-            named |= known.is_some();
             let func = self.func(known.unwrap_or(hex), row.lib, source.file.as_deref());
+            if info.function.as_ref().is_some_and(|function| !function.is_named) {
+                self.unnamed.insert(func);
+            }
             let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
             self.tables.push_frame(FrameRow {
                 func,
@@ -138,7 +143,7 @@ impl Rebuilt {
             });
         }
         self.expansions[old.0 as usize] = (first, self.tables.frames.len() as u32 - first);
-        named
+        info.is_named()
     }
 
     fn keep_frames_without_lib(&mut self, profile: &Profile) {
@@ -227,11 +232,11 @@ impl Rebuilt {
     }
 }
 
-fn samples_without_name(profile: &Profile) -> u64 {
+fn samples_without_name(profile: &Profile, unnamed: &FxHashSet<FuncId>) -> u64 {
     let nameless = |stack: StackId| {
         let frame = profile.tables.frame(profile.stacks.frame(stack));
         let name = profile.strings.get(profile.tables.func(frame.func).name);
-        name.starts_with("0x") || name.starts_with("[kernel] 0x")
+        unnamed.contains(&frame.func) || name.starts_with("0x") || name.starts_with("[kernel] 0x")
     };
     profile
         .main_threads()

@@ -217,6 +217,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
     (addresses.iter())
         .map(|address| AddressInfo {
             function: (address % 2 > 0).then(|| FunctionSymbol {
+                is_named: true,
                 name: format!("s{}", address / 16),
                 start: address / 16 * 16,
                 size: None,

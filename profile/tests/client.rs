@@ -87,6 +87,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
     (addresses.iter())
         .map(|address| AddressInfo {
             function: Some(FunctionSymbol {
+                is_named: true,
                 name: format!("f_{:x}", address >> 8),
                 start: address & !0xff,
                 size: Some(0x100),

@@ -22,6 +22,7 @@ fn frame(function: &str, file: &str, line: u32) -> SourceFrame {
 
 fn symbol(name: &str, start: u64) -> Option<FunctionSymbol> {
     Some(FunctionSymbol {
+        is_named: true,
         name: name.into(),
         start,
         size: Some(0x80),
@@ -99,6 +100,30 @@ fn inlined_functions_become_frames_between_their_callers_and_callees() {
         .map(|id| json["shared"]["stringArray"][id.as_u64().unwrap() as usize].clone())
         .collect();
     assert!(files.contains(&"/src/helper.rs".into()), "{files:?}");
+}
+
+#[test]
+fn functions_without_a_name_are_one_each_and_counted() {
+    let mut stream = Stream::with_app();
+    stream.sample(1, 1, 1, &[ip(0x1310), ret(0x1211)]);
+    stream.sample(1, 1, 2, &[ip(0x1320), ret(0x1211)]);
+    stream.sample(1, 1, 3, &[ip(0x1211)]);
+    let answer = |address: &u64| AddressInfo {
+        function: match address {
+            0x300..0x380 => Some(FunctionSymbol::unnamed(&(0x300..0x380))),
+            _ => symbol("work", 0x200),
+        },
+        frames: Vec::new(),
+    };
+    let mut profile = stream.finish();
+    let result = enrich(&mut profile, |_, addresses| {
+        Some(addresses.iter().map(answer).collect())
+    });
+    assert_eq!((result.addresses_without_name, result.samples_without_name), (2, 2));
+    let json = written(&profile);
+    assert_eq!(stack_names(&json, 0, 0), ["work", "fun_300"]);
+    assert_eq!(stack_names(&json, 0, 1), ["work", "fun_300"]);
+    assert_eq!(json["shared"]["funcTable"]["length"], 2);
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn symbols(address: u64) -> AddressInfo {
         column: None,
     };
     let symbol = |name: &str, start| FunctionSymbol {
+        is_named: true,
         name: name.into(),
         start,
         size: Some(0x100),

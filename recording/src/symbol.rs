@@ -1,5 +1,7 @@
 //! The symbol table as plain data: what a symbol engine answers and a profile is enriched with.
 
+use std::ops::Range;
+
 /// What is known of one code address.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AddressInfo {
@@ -10,15 +12,37 @@ pub struct AddressInfo {
     pub frames: Vec<SourceFrame>,
 }
 
+impl AddressInfo {
+    /// True if a function at the address has a name, and not one that is made of its address.
+    pub fn is_named(&self) -> bool {
+        let by_symbol = self.function.as_ref().is_some_and(|function| function.is_named);
+        by_symbol || self.frames.iter().any(|frame| frame.function.is_some())
+    }
+}
+
 /// A function with an address range of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {
     /// Demangled name.
     pub name: String,
+    /// False: nothing tells the function's name, and `name` is made of its address.
+    pub is_named: bool,
     /// Relative address of its first byte.
     pub start: u64,
     /// Size in bytes, if known.
     pub size: Option<u64>,
+}
+
+impl FunctionSymbol {
+    /// A function of which only these relative addresses are known.
+    pub fn unnamed(addresses: &Range<u64>) -> FunctionSymbol {
+        FunctionSymbol {
+            name: format!("fun_{:x}", addresses.start),
+            is_named: false,
+            start: addresses.start,
+            size: addresses.end.checked_sub(addresses.start),
+        }
+    }
 }
 
 /// One function at an address, with the place in its source.

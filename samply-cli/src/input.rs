@@ -110,7 +110,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
     });
     if named.addresses_without_name > 0 {
         notes.push(format!(
-            "{} of {} addresses have no name, and stand as addresses; --verbose tells why, --symbol-dir names a folder with \
+            "{} of {} addresses have no name, and stand as addresses or as fun_ADDRESS of their function; --verbose tells why, --symbol-dir names a folder with \
              symbols",
             named.addresses_without_name, named.addresses
         ));

@@ -190,6 +190,7 @@ impl KernelSymbols {
         }
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
         Some(FunctionSymbol {
+            is_named: true,
             name: self.names.get(start..start + len)?.to_owned(),
             start: symbol.address,
             size: None,

@@ -71,6 +71,27 @@ fn symbolicate_answers_with_inlines_and_function_bounds() {
 }
 
 #[test]
+fn symbolicate_names_functions_without_a_name_by_their_address() {
+    let built = build("inline.c", &["-O2"]);
+    let (start, size) = function(&built.path, "_outer");
+    common::run("strip", &[&built.path]);
+    let module = module(&built.path);
+    let symbolicator = symbolicator(&[]);
+    symbolicator.add_module(&module);
+    let stack = json!([[0, start + 1], [0, start + size - 1]]);
+    let answer = met(
+        &symbolicator,
+        "/symbolicate/v5",
+        &json!({"jobs": [{"memoryMap": [["program", module.breakpad_id()]], "stacks": [stack]}]}),
+    );
+    for (at, offset) in [(0, 1), (1, size - 1)] {
+        let frame = &answer["results"][0]["stacks"][0][at];
+        assert_eq!(frame["function"], format!("fun_{start:x}"), "{answer}");
+        assert_eq!(frame["function_offset"], format!("{offset:#x}"));
+    }
+}
+
+#[test]
 fn symbolicate_says_which_modules_it_has_not() {
     let answer = met(
         &symbolicator(&[]),

@@ -4,11 +4,19 @@
 mod common;
 
 use common::{build, function, module, symbolicator};
-use recording::symbol::{AddressInfo, SourceFrame};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
 
 fn all_addresses((start, size): (u64, u64)) -> Vec<u64> {
     (start..start + size).collect()
+}
+
+/// What is known of a function without symbols.
+fn unnamed((start, size): (u64, u64)) -> AddressInfo {
+    AddressInfo {
+        function: Some(FunctionSymbol::unnamed(&(start..start + size))),
+        frames: Vec::new(),
+    }
 }
 
 /// (function, line) of each frame, innermost first.
@@ -66,6 +74,32 @@ fn c_inline_frames_in_a_program_at_a_fixed_address() {
 fn c_inline_frames_from_split_dwarf() {
     assert_c_inlines(&["-O2", "-gdwarf-5", "-gsplit-dwarf"]);
     assert_c_inlines(&["-O2", "-gdwarf-4", "-gsplit-dwarf"]);
+}
+
+#[test]
+fn a_function_without_a_name_is_known_by_its_unwind_rules() {
+    let built = build("inline.c", &["-O2"]);
+    let (start, size) = function(&built.path, "_outer");
+    common::run("strip", &[&built.path]);
+    let symbols = symbolicator(&[]);
+    let infos = symbols
+        .lookup(
+            &module(&built.path),
+            &[start, start + size - 1, start + size, start - 1],
+        )
+        .unwrap();
+    let [first, last, next, before] = infos.as_slice() else {
+        panic!("{infos:?}")
+    };
+    let symbol = first.function.as_ref().unwrap();
+    assert_eq!(
+        (symbol.name.as_str(), symbol.start, symbol.size),
+        (format!("fun_{start:x}").as_str(), start, Some(size))
+    );
+    assert!(!first.is_named());
+    assert_eq!(first, last);
+    assert_ne!(first, next);
+    assert_ne!(first, before);
 }
 
 #[test]
@@ -249,7 +283,7 @@ fn separate_debug_info_of_another_build_is_not_used() {
     let other = build("inline.c", &["-O1", "-g"]);
     common::run("objcopy", &[&"--only-keep-debug", &other.path, &debug]);
     let infos = symbolicator(&[]).lookup(&module(&built.path), &[outer.0]).unwrap();
-    assert_eq!(infos[0], AddressInfo::default());
+    assert_eq!(infos[0], unnamed(outer));
 }
 
 #[test]
@@ -297,7 +331,7 @@ fn without_build_id_a_debug_link_must_have_the_right_checksum() {
     let other = build("inline.c", &["-O1", "-g", "-Wl,--build-id=none"]);
     common::run("objcopy", &[&"--only-keep-debug", &other.path, &debug]);
     let infos = symbolicator(&[]).lookup(&module(&built.path), &[outer.0]).unwrap();
-    assert_eq!(infos[0], AddressInfo::default());
+    assert_eq!(infos[0], unnamed(outer));
 }
 
 #[test]

@@ -123,6 +123,7 @@ pub(crate) fn symbols(address: u64) -> AddressInfo {
     };
     AddressInfo {
         function: Some(FunctionSymbol {
+            is_named: true,
             name: format!("crate_name::module::function_{start:x}_0"),
             start,
             size: Some(0x100),

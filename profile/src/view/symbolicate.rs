@@ -15,7 +15,7 @@ const MAX_INLINE_DEPTH: usize = 255;
 pub struct Named {
     /// Addresses asked for.
     pub addresses: u64,
-    /// Of these, without any name; they keep what they had.
+    /// Of these, without any name: they are called after their function's address, or keep what they had.
     pub addresses_without_name: u64,
 }
 
@@ -38,6 +38,7 @@ pub fn name_addresses(
             asked.push(address);
         }
     }
+    let mut found = false;
     let mut known: Vec<FxHashMap<u64, AddressInfo>> = Vec::with_capacity(asked.len());
     for (lib, mut addresses) in data.libs.iter().zip(asked) {
         addresses.sort_unstable();
@@ -47,14 +48,15 @@ pub fn name_addresses(
             false => resolve(lib, &addresses).filter(|answers| answers.len() == addresses.len()),
         };
         named.addresses += addresses.len() as u64;
-        let nameless = |info: &&AddressInfo| info.function.is_none() && info.frames.is_empty();
+        let nameless = |info: &&AddressInfo| !info.is_named() && info.frames.is_empty();
+        found |= (answers.iter().flatten()).any(|info| info.function.is_some() || !info.frames.is_empty());
         named.addresses_without_name += match &answers {
             Some(answers) => answers.iter().filter(nameless).count() as u64,
             None => addresses.len() as u64,
         };
         known.push(addresses.into_iter().zip(answers.into_iter().flatten()).collect());
     }
-    if named.addresses_without_name < named.addresses {
+    if found {
         Naming::new(data).replace(&known);
         data.symbolicated = true;
     }

@@ -155,6 +155,13 @@ impl Cfi {
         self.index.len().saturating_sub(INDEX_HEADER) / 8
     }
 
+    /// The stated addresses of all functions with rules.
+    pub(super) fn functions(&self) -> impl Iterator<Item = Range<u64>> {
+        let table = self.index.get(INDEX_HEADER..).unwrap_or_default();
+        let starts = table.chunks_exact(8).filter_map(|entry| u32_at(entry, 0));
+        starts.filter_map(|start| self.function(self.index_svma.wrapping_add_signed(i64::from(start as i32))))
+    }
+
     /// The row that holds at an address.
     pub(super) fn row(&mut self, svma: u64) -> Option<Row> {
         self.row_as(svma, self.columns.vendor)

@@ -35,6 +35,7 @@ mod tables;
 mod walk;
 mod x86_64;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -59,6 +60,12 @@ use walk::{CodeBytes, End, Outcome, Point, SignalReturns, Walk};
 /// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
     elf::Elf::read(file)?.build_id
+}
+
+/// The functions of an ELF file that have unwind rules: their relative addresses, in order.
+pub fn functions_of(file: &dyn ReadAt) -> Vec<Range<u64>> {
+    let functions = elf::Elf::read(file).and_then(|elf| tables::functions(&elf, file));
+    functions.unwrap_or_default()
 }
 
 /// How to unwind.

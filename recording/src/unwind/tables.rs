@@ -246,6 +246,23 @@ impl<A: Arch> Rules<A> {
     }
 }
 
+/// The relative addresses of all functions with rules, in order.
+pub(super) fn functions(elf: &Elf, file: &dyn ReadAt) -> Option<Vec<Range<u64>>> {
+    let columns = match elf.machine {
+        elf::EM_X86_64 => X86_64::COLUMNS,
+        elf::EM_AARCH64 => Aarch64::COLUMNS,
+        _ => return None,
+    };
+    let (eh_frame, debug_frame) = read_sections(elf, file).0.split();
+    let tables = [eh_frame, debug_frame].map(|sections| Cfi::new(sections, columns));
+    let functions = tables.iter().flatten().flat_map(Cfi::functions);
+    let relative =
+        |svma: Range<u64>| Some(svma.start.checked_sub(elf.base_svma)?..svma.end.checked_sub(elf.base_svma)?);
+    let mut functions: Vec<Range<u64>> = functions.filter_map(relative).collect();
+    functions.sort_unstable_by_key(|function| (function.start, function.end));
+    Some(functions)
+}
+
 fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
     let [eh_frame, eh_frame_hdr, debug_frame, text, got, go] = elf.sections(
         file,

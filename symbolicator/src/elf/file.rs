@@ -46,6 +46,19 @@ impl Deref for ElfFile {
     }
 }
 
+impl ReadAt for ElfFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
+        let bytes = rest.and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        (**self).len() as u64
+    }
+}
+
 impl ElfFile {
     /// Opens a file.
     pub(crate) fn open(path: &Path) -> Result<ElfFile, SymbolError> {

@@ -5,12 +5,13 @@ pub(crate) mod file;
 mod plt;
 mod symtab;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::module::Module;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
-use recording::unwind::KeptFile;
+use recording::unwind::{KeptFile, functions_of};
 
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
@@ -26,6 +27,8 @@ pub(crate) struct ElfModule {
     /// In the order in which their names count.
     symbol_files: Vec<Arc<ElfFile>>,
     symbols: Option<SymbolTable>,
+    /// Of functions that may have no symbol: the addresses, by unwind rules.
+    functions: Option<Vec<Range<u64>>>,
     dwarf: Stage,
     /// What was found wrong: the answers lack something that the files may have.
     notes: Vec<String>,
@@ -85,6 +88,7 @@ impl ElfModule {
             symbol_files: debug.iter().chain(&binary).cloned().collect(),
             binary,
             symbols: None,
+            functions: None,
             dwarf: Stage::Unread(unread),
             notes,
         }
@@ -113,7 +117,7 @@ impl ElfModule {
     }
 
     fn lookup_one(&mut self, address: u64) -> AddressInfo {
-        let mut function = self.function(address);
+        let mut function = self.symbols().find(address);
         let mut frames: Vec<SourceFrame> = Vec::new();
         if let Some(dwarf) = self.dwarf() {
             let (found, outer) = dwarf.find(address);
@@ -121,8 +125,10 @@ impl ElfModule {
             // The symbol table knows better where a function starts: debug info may have it in parts.
             function = function.or(outer);
         }
+        let function = function.or_else(|| self.unnamed(address));
         // Assembly has lines and no function in its debug info; so have units whose split part is missing.
-        if let (Some(outer), Some(function)) = (frames.last_mut(), &function) {
+        let named = function.as_ref().filter(|function| function.is_named);
+        if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
             let name = outer.function.get_or_insert_with(|| function.name.clone());
             if let Some(full) = with_its_scope(name, &function.name) {
                 *name = full.to_owned();
@@ -146,14 +152,29 @@ impl ElfModule {
         self.dwarf().map_or(0, |dwarf| dwarf.inlined_copies(is_meant))
     }
 
-    /// The function at a relative address by symbol table.
+    /// The function at a relative address by symbol table, or else by unwind rules, which have no names.
     pub(crate) fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
-        self.symbols().find(address)
+        self.symbols().find(address).or_else(|| self.unnamed(address))
     }
 
     /// Where the function that holds a relative address ends: by its size, else where the next one or the section does.
     pub(crate) fn function_end(&mut self, address: u64) -> Option<u64> {
-        self.symbols().end(address)
+        let end = self.symbols().end(address);
+        end.or_else(|| Some(self.range_by_rules(address)?.end))
+    }
+
+    fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
+        self.range_by_rules(address).map(FunctionSymbol::unnamed)
+    }
+
+    fn range_by_rules(&mut self, address: u64) -> Option<&Range<u64>> {
+        let binary = &self.binary;
+        let functions =
+            (self.functions).get_or_insert_with(|| binary.as_ref().map_or(Vec::new(), |file| functions_of(&**file)));
+        let after = functions.partition_point(|function| function.start <= address);
+        functions
+            .get(after.checked_sub(1)?)
+            .filter(|function| function.contains(&address))
     }
 
     fn symbols(&mut self) -> &SymbolTable {

@@ -91,6 +91,7 @@ impl SymbolTable {
             name.push_str("@plt");
         }
         Some(FunctionSymbol {
+            is_named: true,
             name,
             start: symbol.start,
             size: (symbol.size > 0).then_some(symbol.size),

@@ -257,6 +257,7 @@ impl JitDump {
         });
         Some(AddressInfo {
             function: Some(FunctionSymbol {
+                is_named: true,
                 name,
                 start: function.offset,
                 size: Some(function.size),

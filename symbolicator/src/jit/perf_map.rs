@@ -86,6 +86,7 @@ impl PerfMap {
         let name = self.text.get(function.name.0 as usize..function.name.1 as usize)?;
         Some(AddressInfo {
             function: Some(FunctionSymbol {
+                is_named: true,
                 name: String::from_utf8_lossy(name).into_owned(),
                 start: function.start,
                 size: Some(function.size),

@@ -148,6 +148,7 @@ impl Dwarf {
                 .collect();
             let name = frames.last().and_then(|outer| outer.function.clone());
             let function = found.function.zip(name).map(|((begin, size), name)| FunctionSymbol {
+                is_named: true,
                 name,
                 start: begin.wrapping_sub(base_svma),
                 size: Some(size),
