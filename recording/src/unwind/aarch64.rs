@@ -222,6 +222,10 @@ impl Arch for Aarch64 {
         Some((regs.lr(), *regs))
     }
 
+    fn makes_frame(_code: &[u8], _end: u64) -> Option<bool> {
+        None
+    }
+
     fn step_by_code(
         address: FrameAddress,
         code: Option<&NearbyCode>,

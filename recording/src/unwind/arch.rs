@@ -109,6 +109,9 @@ pub(super) trait Arch {
     fn caller_by_frame(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Result<(u64, Self::Regs), Step>;
     /// The same of a leaf that has made no frame, as assembly seldom does.
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)>;
+    /// Whether the function that `code` ends in has made a frame, by how it begins; `end` is the address behind the code. `None`:
+    /// it can't be told where the function begins.
+    fn makes_frame(code: &[u8], end: u64) -> Option<bool>;
     /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
     /// pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is neither.
     fn step_by_code(

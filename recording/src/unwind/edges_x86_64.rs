@@ -19,13 +19,13 @@ pub(super) fn enter(
 ) -> Result<Option<(u64, u64, u64)>, Unreadable> {
     // endbr64
     let rest = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
-    let return_address = if makes_frame(code) {
+    let return_address = if sets_frame_pointer(code) {
         if read(sp)? != bp {
             return Ok(None);
         }
         sp.wrapping_add(8)
     } else if let [0x55, rest @ ..] = rest
-        && makes_frame(rest)
+        && sets_frame_pointer(rest)
     {
         sp
     } else {
@@ -34,8 +34,19 @@ pub(super) fn enter(
     Ok(Some((read(return_address)?, return_address.wrapping_add(8), bp)))
 }
 
+/// Whether the function that `code` ends in begins with a frame; `end` is the address behind the code. `None`: its beginning is
+/// not found. V8's builtins begin at multiples of 32, and what is left before is filled with `int3`. A single one may be
+/// part of an instruction.
+pub(super) fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
+    let first = end.wrapping_sub(code.len() as u64);
+    let is_start =
+        |at: &usize| first.wrapping_add(*at as u64).is_multiple_of(32) && code[..*at].ends_with(&[0xcc, 0xcc]);
+    let start = (0..code.len()).rev().find(is_start)?;
+    Some(matches!(&code[start..], [0x55, rest @ ..] if sets_frame_pointer(rest)))
+}
+
 /// `mov %rsp, %rbp`, in both encodings.
-fn makes_frame(code: &[u8]) -> bool {
+fn sets_frame_pointer(code: &[u8]) -> bool {
     matches!(code, [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..])
 }
 
@@ -159,6 +170,20 @@ mod tests {
         ] {
             assert_eq!(entered(code, 0x10000), Ok(None), "{code:x?}");
         }
+    }
+
+    #[test]
+    fn a_function_with_a_frame_is_known_by_its_beginning() {
+        let mut code = [0x90; 200];
+        assert_eq!(makes_frame(&code, 0x10c8), None);
+        code[30..36].copy_from_slice(&[0xcc, 0xcc, 0x55, 0x48, 0x89, 0xe5]);
+        assert_eq!(makes_frame(&code, 0x10c8), Some(true));
+        assert_eq!(makes_frame(&code, 0x10c9), None, "at no multiple of 32");
+        // An `int3` of its own does not end it, the next function does.
+        code[95] = 0xcc;
+        assert_eq!(makes_frame(&code, 0x10c8), Some(true));
+        code[94] = 0xcc;
+        assert_eq!(makes_frame(&code, 0x10c8), Some(false));
     }
 
     #[test]

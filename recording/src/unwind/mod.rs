@@ -55,7 +55,7 @@ use modules::Modules;
 use seam::{ThreadStacks, Times, Verdict};
 use space::AddressSpace;
 use stack_memory::{LiveBlocks, StackMemory};
-use walk::{CodeBytes, End, Outcome, Point, SignalReturns, Walk};
+use walk::{CodeBytes, End, Frames, Outcome, Point, SignalReturns, Walk};
 
 /// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
@@ -93,6 +93,7 @@ pub struct Unwinder<N, M, F> {
     signal_returns: SignalReturns,
     calls: Calls,
     code: CodeBytes,
+    made_frames: Frames,
     jit: JitRules,
     quality: Quality,
     // Reused from sample to sample.
@@ -114,6 +115,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             signal_returns: SignalReturns::default(),
             calls: Calls::default(),
             code: CodeBytes::default(),
+            made_frames: Frames::default(),
             jit: JitRules::default(),
             quality: Quality::default(),
             frames: Vec::new(),
@@ -218,6 +220,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             modules: &mut self.modules,
             signal_returns: &mut self.signal_returns,
             code: &mut self.code,
+            frames: &mut self.made_frames,
             jit: &mut self.jit,
             time: sample.time,
             quality: &mut self.quality,

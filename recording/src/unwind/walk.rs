@@ -69,6 +69,12 @@ pub(super) type SignalReturns = FxHashMap<Place, bool>;
 /// Code that was read. Forgotten when memory of no file is mapped.
 pub(super) type CodeBytes = FxHashMap<Place, NearbyCode>;
 
+/// Which addresses in code without rules are in a frame that their function has made.
+pub(super) type Frames = FxHashMap<Place, bool>;
+
+/// How far the beginning of a function is looked for. 4 of V8's 2,182 builtins are larger.
+const MAX_FUNCTION_BYTES: u64 = 16 << 10;
+
 /// Addresses in [`CodeBytes`].
 const MAX_CODE_BYTES: usize = 1 << 14;
 
@@ -80,6 +86,7 @@ pub(super) struct Walk<'a, M, F> {
     pub(super) modules: &'a mut Modules<F>,
     pub(super) signal_returns: &'a mut SignalReturns,
     pub(super) code: &'a mut CodeBytes,
+    pub(super) frames: &'a mut Frames,
     pub(super) jit: &'a mut JitRules,
     /// When the sample was taken.
     pub(super) time: Timestamp,
@@ -263,8 +270,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// Goes by frame pointer, or by the habits of code without rules.
     fn step_by_guess<A: Arch>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
         let is_leaf = !address.is_return_address();
+        let in_frame = is_leaf && like_assembly && self.is_in_frame::<A>(address.address());
         if is_leaf
             && like_assembly
+            && !in_frame
             && let Some(step) = self.step_out_of_leaf::<A>(regs)
         {
             return step;
@@ -286,6 +295,26 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             return step;
         }
         failure
+    }
+
+    /// True if a leaf is known to be in a frame of its own. What is lowest in it may be old: a return address from another call.
+    fn is_in_frame<A: Arch>(&mut self, address: u64) -> bool {
+        let Some(region) = self.find(address) else {
+            return false;
+        };
+        let place = self.place(&region, address);
+        if let Some(known) = self.frames.get(&place) {
+            return *known;
+        }
+        let size = address.wrapping_sub(region.start).min(MAX_FUNCTION_BYTES);
+        let start = address.wrapping_sub(size).wrapping_sub(region.base);
+        let code = self.modules.bytes_on_disk(region.module, start, size as usize);
+        let in_frame = code.and_then(|code| A::makes_frame(&code, address)) == Some(true);
+        if self.frames.len() >= MAX_CODE_BYTES {
+            self.frames.clear();
+        }
+        self.frames.insert(place, in_frame);
+        in_frame
     }
 
     /// The caller of a leaf that has made no frame. A number on the stack of a leaf that has one may look like the address behind

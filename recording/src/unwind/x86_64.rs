@@ -174,6 +174,10 @@ impl Arch for X86_64 {
         Some((ra, UnwindRegsX86_64::new(ra, regs.sp().wrapping_add(8), regs.bp())))
     }
 
+    fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
+        edges::makes_frame(code, end)
+    }
+
     fn step_by_code(
         address: FrameAddress,
         code: Option<&NearbyCode>,
