@@ -6,7 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::sys::process::Image;
+use crate::sys::process::{self, Image, Stopped};
+use crate::sys::signals::Signals;
 use crate::{RecordError, RecordOptions};
 
 /// Where the C library looks if PATH is not set (`_CS_PATH`).
@@ -41,6 +42,12 @@ pub(crate) fn resolve(options: &RecordOptions) -> Result<Image, RecordError> {
             .collect::<Result<_, _>>()?,
         env: env.map(|entry| c_string(program, entry)).collect::<Result<_, _>>()?,
     })
+}
+
+/// Forks the program, stopped before its exec. Call it while this process has one thread.
+pub(crate) fn fork(image: &Image, signals: &Signals) -> Result<Stopped, RecordError> {
+    process::fork_stopped(image, signals)
+        .map_err(|error| RecordError::Failed(format!("cannot fork the program: {error}")))
 }
 
 /// The error for an execve(2) that failed though the file looked right before.

@@ -54,7 +54,8 @@ pub enum Whom {
 pub struct RecordOptions {
     /// Whom to record.
     pub whom: Whom,
-    /// Program and arguments. Looked up in PATH if the first holds no slash.
+    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`Whom::Command`] is recorded, the recording ends
+    /// with this program; empty if there is none.
     pub command: Vec<OsString>,
     /// Variables added to the program's environment (`VAR=x` before the command).
     pub env: Vec<(OsString, OsString)>,
@@ -147,6 +148,8 @@ pub struct Recording {
 enum Who {
     Stopped(Stopped),
     Running(Running),
+    /// What runs already, for as long as a program runs that is started when recording starts.
+    RunningDuring(Running, Stopped),
     /// Launched, and found running when recording began.
     Launched(Child, Running),
     /// The recording is over.
@@ -180,7 +183,7 @@ impl Recording {
     pub fn began(&self) -> Option<Timestamp> {
         match &self.who {
             Who::Launched(_, running) => Some(running.start),
-            Who::Stopped(_) | Who::Running(_) | Who::Nobody => None,
+            Who::Stopped(_) | Who::Running(_) | Who::RunningDuring(..) | Who::Nobody => None,
         }
     }
 
@@ -206,17 +209,32 @@ impl Recording {
             Whom::Processes(pids) => Some(pids.iter().map(|pid| pid.0).collect()),
             Whom::WholeMachine => None,
         };
+        let image = match options.command.is_empty() {
+            true => None,
+            false => Some(launch::resolve(options)?),
+        };
         let signals = take_over_signals()?;
+        // Before attaching, which may start a thread.
+        let timer = image.map(|image| launch::fork(&image, &signals)).transpose()?;
         let attached = match pids {
             Some(pids) => attach::to_processes(&pids, &wanted),
             None => attach::to_whole_machine(&wanted),
         };
-        let (opened, running) = attached.map_err(RecordError::Failed)?;
+        let (opened, running) = match attached {
+            Ok(attached) => attached,
+            Err(error) => {
+                timer.into_iter().for_each(Stopped::abandon);
+                return Err(RecordError::Failed(error));
+            }
+        };
         let probes = probes.map(Probes::ready);
         Ok(Recording {
             options: options.clone(),
             events,
-            who: Who::Running(running),
+            who: match timer {
+                Some(timer) => Who::RunningDuring(running, timer),
+                None => Who::Running(running),
+            },
             signals,
             rung: Rung::PerfEvent(Box::new(opened)),
             probes,
@@ -225,9 +243,8 @@ impl Recording {
 
     fn launch(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Recording, RecordError> {
         let image = launch::resolve(options)?;
-        let failed = |what: &str, error: std::io::Error| RecordError::Failed(format!("cannot {what}: {error}"));
         let signals = take_over_signals()?;
-        let stopped = process::fork_stopped(&image, &signals).map_err(|error| failed("fork the program", error))?;
+        let stopped = launch::fork(&image, &signals)?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
         match ladder::climb(stopped.pid(), options, &events, &signals) {
@@ -267,7 +284,7 @@ impl Recording {
     /// What is known of the recording before it has begun; it ends at its own start.
     pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
         let names = match &self.who {
-            Who::Running(running) => Some(running.names.join(", ")),
+            Who::Running(running) | Who::RunningDuring(running, _) => Some(running.names.join(", ")),
             Who::Stopped(_) | Who::Launched(..) | Who::Nobody => None,
         };
         match &self.rung {
@@ -319,6 +336,15 @@ impl Recording {
                     Some(names),
                 )
             }
+            Who::RunningDuring(running, timer) => {
+                let names = running.names.join(", ");
+                let start = running.start;
+                tell_of_running(running, opened, &mut translator, sink);
+                let timer = timer
+                    .start()
+                    .map_err(|error| launch::exec_error(&self.options, &error))?;
+                (start, Watched::Timer(timer), Some(names))
+            }
             Who::Launched(child, running) => {
                 let start = running.start;
                 tell_of_running(running, opened, &mut translator, sink);
@@ -366,6 +392,8 @@ impl Recording {
                 }
                 Some(Target::after(child, stop, self.options.keep_running, live))
             }
+            // What it started ends with it; what is recorded does not.
+            Watched::Timer(timer) => Some(Target::after(timer, stop, false, [].into())),
             Watched::Others(_) | Watched::Machine => None,
         };
         let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
@@ -503,7 +531,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.who, Who::Nobody) {
-            Who::Stopped(stopped) => stopped.abandon(),
+            Who::Stopped(stopped) | Who::RunningDuring(_, stopped) => stopped.abandon(),
             Who::Launched(child, _) => drop(Target::after(child, StopReason::Terminated, false, [].into()).wait()),
             Who::Running(_) | Who::Nobody => {}
         }

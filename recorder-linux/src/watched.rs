@@ -15,13 +15,15 @@ pub(crate) enum Watched {
     Others(Vec<Held>),
     /// The whole machine does not end.
     Machine,
+    /// A command that runs for as long as others, or the machine, are to be recorded: `-a -- sleep 10`.
+    Timer(Child),
 }
 
 impl Watched {
     /// Readable when one that is still to be waited for has ended.
     pub(crate) fn pidfd(&self) -> Option<&OwnedFd> {
         match self {
-            Watched::Program(program) => Some(program.pidfd()),
+            Watched::Program(program) | Watched::Timer(program) => Some(program.pidfd()),
             Watched::Others(others) => others.last().map(Held::pidfd),
             Watched::Machine => None,
         }
@@ -30,7 +32,7 @@ impl Watched {
     /// The one behind [`Watched::pidfd`] has ended. True if it was the last.
     pub(crate) fn one_has_ended(&mut self) -> bool {
         match self {
-            Watched::Program(_) => true,
+            Watched::Program(_) | Watched::Timer(_) => true,
             Watched::Others(others) => {
                 others.pop();
                 others.is_empty()
@@ -53,7 +55,7 @@ impl Watched {
                 Watched::Program(_) if *interrupts > 1 => return Some(StopReason::Interrupted),
                 Watched::Program(program) if !from_kernel => program.signal(libc::SIGINT),
                 Watched::Program(_) => {}
-                Watched::Others(_) | Watched::Machine => return Some(StopReason::Interrupted),
+                Watched::Others(_) | Watched::Machine | Watched::Timer(_) => return Some(StopReason::Interrupted),
             }
         }
         None

@@ -1,7 +1,10 @@
 //! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, folded
 //! stacks, or what another profiler wrote. All become the same data, with names if they can be had.
 
-use std::io::{BufWriter, Write as _};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufWriter, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,10 +14,35 @@ use profile::view::data::Data;
 use profile::view::name_addresses;
 use symbolicator::{SymbolOptions, Symbolicator};
 
+use crate::args::Named;
 use crate::command::load::module;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
 use crate::term::Term;
+
+/// What a word of the command line names: a program to run (also by its name in PATH), or a file to read.
+pub(crate) fn named(word: &OsStr) -> Named {
+    let path = Path::new(word);
+    let in_path = || {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).any(|folder| folder.join(path).is_file())
+    };
+    // Opening a pipe would wait for its other end.
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Named::Nothing,
+        Ok(metadata) if !metadata.is_file() => return Named::File,
+        Err(_) if path.components().count() == 1 && in_path() => return Named::Program,
+        Err(_) => return Named::Nothing,
+        Ok(_) => {}
+    }
+    let is_executable = std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    let mut start = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read(&mut start));
+    match is_executable && read.is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!")) {
+        true => Named::Program,
+        false => Named::File,
+    }
+}
 
 /// How to read an input.
 #[derive(Clone, Debug, Default)]

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         recording::command::set_own(&path);
     }
     exit::run(|| {
-        let args = args::parse(term::clap_color())?;
+        let args = args::parse(term::clap_color(), input::named)?;
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),

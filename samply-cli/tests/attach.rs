@@ -94,6 +94,45 @@ fn a_shell_with_two_busy_children_has_the_right_shares() {
     }
 }
 
+/// As perf has it: `perf record -ag -- sleep 10`.
+#[test]
+fn a_command_beside_p_or_a_says_how_long_and_has_its_status() {
+    let Some(_machine) = perf_events() else { return };
+    let mut target = Target::start(program("attached").unwrap(), &["stages"]);
+    assert_eq!(target.line(), "early");
+    let script = ["-c", "sleep 0.5; echo of the command; exit 3"];
+    let whom: [&[&str]; 2] = [&["-g", "-p", &target.pid()], &["-ag"]];
+    for options in whom {
+        if options[0] == "-ag" && !root() {
+            continue;
+        }
+        let recording = record().options(options).run("sh", &script);
+        assert_eq!(recording.code, Some(3), "{options:?}: {}", recording.stderr);
+        assert_eq!(recording.stdout, "of the command\n", "{options:?}");
+        recording.assert_tidy();
+        assert!(is_alive(&target.pid()), "{options:?}: what was recorded was ended");
+        let profile = recording.profile();
+        assert!(
+            samples_of(&profile, &target.pid()) > 20,
+            "{options:?}\n{}",
+            profile.summary()
+        );
+    }
+    // What can't be run is said, and nothing is left.
+    let recording = record()
+        .options(&["-p", &target.pid()])
+        .run::<&str>("/no/such/program", &[]);
+    assert_eq!(recording.code, Some(127), "{}", recording.stderr);
+    // The first Ctrl-C ends the recording, and the command with it.
+    let running = record().options(&["-p", &target.pid()]).start("sleep", &["100"]);
+    running.wait_for_sprof("recording");
+    running.signal_sprof("INT");
+    let recording = running.finish();
+    assert!(recording.stderr.contains("ended by Ctrl-C"), "{}", recording.stderr);
+    recording.assert_tidy();
+    assert!(is_alive(&target.pid()));
+}
+
 #[test]
 fn threads_and_processes_before_and_after_attaching_are_all_there() {
     let Some(_machine) = perf_events() else { return };
@@ -335,7 +374,7 @@ fn what_cannot_be_attached_to_is_said_with_the_next_step() {
         recording.assert_tidy();
     }
     zombie.wait().unwrap();
-    for usage in [&["-p", "x"][..], &["-p", "0"], &["-p", "1", "-a"], &["-a", "--", "ls"]] {
+    for usage in [&["-p", "x"][..], &["-p", "0"], &["-p", "1", "-a"], &["-p", "1", "2"]] {
         let output = sprof().arg("record").args(usage).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{usage:?}");
     }

@@ -11,7 +11,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::Profile;
-use support::cargo::{Recorded, cargo, cargo_sprof, crates, nextest, record_cargo, workspace};
+use support::cargo::{Recorded, cargo, cargo_sprof, crates, nextest, record_cargo, run, workspace};
 
 /// Names of the processes with samples, and how many.
 fn processes(profile: &Profile) -> BTreeMap<&str, usize> {
@@ -387,12 +387,36 @@ fn cargo_sprof_knows_targets_as_cargo_does() {
         "{}",
         recorded.stderr
     );
+    let recorded = cargo_sprof(&["flamegraph", "--example", "spin", "--", "40000000"], &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let svg = recorded.output_text();
+    assert!(svg.contains("spin::spin"), "{}", recorded.stderr);
+    let recorded = run(&["flamegraph", "--example", "spin", "--", "1", "9"], &[]);
+    assert_eq!(recorded.code, Some(9), "{}", recorded.stderr);
     let recorded = cargo_sprof(&["--unit-test", "nothing"], &[]);
     assert_eq!(recorded.code, Some(125));
     assert!(
         recorded.stderr.contains("no library or program called nothing"),
         "{}",
         recorded.stderr
+    );
+}
+
+#[test]
+fn unit_tests_of_all_targets_need_no_library() {
+    let Some(_machine) = cargo() else { return };
+    let folder = support::temp_dir();
+    let manifest = folder.path().join("Cargo.toml");
+    let text = "[package]\nname = \"alone\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    std::fs::write(&manifest, text).unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let source = "fn main() {}\n#[test]\nfn works() { let t = std::time::Instant::now(); while t.elapsed().as_millis() < 300 {} }\n";
+    std::fs::write(folder.path().join("src/main.rs"), source).unwrap();
+    let recorded = cargo_sprof(&["--unit-test", "--manifest-path", manifest.to_str().unwrap()], &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    assert_eq!(
+        processes(&recorded.profile()).into_keys().collect::<Vec<_>>(),
+        ["alone (unit tests)"]
     );
 }
 

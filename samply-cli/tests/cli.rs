@@ -54,8 +54,8 @@ fn wrong_usage_is_status_2_and_runs_nothing() {
         (&["-o", "-", "--json"], "--json"),
         (&["--stack-size", "1"], "multiple of 8"),
         (&["-P", "x"], "3000+"),
-        (&["-a"], "-a"),
-        (&["-p", "1"], "-p"),
+        (&["-a", "--iteration-count", "2"], "-a"),
+        (&["-p", "1", "2"], "-p 1,2"),
     ] {
         let arguments: Vec<&str> = [&["record"], options, &touch].concat();
         assert_refused(&run(&arguments), 2, &[expected]);

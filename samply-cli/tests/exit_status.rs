@@ -37,6 +37,28 @@ fn the_status_is_that_of_the_program() {
 }
 
 #[test]
+fn a_path_alone_is_recorded_and_a_profile_alone_is_loaded() {
+    let Some(_machine) = perf_events() else { return };
+    let folder = support::temp_dir();
+    let profile = folder.path().join("profile.json.gz");
+    let output = sprof()
+        .arg(program("exits").unwrap())
+        .args(["status", "3"])
+        .env("SPROF_OUTPUT", &profile)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        support::Profile::read(&profile).share_of("busy_work").hits > 50,
+        "{stderr}"
+    );
+    let output = sprof().arg(&profile).env("SPROF_SAVE_ONLY", "1").output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("sprof load"), "{stderr}");
+}
+
+#[test]
 fn a_rust_panic_is_status_101() {
     let Some(_machine) = perf_events() else { return };
     let recording = record().run::<&str>(program("panic_rs").unwrap(), &[]);

@@ -9,6 +9,11 @@ use super::SelectArgs;
 
 /// Flags of `sprof annotate`.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof annotate profile.json.gz my_function
+  sprof annotate profile.json.gz app::module::function --asm
+  sprof annotate perf.data malloc --symbol-dir /usr/lib/debug")]
 pub(crate) struct AnnotateArgs {
     /// A saved profile, a file of `perf record`, a .partial file, or a file of pprof, callgrind, cachegrind or DHAT.
     #[arg(value_name = "FILE")]

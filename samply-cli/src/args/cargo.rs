@@ -1,4 +1,5 @@
 //! `cargo sprof`: cargo's own options to name a target, and those of `sprof record`, become a command line of `sprof record`.
+//! `cargo sprof flamegraph` does the same with `sprof flamegraph`.
 //!
 //! Short names are those that cargo and `cargo flamegraph` give them: `-p` is a package, `-r` the release profile, `-F` the
 //! rate.
@@ -8,10 +9,10 @@ use std::ffi::OsString;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 
-use super::RecordArgs;
+use super::{FlamegraphArgs, RecordArgs};
 
-/// Options of `sprof record` that say what to record.
-const WHAT_TO_RECORD: [&str; 3] = ["command", "pid", "all"];
+/// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
+const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
 /// Options that cargo gets as they are, with a value.
 const WITH_VALUE: [(&str, &str, &str); 12] = [
     ("bin", "NAME", "Run this program"),
@@ -47,14 +48,38 @@ const FLAGS: [(&str, &str); 12] = [
     ("frozen", "As --locked and --offline"),
 ];
 
+/// What becomes of the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Into {
+    /// A profile: `sprof record`.
+    Profile,
+    /// A picture: `sprof flamegraph`.
+    FlameGraph,
+}
+
+impl Into {
+    fn command(self) -> &'static str {
+        match self {
+            Into::Profile => "record",
+            Into::FlameGraph => "flamegraph",
+        }
+    }
+}
+
 /// A target that cargo has no option for: the unit tests of a library or program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnitTarget(pub(crate) String);
+pub(crate) enum UnitTarget {
+    /// Of the library or program of this name.
+    Named(String),
+    /// Of all libraries and programs of these packages; of those that cargo chooses, if none are named.
+    All { packages: Vec<String> },
+}
 
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) struct CargoSprof {
-    /// Options of `sprof record`.
+    into: Into,
+    /// Options of that command of sprof.
     options: Vec<OsString>,
     /// `bench`, `test` or `run`.
     subcommand: &'static str,
@@ -69,17 +94,31 @@ pub(crate) struct CargoSprof {
 
 /// The definition, for help, man page and completions.
 pub(crate) fn definition() -> Command {
-    let command = Command::new("cargo sprof")
-        .bin_name("cargo sprof")
-        .about(
+    definition_into(Into::Profile)
+}
+
+fn definition_into(into: Into) -> Command {
+    let (name, about) = match into {
+        Into::Profile => (
+            "cargo sprof",
             "Builds a target with cargo, records it and shows the profile: benchmarks, tests, programs and examples.",
-        )
+        ),
+        Into::FlameGraph => (
+            "cargo sprof flamegraph",
+            "Builds a target with cargo, records it and draws a flame graph: benchmarks, tests, programs and examples.",
+        ),
+    };
+    let command = Command::new(name)
+        .bin_name(name)
+        .about(about)
         .after_help(
-            "cargo sprof bench --bench sort -- numbers   a benchmark, and of its benchmarks those with this word\n\
-             cargo sprof test some_test                  tests whose name has this word\n\
-             cargo sprof --bin app -- --its arguments    a program\n\
-             cargo sprof example demo                    an example\n\
-             cargo sprof --unit-test app -- some::test   unit tests of a library or program\n\n\
+            "Examples:\n  \
+             cargo sprof bench --bench sort -- numbers   a benchmark, and of its benchmarks those with this word\n  \
+             cargo sprof test some_test                  tests whose name has this word\n  \
+             cargo sprof --bin app -- --its arguments    a program\n  \
+             cargo sprof example demo                    an example\n  \
+             cargo sprof --unit-test app -- some::test   unit tests of a library or program\n  \
+             cargo sprof flamegraph --bin app            a flame graph instead, flamegraph.svg\n\n\
              The exit status is cargo's. `sprof record cargo ...` takes all that cargo takes.",
         )
         .max_term_width(100)
@@ -154,13 +193,17 @@ pub(crate) fn definition() -> Command {
             flag(("dev", "Build with the dev profile, tests with the test profile"))
                 .conflicts_with_all(["release", "profile"]),
         )
-        .args(options_of_record())
+        .args(options_of(into))
 }
 
-/// Those of `sprof record`, with short names that cargo does not use for something else.
-fn options_of_record() -> Vec<Arg> {
-    let record = RecordArgs::augment_args(Command::new("record"));
-    let arguments = record
+/// Those of `sprof record` or `sprof flamegraph`, with short names that cargo does not use for something else.
+fn options_of(into: Into) -> Vec<Arg> {
+    let command = Command::new(into.command());
+    let command = match into {
+        Into::Profile => RecordArgs::augment_args(command),
+        Into::FlameGraph => FlamegraphArgs::augment_args(command),
+    };
+    let arguments = command
         .get_arguments()
         .filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
     arguments
@@ -179,7 +222,11 @@ fn options_of_record() -> Vec<Arg> {
 
 /// Takes the words after `cargo sprof` apart.
 pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<CargoSprof, clap::Error> {
-    let mut definition = definition().color(color);
+    let (into, words) = match words.split_first() {
+        Some((first, rest)) if first == "flamegraph" => (Into::FlameGraph, rest),
+        _ => (Into::Profile, words),
+    };
+    let mut definition = definition_into(into).color(color);
     let line = [OsString::from("cargo sprof")].into_iter().chain(words.iter().cloned());
     let matches = definition.try_get_matches_from_mut(line)?;
     let mut refuse = |message: &str| Err(definition.error(clap::error::ErrorKind::ArgumentConflict, message));
@@ -219,20 +266,20 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
     }
     let unit = ["unit-test", "unit-bench"].into_iter().find(|id| has(id));
     let unit = unit.and_then(|id| matches.get_one::<String>(id)).cloned();
-    let unit = match unit {
-        Some(all) if all.is_empty() => {
-            cargo.extend(["--lib", "--bins"].map(OsString::from));
-            None
-        }
-        named => named.map(UnitTarget),
-    };
+    let unit = unit.map(|name| match name.is_empty() {
+        true => UnitTarget::All {
+            packages: strings(&matches, "package"),
+        },
+        false => UnitTarget::Named(name),
+    });
     let after = matches.get_many::<OsString>("args").into_iter().flatten();
     let mut arguments: Vec<OsString> = Vec::new();
     arguments.extend(after.cloned());
     // A filter is cargo's own argument, before `--`.
     cargo.append(&mut program);
     Ok(CargoSprof {
-        options: options_given(&matches),
+        into,
+        options: options_given(into, &matches),
         subcommand,
         cargo,
         unit,
@@ -256,18 +303,20 @@ impl CargoSprof {
         line
     }
 
-    /// The same as `sprof record` takes it.
-    pub(crate) fn record(&self, command: Vec<OsString>) -> Result<RecordArgs, clap::Error> {
+    /// The same as `sprof record` or `sprof flamegraph` takes it.
+    pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
         use clap::Parser as _;
-        let mut line: Vec<OsString> = vec!["sprof".into(), "record".into()];
+        let mut line: Vec<OsString> = vec!["sprof".into(), self.into.command().into()];
         line.extend(self.options.iter().cloned());
         line.push("--".into());
         line.extend(command);
-        match super::Cli::try_parse_from(line)?.command {
-            super::Command::Record(args) => Ok(*args),
-            _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand)),
-        }
+        Ok(super::Cli::try_parse_from(line)?.command)
     }
+}
+
+fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
+    let values = matches.get_many::<OsString>(id).into_iter().flatten();
+    values.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
 /// `--name=value` of each value that was given.
@@ -282,10 +331,10 @@ fn with_value(long: &str, value: &std::ffi::OsStr) -> OsString {
     word
 }
 
-/// The options of `sprof record` that were typed; those from the environment it reads itself.
-fn options_given(matches: &ArgMatches) -> Vec<OsString> {
+/// The options of sprof's command that were typed; those from the environment it reads itself.
+fn options_given(into: Into, matches: &ArgMatches) -> Vec<OsString> {
     let mut words = Vec::new();
-    for arg in options_of_record() {
+    for arg in options_of(into) {
         let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else {
             continue;
         };
@@ -319,7 +368,7 @@ mod tests {
         let words: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
         let parsed = parse(&words, clap::ColorChoice::Never).unwrap();
         let command = parsed.command(Vec::new());
-        parsed.record(command.clone()).unwrap();
+        parsed.of_sprof(command.clone()).unwrap();
         let all: Vec<String> = parsed
             .options
             .iter()
@@ -346,10 +395,16 @@ mod tests {
                 "test -p work some -- --nocapture",
                 "cargo test --package=work --release some -- --nocapture",
             ),
+            ("--unit-test -- some::test", "cargo test --release -- some::test"),
             (
-                "--unit-test -- some::test",
-                "cargo test --release --lib --bins -- some::test",
+                "flamegraph --bin app -F 99 --title x -- 3",
+                "--rate=99 --title=x cargo run --bin=app --release -- 3",
             ),
+            (
+                "flamegraph bench --bench sort -o x.svg",
+                "--output=x.svg cargo bench --bench=sort",
+            ),
+            ("flamegraph", "cargo run --release"),
             (
                 "--bin app -F 99 -- --its",
                 "--rate=99 cargo run --bin=app --release -- --its",

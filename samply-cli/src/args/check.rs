@@ -8,6 +8,10 @@ use super::{By, LimitArgs};
 
 /// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof check new.json.gz --base old.json.gz --max-increase 'parse*=5%'
+  sprof check new.json.gz --base old.json.gz -f junit > report.xml")]
 pub(crate) struct CheckArgs {
     /// Profiles of what is checked, one or more.
     #[arg(value_name = "FILE", required = true)]
@@ -46,6 +50,7 @@ pub(crate) struct CheckArgs {
 
     /// text for people, md for a comment on a pull request, junit for CI systems.
     #[arg(
+        short,
         long,
         value_name = "FORMAT",
         env = "SPROF_FORMAT",

@@ -10,6 +10,12 @@ use super::{ServeArgs, SvgArgs, value};
 
 /// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof diff old.json.gz new.json.gz
+  sprof diff old1.json.gz old2.json.gz --new new1.json.gz new2.json.gz
+  sprof diff old.json.gz new.json.gz --flamegraph diff.svg
+  sprof diff old.json.gz new.json.gz -f md > comment.md")]
 pub(crate) struct DiffArgs {
     /// Two profiles: before and after. With --new: one profile or more from before.
     #[arg(value_name = "FILE", required = true)]
@@ -43,6 +49,7 @@ pub(crate) struct DiffArgs {
 
     /// text for people, md for a comment on a pull request, json for programs.
     #[arg(
+        short,
         long,
         value_name = "FORMAT",
         env = "SPROF_FORMAT",

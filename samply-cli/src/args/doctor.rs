@@ -5,6 +5,11 @@ use clap::builder::FalseyValueParser;
 
 /// Flags of `sprof doctor`.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof doctor
+  sudo sprof doctor
+  sprof doctor --json")]
 pub(crate) struct DoctorArgs {
     /// Print one line of JSON, for machines.
     #[arg(long, env = "SPROF_JSON", hide_env = true, value_parser = FalseyValueParser::new())]

@@ -9,7 +9,7 @@ use super::{RecordingArgs, value};
 
 /// Flags of `sprof export`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = UNITS)]
+#[command(after_help = format!("{EXAMPLES}\n\n{UNITS}"))]
 pub(crate) struct ExportArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, a .partial file, folded
     /// stacks, or a file of pprof, callgrind, cachegrind or DHAT.
@@ -63,11 +63,18 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
 /// Flags of `sprof flamegraph`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    override_usage = "sprof flamegraph [OPTIONS] -- [VAR=x]... COMMAND [ARGS]...\n       \
-                      sprof flamegraph [OPTIONS] -p PID[,PID]...\n       \
-                      sprof flamegraph [OPTIONS] -a\n       \
+    override_usage = "sprof flamegraph [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
+                      sprof flamegraph [OPTIONS] -p PID[,PID]... [-- COMMAND [ARGS]...]\n       \
+                      sprof flamegraph [OPTIONS] -a [-- COMMAND [ARGS]...]\n       \
                       sprof flamegraph [OPTIONS] FILE [--base BASE...]",
-    after_help = "With --off-cpu the flame graph shows where threads wait, with --wall CPU time and waits together.",
+    after_help = "\
+Examples:
+  sprof flamegraph ./app --its --arguments
+  sprof flamegraph -o app.svg profile.json.gz
+  sprof flamegraph -e page-faults -- ./app
+  sprof flamegraph new.json.gz --base old.json.gz
+
+With --off-cpu the flame graph shows where threads wait, with --wall CPU time and waits together.",
     mut_arg("command", |arg| arg
         .last(true)
         .trailing_var_arg(false)
@@ -106,6 +113,13 @@ pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  sprof export profile.json.gz -f svg -o flamegraph.svg
+  sprof export profile.json.gz -f pprof -o app.pb.gz
+  sprof export perf.data -f folded > app.folded
+  sprof export profile.json.gz -f perf-script -e page-faults";
 
 const UNITS: &str = "\
 Numbers are whole and the same in every format: samples, where each sample of the profile counts as one;

@@ -9,6 +9,12 @@ use super::ServeArgs;
 
 /// Flags of `sprof load`.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  sprof load profile.json.gz
+  sprof load perf.data
+  sprof load -s -o app.json.gz perf.data  convert it
+  sprof load -n -P 8080 profile.json.gz   print the link, open no browser")]
 pub(crate) struct LoadArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's
     /// `simpleperf record`, or the .partial file that is left of a recording when sprof is killed or the power fails.

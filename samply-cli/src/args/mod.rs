@@ -9,6 +9,7 @@ mod check;
 mod diff;
 mod doctor;
 mod export;
+mod habits;
 mod load;
 mod record;
 mod report;
@@ -21,8 +22,9 @@ pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
 pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
+pub(crate) use habits::Named;
 pub(crate) use load::LoadArgs;
-pub(crate) use record::{Program, RecordArgs, RecordingArgs, split_environment};
+pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::SelectArgs;
 pub(crate) use serve::ServeArgs;
@@ -37,7 +39,7 @@ use profile::text::one_line;
     version,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = EXIT_STATUS,
+    after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"),
     max_term_width = 100
 )]
 pub(crate) struct Cli {
@@ -46,10 +48,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  sprof record ./app --its --arguments
+  sprof load profile.json.gz
+  sprof report profile.json.gz
+  sprof doctor";
+
 const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
 127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
-With -p and -a it is 0 when the profile was saved.
+With -p and -a it is 0 when the profile was saved, or that of the command that ran meanwhile.
 
 Every option has an environment variable, SPROF_ and its long name:
 SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
@@ -87,14 +96,21 @@ pub(crate) enum Command {
     /// Tell what this machine permits, what it does not, and the command that mends it.
     Doctor(DoctorArgs),
     /// Print shell completions.
-    #[command(after_help = "For bash: sprof completions bash > ~/.local/share/bash-completion/completions/sprof")]
+    #[command(after_help = "\
+Examples:
+  sprof completions bash > ~/.local/share/bash-completion/completions/sprof
+  sprof completions zsh > ~/.zfunc/_sprof
+  sprof completions fish > ~/.config/fish/completions/sprof.fish")]
     Completions {
         /// The shell to complete for.
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
     /// Print the man page, or that of one command.
-    #[command(after_help = "To read it: sprof man | man -l -")]
+    #[command(after_help = "\
+Examples:
+  sprof man | man -l -
+  sprof man record | man -l -")]
     Man {
         /// The command whose page to print, for example `record`.
         #[arg(value_name = "COMMAND")]
@@ -102,10 +118,13 @@ pub(crate) enum Command {
     },
 }
 
-/// Reads the process's arguments. The error is a usage error, a request for help or one for the version.
-pub(crate) fn parse(color: clap::ColorChoice) -> Result<Cli, clap::Error> {
+/// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one for the
+/// version.
+pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&std::ffi::OsStr) -> Named) -> Result<Cli, clap::Error> {
     use clap::FromArgMatches;
-    let matches = definition().color(color).try_get_matches()?;
+    let definition = definition().color(color);
+    let line = habits::understood(std::env::args_os().collect(), &definition, &look);
+    let matches = (definition.try_get_matches_from(&line)).map_err(|error| habits::advised(error, &line, &look))?;
     Cli::from_arg_matches(&matches)
 }
 
@@ -215,6 +234,90 @@ mod tests {
     }
 
     #[test]
+    fn options_of_perf_mean_what_they_mean_there() {
+        let args = record("sprof record -ag -F 99 -- sleep 10");
+        assert_eq!((args.all, args.rate), (true, Some(99.0)));
+        assert_eq!(args.command, ["sleep", "10"]);
+        let args = record("sprof record -p 12 --call-graph dwarf,32768 sleep 10");
+        assert_eq!((&args.pid[..], args.stack_bytes()), (&[12][..], 32768));
+        assert_eq!(args.command, ["sleep", "10"]);
+        for (line, mode) in [
+            ("sprof record --call-graph fp ls", CallGraph::FramePointers),
+            ("sprof record --call-graph=lbr ls", CallGraph::LastBranches),
+            ("sprof record --call-graph=dwarf ls", CallGraph::Dwarf(None)),
+        ] {
+            assert_eq!(record(line).call_graph, Some(mode));
+            assert_eq!(record(line).stack_bytes(), 16384);
+        }
+    }
+
+    /// Of `sprof` itself; `cargo sprof` has cargo's letters.
+    #[test]
+    fn a_letter_means_the_same_in_all_commands() {
+        let mut meanings: std::collections::BTreeMap<char, (String, String)> = std::collections::BTreeMap::new();
+        for command in definition().get_subcommands() {
+            for arg in command.get_arguments() {
+                let letters = arg.get_short_and_visible_aliases().unwrap_or_default();
+                for letter in letters {
+                    let long = arg.get_long().unwrap_or_default().to_owned();
+                    let new = (long.clone(), command.get_name().to_owned());
+                    let (known, of) = meanings.entry(letter).or_insert(new).clone();
+                    assert_eq!(known, long, "-{letter} in {of} and in {}", command.get_name());
+                }
+            }
+            // Who knows a letter from one command finds it in the others.
+            for (long, letter) in [
+                ("event", 'e'),
+                ("format", 'f'),
+                ("output", 'o'),
+                ("save-only", 's'),
+                ("no-open", 'n'),
+            ] {
+                let mut arguments = command.get_arguments();
+                if let Some(arg) = arguments.find(|arg| arg.get_long() == Some(long)) {
+                    assert_eq!(arg.get_short(), Some(letter), "{} --{long}", command.get_name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_help_has_examples_and_these_are_taken() {
+        let mut definition = definition();
+        definition.build();
+        let cargo = cargo::definition();
+        let commands = definition
+            .get_subcommands()
+            .filter(|command| command.get_name() != "help");
+        for command in commands
+            .filter(|command| command.get_name() != "cargo")
+            .chain([&definition, &cargo])
+        {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help.lines().skip_while(|line| *line != "Examples:").skip(1).collect();
+            let lines = examples.iter().take_while(|line| line.starts_with("  "));
+            let lines: Vec<&str> = lines.map(|line| line.trim()).collect();
+            assert!(lines.len() >= 2, "{name} has no examples:\n{help}");
+            for line in lines {
+                let shown = line.split("  ").next().unwrap_or_default();
+                let own = shown.split([';', '|', '>']).next().unwrap_or_default().trim();
+                let own = own.strip_prefix("sudo ").unwrap_or(own);
+                // Quoted words of these examples hold no spaces.
+                let words: Vec<String> = own.split(' ').map(|word| word.replace('\'', "")).collect();
+                let taken = match words[0].as_str() {
+                    "cargo" => {
+                        let words: Vec<_> = words[2..].iter().map(Into::into).collect();
+                        cargo::parse(&words, clap::ColorChoice::Never).map(|_| ())
+                    }
+                    _ => Cli::try_parse_from(&words).map(|_| ()),
+                };
+                taken.unwrap_or_else(|error| panic!("{name}: {own}\n{error}"));
+            }
+        }
+    }
+
+    #[test]
     fn include_args_takes_an_optional_count() {
         assert_eq!(record("sprof record --include-args ls").include_args, Some(None));
         assert_eq!(record("sprof record --include-args=2 ls").include_args, Some(Some(2)));
@@ -247,11 +350,11 @@ mod tests {
             ("sprof record -p 12,", "pgrep"),
             ("sprof record -p firefox", "pgrep"),
             ("sprof record -p 99999999999", "pgrep"),
-            ("sprof record -p 12 ls", "--pid"),
             ("sprof record -p 12 -a", "--pid"),
             ("sprof record -p 12 --keep-running", "--keep-running"),
             ("sprof record -p 12 --iteration-count 2", "--iteration-count"),
-            ("sprof record -a ls", "--all"),
+            ("sprof record --call-graph frames ls", "dwarf"),
+            ("sprof record --call-graph dwarf,65536 ls", "65528"),
             ("sprof record -a -i", "--ignore-exit-code"),
             ("sprof report", "FILE"),
             ("sprof report x --view heat", "callers=FUNCTION"),

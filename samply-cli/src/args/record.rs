@@ -17,11 +17,11 @@ const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "igno
 /// What to record, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RecordingArgs {
-    /// The program to run and its arguments; VAR=x words before it are added to its environment.
+    /// The program to run and its arguments; VAR=x words before it are added to its environment. With -p and -a, recording lasts as
+    /// long as it runs: -a -- sleep 10.
     #[arg(
         value_name = "COMMAND",
         required_unless_present_any = ["pid", "all", "event"],
-        conflicts_with_all = ["pid", "all"],
         trailing_var_arg = true,
         allow_hyphen_values = false
     )]
@@ -54,6 +54,14 @@ pub(crate) struct RecordingArgs {
     #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event",
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,
+
+    /// Nothing changes: stacks are always recorded. For who is used to perf.
+    #[arg(short = 'g', long, hide = true, env = "SPROF_STACKS", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) stacks: bool,
+
+    /// How perf would unwind: dwarf, dwarf,BYTES (as --stack-size), fp or lbr. sprof does as `dwarf` says, whatever is named.
+    #[arg(long, hide = true, value_name = "MODE", env = "SPROF_CALL_GRAPH", hide_env = true, value_parser = call_graph)]
+    pub(crate) call_graph: Option<CallGraph>,
 
     /// Samples a second of CPU time, for each thread [default: 1000; 100 with ptrace, where perf_event is refused].
     #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
@@ -126,13 +134,21 @@ pub(crate) struct RecordingArgs {
     pub(crate) profile_name: Option<String>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  sprof record ./app --its --arguments
+  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second
+  sprof record --off-cpu -p 1234 -d 10          a running process, with its waits
+  sudo sprof record -a -- sleep 10              the whole machine
+  sprof record -e page-faults ./app             who causes page faults; -e list names all events";
+
 /// Flags of `sprof record`.
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
-                      sprof record [OPTIONS] -p PID[,PID]...\n       \
-                      sprof record [OPTIONS] -a",
-    after_help = super::EXIT_STATUS
+                      sprof record [OPTIONS] -p PID[,PID]... [[--] COMMAND [ARGS]...]\n       \
+                      sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
+    after_help = format!("{EXAMPLES}\n\n{}", super::EXIT_STATUS)
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
@@ -171,7 +187,36 @@ pub(crate) struct RecordArgs {
     pub(crate) serve: ServeArgs,
 }
 
+/// perf's `--call-graph`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallGraph {
+    /// By unwind rules, with so many bytes of stack, if that is said.
+    Dwarf(Option<u32>),
+    /// By frame pointers.
+    FramePointers,
+    /// By the CPU's record of branches.
+    LastBranches,
+}
+
+fn call_graph(text: &str) -> Result<CallGraph, String> {
+    match text.split_once(',') {
+        None if text == "dwarf" => Ok(CallGraph::Dwarf(None)),
+        None if text == "fp" => Ok(CallGraph::FramePointers),
+        None if text == "lbr" => Ok(CallGraph::LastBranches),
+        Some(("dwarf", bytes)) => value::stack_size(bytes).map(|bytes| CallGraph::Dwarf(Some(bytes))),
+        _ => Err("dwarf, dwarf,BYTES, fp or lbr, as perf has them; sprof always unwinds as with dwarf".to_owned()),
+    }
+}
+
 impl RecordingArgs {
+    /// Stack bytes copied with each sample.
+    pub(crate) fn stack_bytes(&self) -> u32 {
+        match self.call_graph {
+            Some(CallGraph::Dwarf(Some(bytes))) => bytes,
+            _ => self.stack_size,
+        }
+    }
+
     /// Samples a second of CPU time.
     pub(crate) fn rate_hz(&self) -> f64 {
         self.rate.unwrap_or(1000.0)

@@ -40,7 +40,6 @@ pub(crate) struct ReportArgs {
 
     /// Order of functions and lines.
     #[arg(
-        short,
         long,
         value_name = "KEY",
         env = "SPROF_SORT",
@@ -50,7 +49,7 @@ pub(crate) struct ReportArgs {
     pub(crate) sort: Sort,
 
     /// Rows of each table at most; 0 for all [default: 10 in the summary, 40 in other views; all in JSON].
-    #[arg(short = 'n', long, value_name = "N", env = "SPROF_LIMIT", hide_env = true)]
+    #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true)]
     pub(crate) limit: Option<usize>,
 
     /// Leave out what has less of the selected samples [default: 1 in trees, 0 elsewhere].

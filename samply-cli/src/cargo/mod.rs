@@ -32,14 +32,14 @@ use recording::sink::EventSink;
 use crate::args::RecordingArgs;
 use crate::exit::Failure;
 use crate::pipeline::recorder::{Held, Recording};
-use crate::pipeline::{Plan, ProgramExit};
+use crate::pipeline::{Plan, ProgramExit, Whom};
 use crate::term::Term;
 use config::Config;
 use filter::Programs;
 use names::Names;
 use profiles::Advice;
 use runner::{Desk, Orders};
-use workspace::Workspace;
+use workspace::{Package, Workspace};
 
 /// A run of cargo that is recorded.
 #[derive(Debug)]
@@ -55,6 +55,9 @@ pub(crate) struct CargoRun {
 
 /// Sets the plan up for cargo, if that is its command.
 pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Result<(), Failure> {
+    if plan.recorder.whom != Whom::Command {
+        return Ok(());
+    }
     let env = environment(&plan.recorder.env);
     let here = std::env::current_dir().unwrap_or_default();
     let aliases = Config::read(&[], &here, &env);
@@ -136,15 +139,50 @@ fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets
     profiles::advice(profile, &manifest.unwrap_or_default(), config, targets)
 }
 
-/// Cargo's options for the unit tests of a library or program; `None` if there is none of this name.
-pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Vec<OsString>> {
+/// The workspace that a command line of cargo would be about.
+fn workspace_of(manifest_path: Option<&OsStr>) -> Option<Workspace> {
     let mut words: Vec<OsString> = vec!["cargo".into(), "test".into()];
     if let Some(path) = manifest_path {
         words.extend(["--manifest-path".into(), path.into()]);
     }
     let command = command::parse(&words, &|_| None)?;
-    let env = environment(&[]);
-    let workspace = workspace::ask(&command, &std::env::current_dir().ok()?, &env)?;
+    workspace::ask(&command, &std::env::current_dir().ok()?, &environment(&[]))
+}
+
+/// Cargo's options for the unit tests of all libraries and programs. `--lib` is an error of cargo's where there is no library.
+pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>) -> Vec<OsString> {
+    let workspace = workspace_of(manifest_path);
+    let here = manifest_path.map(PathBuf::from).or_else(|| {
+        let folder = std::env::current_dir().ok()?;
+        folder
+            .ancestors()
+            .map(|folder| folder.join("Cargo.toml"))
+            .find(|path| path.is_file())
+    });
+    let here = here.and_then(|path| path.canonicalize().ok());
+    let is_here = |package: &&Package| package.manifest_path.canonicalize().ok() == here;
+    let has_library = workspace.is_none_or(|workspace| {
+        let all = &workspace.packages;
+        let is_meant = |package: &&Package| match packages {
+            [] => is_here(package) || !all.iter().any(|package| is_here(&package)),
+            names => names.contains(&package.name),
+        };
+        let mut targets = all.iter().filter(is_meant).flat_map(|package| &package.targets);
+        let is_no_library =
+            |kind: &String| ["bin", "test", "bench", "example", "custom-build"].contains(&kind.as_str());
+        // A specification that is no name is cargo's to judge.
+        targets.any(|target| !target.kind.iter().any(is_no_library))
+            || packages
+                .iter()
+                .any(|name| !all.iter().any(|package| package.name == *name))
+    });
+    let library = has_library.then(|| "--lib".into());
+    library.into_iter().chain(["--bins".into()]).collect()
+}
+
+/// Cargo's options for the unit tests of a library or program; `None` if there is none of this name.
+pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Vec<OsString>> {
+    let workspace = workspace_of(manifest_path)?;
     let has_name = |target: &&workspace::Target| target.name == name || target.name.replace('-', "_") == name;
     for package in &workspace.packages {
         let mut targets = package.targets.iter().filter(has_name);

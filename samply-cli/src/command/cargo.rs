@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::{record, show};
-use crate::args;
-use crate::cargo::unit_tests;
+use super::{export, flamegraph, record, show};
+use crate::args::cargo::UnitTarget;
+use crate::args::{self, Command};
+use crate::cargo::{all_unit_tests, unit_tests};
 use crate::exit::{Failure, Outcome};
 use crate::term::{self, Term};
 
@@ -12,17 +13,26 @@ use crate::term::{self, Term};
 pub(crate) fn run(words: &[OsString]) -> Outcome {
     let asked = args::cargo::parse(words, term::clap_color())?;
     let of_unit = match &asked.unit {
-        Some(unit) => unit_tests(&unit.0, asked.manifest_path.as_deref()).ok_or_else(|| {
+        Some(UnitTarget::Named(name)) => unit_tests(name, asked.manifest_path.as_deref()).ok_or_else(|| {
             Failure::failed(format_args!(
-                "there is no library or program called {} here; `cargo metadata --no-deps` lists all targets",
-                unit.0
+                "there is no library or program called {name} here; `cargo metadata --no-deps` lists all targets"
             ))
         })?,
+        Some(UnitTarget::All { packages }) => all_unit_tests(packages, asked.manifest_path.as_deref()),
         None => Vec::new(),
     };
     let command = asked.command(of_unit);
-    let args = asked.record(command.clone())?;
     let line: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    Term::stderr(show::verbosity(&args.serve)).line(format_args!("recording {}", line.join(" ")));
-    record::run(args)
+    let line = format!("recording {}", line.join(" "));
+    match asked.of_sprof(command)? {
+        Command::Record(args) => {
+            Term::stderr(show::verbosity(&args.serve)).line(line);
+            record::run(*args)
+        }
+        Command::Flamegraph(args) => {
+            Term::stderr(export::verbosity(&args.input)).line(line);
+            flamegraph::run(*args)
+        }
+        _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand).into()),
+    }
 }

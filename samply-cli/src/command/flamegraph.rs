@@ -1,8 +1,7 @@
 //! `sprof flamegraph`: run, record, draw. Of a saved profile, `sprof export --format svg` with a file to write to.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use profile::export::{Picked, svg};
 use profile::view::diff::Limits;
@@ -27,11 +26,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let time = export::time(args.recording.off_cpu, &args.pick);
     let options = export::svg_options(&args.svg, args.pick.threads);
     if let Some(file) = &args.file {
-        if is_meant_to_run(file) {
+        if std::fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Err(Failure::from(args::usage_error(
                 "flamegraph",
                 format_args!(
-                    "{} is no saved profile; to record a program, put -- before it: {}",
+                    "there is no file {}; to record a program, put -- before it: {}",
                     file.display(),
                     on_file("flamegraph --", file)
                 ),
@@ -56,7 +55,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     };
     let mut plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
     cargo::prepare(&mut plan, &recording, &term)?;
-    record::say_rate(&plan, &recording, &term);
+    record::say_changes(&plan, &recording, &term);
     let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
@@ -112,18 +111,5 @@ fn event(asked: &[String]) -> Result<Option<String>, Failure> {
             "flamegraph",
             "of a file, one event is drawn: give --event once",
         ))),
-    }
-}
-
-/// True for programs and scripts, and for what is no file at all: who is used to other tools leaves `--` away.
-fn is_meant_to_run(path: &Path) -> bool {
-    let mut start = [0; 4];
-    // Opening a pipe would wait for its other end.
-    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return false;
-    }
-    match File::open(path) {
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
-        Ok(mut file) => file.read(&mut start).is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!")),
     }
 }

@@ -1,5 +1,6 @@
 //! `sprof record`: run, record, save, show.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -17,7 +18,7 @@ use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{events, show};
-use crate::args::{self, Program, RecordArgs, RecordingArgs};
+use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -39,7 +40,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     check_stdout(&args)?;
     let term = Term::stderr(show::verbosity(&args.serve));
     cargo::prepare(&mut plan, &args.recording, &term)?;
-    say_rate(&plan, &args.recording, &term);
+    say_changes(&plan, &args.recording, &term);
 
     // All that can fail for reasons known beforehand fails before the program runs.
     let listener = match shows(&args) {
@@ -72,8 +73,14 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     failure.map_or(Ok(status), Err)
 }
 
-/// What a rate that the machine does not permit became.
-pub(super) fn say_rate(plan: &Plan, args: &RecordingArgs, term: &Term) {
+/// What is done otherwise than asked for: a rate that the machine does not permit, another way to unwind.
+pub(super) fn say_changes(plan: &Plan, args: &RecordingArgs, term: &Term) {
+    match args.call_graph {
+        None | Some(CallGraph::Dwarf(_)) => {}
+        Some(CallGraph::FramePointers | CallGraph::LastBranches) => term.line(
+            "stacks are unwound by unwind rules, as with --call-graph dwarf; frame pointers serve where code has no rules",
+        ),
+    }
     if plan.recorder.rate_hz < args.rate_hz() {
         term.line(format_args!(
             "sampling at {0} Hz instead of {1} Hz, which is above this machine's limit; to raise it: \
@@ -187,23 +194,33 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
 
 pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str) -> Result<Plan, Failure> {
     let usage = |message: String| Failure::from(args::usage_error(command, message));
-    let (whom, program) = if args.all {
-        (Whom::WholeMachine, Program::default())
+    let whom = if args.all {
+        Whom::WholeMachine
     } else if !args.pid.is_empty() {
-        let pids = args.pid.iter().map(|pid| Pid(*pid)).collect();
-        (Whom::Processes(pids), Program::default())
+        Whom::Processes(args.pid.iter().map(|pid| Pid(*pid)).collect())
     } else if args.command.is_empty() {
         return Err(usage(
             "what to record is missing: a command, or -p PID, or -a for the whole machine".into(),
         ));
     } else {
-        let program = args::split_environment(&args.command).ok_or_else(|| {
+        Whom::Command
+    };
+    let is_pid = |word: &OsString| word.to_str().is_some_and(|word| word.parse::<u32>().is_ok());
+    if let (Whom::Processes(_), Some(word)) = (&whom, args.command.first().filter(|word| is_pid(word))) {
+        let pids = args.pid.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        return Err(usage(format!(
+            "process ids are separated by commas: -p {pids},{0}; a command of the name {0} is ./{0}",
+            word.display()
+        )));
+    }
+    let program = match args.command.is_empty() {
+        true => Program::default(),
+        false => args::split_environment(&args.command).ok_or_else(|| {
             usage(format!(
                 "there is no command after the variables; to see them all, run: {} record env",
                 own()
             ))
-        })?;
-        (Whom::Command, program)
+        })?,
     };
     let limit_hz = rate_limit_hz().unwrap_or(f64::INFINITY);
     if let Some(rate_hz) = args.rate.filter(|rate_hz| *rate_hz > limit_hz) {
@@ -221,7 +238,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
             env: program.env,
             rate_hz,
             ptrace_rate_hz: args.ptrace_rate_hz(),
-            stack_bytes: args.stack_size,
+            stack_bytes: args.stack_bytes(),
             off_cpu: args.off_cpu,
             events: events::parse(args)?,
             probes: events::probes(args, symbol_dirs)?,

@@ -1,0 +1,275 @@
+//! What people type who come from perf, samply and cargo flamegraph, as a command line that the definition takes.
+//!
+//! Give: the words as typed, and what looks at files. Get: the words to parse. What stays unclear is left to the definition's errors,
+//! which [`advised`] completes with the line to type. Out of scope: options that mean the same here, which are options.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// What a word names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// A program or a script: by its path, or by its name in PATH.
+    Program,
+    /// Another file.
+    File,
+    /// No file.
+    Nothing,
+}
+
+/// Options of `cargo flamegraph` that name what cargo builds.
+const CARGO_TARGETS: [&str; 6] = ["--bin", "--bench", "--example", "--test", "--unit-test", "--unit-bench"];
+
+/// The line to parse for the line that was typed. Both begin with the name of sprof.
+pub(super) fn understood(
+    line: Vec<OsString>,
+    definition: &clap::Command,
+    look: impl Fn(&OsStr) -> Named,
+) -> Vec<OsString> {
+    let Some(first) = line.get(1) else { return line };
+    if first == "flamegraph" {
+        return flamegraph(line, definition, look);
+    }
+    if begins_with_dash(first) || definition.find_subcommand(first).is_some() {
+        return line;
+    }
+    // `sprof ./app` as `time ./app`. A bare name may be a mistyped command.
+    let command = match look(first) {
+        Named::Program if has_slash(first) => "record",
+        Named::File => "load",
+        Named::Program | Named::Nothing => return line,
+    };
+    with(line, 1, command)
+}
+
+fn flamegraph(mut line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
+    let ours = line.iter().position(|word| word == "--").unwrap_or(line.len());
+    let names_target = |word: &OsString| {
+        let word = word.to_string_lossy();
+        CARGO_TARGETS.contains(&word.split_once('=').map_or(&*word, |(name, _)| name))
+    };
+    let Some(definition) = definition.find_subcommand("flamegraph") else {
+        return line;
+    };
+    match first_positional(&line[..ours], 2, definition) {
+        // The program's own options are not ours: all that follows belongs to it.
+        Some(at) if look(&line[at]) == Named::Program => with(line, at, "--"),
+        None if line[..ours].iter().any(names_target) => {
+            line.insert(1, "cargo".into());
+            line
+        }
+        _ => line,
+    }
+}
+
+/// Where the first word is that is neither an option nor the value of one.
+fn first_positional(line: &[OsString], from: usize, definition: &clap::Command) -> Option<usize> {
+    let mut at = from;
+    while let Some(word) = line.get(at) {
+        if !begins_with_dash(word) {
+            return Some(at);
+        }
+        at += 1;
+        let takes_next = takes_next_word(&word.to_string_lossy(), definition);
+        at += match takes_next {
+            Takes::Nothing => 0,
+            Takes::One => 1,
+            Takes::Several => line[at.min(line.len())..]
+                .iter()
+                .take_while(|word| !begins_with_dash(word))
+                .count(),
+        };
+    }
+    None
+}
+
+enum Takes {
+    Nothing,
+    One,
+    Several,
+}
+
+fn takes_next_word(word: &str, definition: &clap::Command) -> Takes {
+    let takes = |arg: &clap::Arg| match arg.get_num_args() {
+        _ if !arg.get_action().takes_values() || arg.is_require_equals_set() => Takes::Nothing,
+        Some(values) if values.max_values() > 1 => Takes::Several,
+        _ => Takes::One,
+    };
+    if let Some(long) = word.strip_prefix("--") {
+        let is_it = |arg: &&clap::Arg| {
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&long))
+        };
+        return definition.get_arguments().find(is_it).map_or(Takes::Nothing, takes);
+    }
+    // `-qF 99`: the first letter with a value takes the rest of the word, or else the next one.
+    let mut letters = word.chars().skip(1);
+    while let Some(letter) = letters.next() {
+        let is_it = |arg: &&clap::Arg| {
+            arg.get_short() == Some(letter)
+                || (arg.get_all_short_aliases()).is_some_and(|aliases| aliases.contains(&letter))
+        };
+        match definition.get_arguments().find(is_it).map_or(Takes::Nothing, takes) {
+            Takes::Nothing => {}
+            Takes::One | Takes::Several if letters.next().is_some() => return Takes::Nothing,
+            takes => return takes,
+        }
+    }
+    Takes::Nothing
+}
+
+fn begins_with_dash(word: &OsStr) -> bool {
+    word.as_encoded_bytes().starts_with(b"-") && word != "-"
+}
+
+fn has_slash(word: &OsStr) -> bool {
+    word.as_encoded_bytes().contains(&b'/')
+}
+
+fn with(mut line: Vec<OsString>, at: usize, word: &str) -> Vec<OsString> {
+    line.insert(at, word.into());
+    line
+}
+
+/// Letters that mean something else elsewhere: command, letter, what to type.
+const OTHER_LETTERS: [(&str, &str, &str); 3] = [
+    (
+        "report",
+        "-n",
+        "the number of rows is --limit N; -n means --no-open where a profile is shown",
+    ),
+    (
+        "report",
+        "-s",
+        "the order of rows is --sort KEY; -s means --save-only where a profile is shown",
+    ),
+    (
+        "record",
+        "-t",
+        "sprof records all threads of a process: -p PID; `sprof report --thread TID` shows one of them",
+    ),
+];
+
+/// Names of other tools' commands, and ours.
+const OTHER_COMMANDS: [(&str, &str); 6] = [
+    ("import", "sprof load FILE"),
+    ("script", "sprof export FILE --format perf-script"),
+    ("list", "sprof record -e list"),
+    ("top", "sprof record -a, and Ctrl-C after a while"),
+    ("stat", "sprof record -e cycles,instructions COMMAND"),
+    ("stackcollapse", "sprof export FILE --format folded"),
+];
+
+/// The error of a line with what to type instead, where that is known.
+pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&OsStr) -> Named) -> clap::Error {
+    let Some(first) = line.get(1) else { return error };
+    let invalid = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let rest = || {
+        let words: Vec<_> = line[1..].iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    };
+    let advice = match error.kind() {
+        ErrorKind::UnknownArgument if begins_with_dash(first) => {
+            Some(format!("to record a program: sprof record {}", rest()))
+        }
+        ErrorKind::UnknownArgument => invalid(ContextKind::InvalidArg).and_then(|arg| {
+            let known = |(command, letter, _): &&(&str, &str, &str)| first == command && arg == *letter;
+            (OTHER_LETTERS.iter().find(known)).map(|(_, _, advice)| (*advice).to_owned())
+        }),
+        ErrorKind::InvalidSubcommand => {
+            let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
+            let ours = ours.map(|(_, ours)| format!("to do what it does: {ours}"));
+            ours.or_else(|| {
+                (look(first) == Named::Program).then(|| format!("to record a program: sprof record {}", rest()))
+            })
+        }
+        _ => None,
+    };
+    if let Some(advice) = advice {
+        for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
+            error.remove(kind);
+        }
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cli, definition};
+    use super::*;
+    use clap::Parser as _;
+
+    /// What is where in these tests.
+    fn look(word: &OsStr) -> Named {
+        match word.to_str() {
+            Some("./app" | "app" | "/bin/ls") => Named::Program,
+            Some("app.json.gz" | "./old.json.gz") => Named::File,
+            _ => Named::Nothing,
+        }
+    }
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn lines_of_other_tools_are_understood() {
+        let mut definition = definition();
+        definition.build();
+        for (typed, expected) in [
+            ("sprof ./app --its arguments", "sprof record ./app --its arguments"),
+            ("sprof app.json.gz", "sprof load app.json.gz"),
+            ("sprof record ./app", "sprof record ./app"),
+            ("sprof flamegraph ./app 3 -o x", "sprof flamegraph -- ./app 3 -o x"),
+            ("sprof flamegraph app", "sprof flamegraph -- app"),
+            (
+                "sprof flamegraph -qF 99 -o x.svg --width 900 ./app -v",
+                "sprof flamegraph -qF 99 -o x.svg --width 900 -- ./app -v",
+            ),
+            (
+                "sprof flamegraph -F99 --title=x ./app",
+                "sprof flamegraph -F99 --title=x -- ./app",
+            ),
+            (
+                "sprof flamegraph -o ./app app.json.gz",
+                "sprof flamegraph -o ./app app.json.gz",
+            ),
+            (
+                "sprof flamegraph --base ./old.json.gz -q app.json.gz",
+                "sprof flamegraph --base ./old.json.gz -q app.json.gz",
+            ),
+            ("sprof flamegraph -p 7 -- ./app", "sprof flamegraph -p 7 -- ./app"),
+            ("sprof flamegraph --bin x -- 3", "sprof cargo flamegraph --bin x -- 3"),
+            ("sprof flamegraph --example=x", "sprof cargo flamegraph --example=x"),
+            ("sprof flamegraph ./app --bin x", "sprof flamegraph -- ./app --bin x"),
+            ("sprof", "sprof"),
+            ("sprof app", "sprof app"),
+        ] {
+            let understood = understood(words(typed), &definition, look);
+            assert_eq!(understood, words(expected), "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_taken_names_the_line_to_type() {
+        for (typed, expected) in [
+            ("sprof -F 99 ./app", "sprof record -F 99 ./app"),
+            ("sprof app 3", "sprof record app 3"),
+            ("sprof report x -n 5", "--limit N"),
+            ("sprof report x -s total", "--sort KEY"),
+            ("sprof script x", "sprof export FILE --format perf-script"),
+            ("sprof import x", "sprof load FILE"),
+        ] {
+            let error = Cli::try_parse_from(words(typed)).unwrap_err();
+            let text = advised(error, &words(typed), look).to_string();
+            assert!(text.contains(expected), "{typed} said:\n{text}");
+        }
+        let error = Cli::try_parse_from(words("sprof record --call-grap fp x")).unwrap_err();
+        let text = advised(error, &words("sprof record --call-grap fp x"), look).to_string();
+        assert!(text.contains("--call-graph") && !text.contains("--all'"), "{text}");
+    }
+}
