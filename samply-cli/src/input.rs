@@ -90,7 +90,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
         for lib in profile.libs() {
             symbolicator.add_module(&lib.module);
         }
-        converted(&profile).map_err(|error| {
+        converted(&profile, None).map_err(|error| {
             Failure::failed(format_args!(
                 "converting {} failed: {error}; free space in the folder of temporary files",
                 path.display()
@@ -120,7 +120,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
         if !others.is_empty() {
             notes.push(format!(
                 "the file counts {}, too: --event NAME shows that",
-                others.join(", ")
+                some_of(&others)
             ));
         }
         data
@@ -156,15 +156,25 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
     })
 }
 
+/// `syscalls:*` are 700.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len().saturating_sub(SHOWN) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..SHOWN].join(", ")),
+    }
+}
+
 /// The one way from a profile in memory to data is through its file: then both say the same.
-pub(crate) fn converted(profile: &profile::Profile) -> Result<Data, Box<dyn std::error::Error>> {
+/// Of its events it keeps the one of this name, or else its own choice.
+pub(crate) fn converted(profile: &profile::Profile, event: Option<&str>) -> Result<Data, Box<dyn std::error::Error>> {
     let mut file = tempfile::Builder::new().prefix("sprof-").suffix(".json").tempfile()?;
     let mut out = BufWriter::with_capacity(1 << 16, &mut file);
     firefox::write(profile, &mut out)?;
     out.flush()?;
     drop(out);
     let mut data = read::whole(file.path(), ReadLimits::default())?;
-    data.keep_event(None)?;
+    data.keep_event(event)?;
     data.make_printable();
     Ok(data)
 }

@@ -174,6 +174,87 @@ fn every_hit_of_a_tracepoint_is_a_marker_with_its_stack_and_its_values() {
     );
 }
 
+/// 700 by `ask_parent`, and one by `main`, whose stack has no `ask_parent`.
+#[test]
+fn stacks_of_points_are_samples_of_their_event_in_every_command() {
+    let Some(_machine) = tracepoints() else { return };
+    let event = "syscalls:sys_exit_getppid";
+    let (recording, _) = record_events(&["-e", event, "-e", "syscalls:sys_exit_sethostname"], &["ask", "700"]);
+    let file = recording.output.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let output = sprof().args(words).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        (String::from_utf8(output.stdout).unwrap(), stderr)
+    };
+    let views = ["--view", "functions", "--format", "json"];
+    let (text, _) = run(&[&["report", file, "-e", event][..], &views].concat());
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let rows = report["views"][0]["rows"].as_array().unwrap();
+    let total = |name: &str| {
+        let row = rows.iter().find(|row| row["function"] == name);
+        row.unwrap_or_else(|| panic!("{name}: {text}"))["total"].clone()
+    };
+    assert_eq!(
+        (total("ask_parent")["weight"].as_f64(), total("main")["weight"].as_f64()),
+        (Some(700.0), Some(701.0))
+    );
+
+    let (folded, _) = run(&["export", file, "-f", "folded", "-e", event]);
+    let of = |function: &str| -> u64 {
+        let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let lines = lines.filter(|(stack, _)| stack.split(';').any(|frame| frame == function));
+        lines.map(|(_, count)| count.parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((of("ask_parent"), of("main")), (700, 701), "{folded}");
+    let (script, _) = run(&["export", file, "-f", "perf-script", "-e", event]);
+    assert_eq!(script.matches(" syscalls_sys_exit_getppid: ").count(), 701);
+    let (svg, _) = run(&["flamegraph", file, "-e", event, "-o", "-"]);
+    assert!(svg.contains("<title>ask_parent (700 "), "{svg}");
+    let (same, _) = run(&["diff", file, file, "-e", event]);
+    assert!(!same.contains("ask_parent"), "{same}");
+    let script = run(&["export", file, "-f", "firefox-v55", "-o", "-"]).0;
+    assert!(script.contains(event));
+
+    // CPU time is shown unless an event is named, and what did not happen is said.
+    let (_, stderr) = run(&["export", file, "-f", "folded"]);
+    assert!(stderr.contains(event), "{stderr}");
+    let output = sprof()
+        .args(["report", file, "-e", "syscalls:sys_exit_sethostname"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr.contains("there was no `syscalls:sys_exit_sethostname`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_count_is_for_points_too() {
+    let Some(_machine) = tracepoints() else { return };
+    let (recording, profile) = record_events(&["-c", "10", "-e", "raw_syscalls:sys_enter"], &["ask", "500"]);
+    let tenths = markers(thread(&profile, "events"), "raw_syscalls:sys_enter").len();
+    assert!((50..100).contains(&tenths), "{tenths}");
+    // Each stands for ten.
+    let output = sprof()
+        .args([
+            "export",
+            recording.output.to_str().unwrap(),
+            "-f",
+            "folded",
+            "-e",
+            "raw_syscalls:sys_enter",
+        ])
+        .output()
+        .unwrap();
+    let folded = String::from_utf8(output.stdout).unwrap();
+    let counts = folded.lines().filter_map(|line| line.rsplit_once(' '));
+    let sum: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, 10 * tenths as u64, "{folded}");
+}
+
 #[test]
 fn points_come_by_pattern_and_only_so_often_if_asked() {
     let Some(_machine) = tracepoints() else { return };

@@ -133,6 +133,46 @@ fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
 }
 
 #[test]
+fn a_flame_graph_of_a_probe_is_of_its_calls() {
+    let Some(_machine) = probes() else { return };
+    let path = program("probes").unwrap();
+    let run = |event: &str, words: &[&str]| {
+        let output = sprof()
+            .args(["flamegraph", "-o", "-", "-e", event, "--"])
+            .arg(&path)
+            .args(words)
+            .output()
+            .unwrap();
+        (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (svg, stderr) = run(&spec(&path, "probed"), &["calls", "250"]);
+    // The main thread with one that it starts, and a child.
+    for expected in [
+        "<title>one (500 ",
+        "<title>three (1,500 ",
+        "<title>one (250 ",
+        "<title>three (750 ",
+    ] {
+        assert!(svg.contains(expected), "no {expected} in\n{svg}\n{stderr}");
+    }
+    // Each tenth, on each CPU that a thread was on.
+    let (recording, profile) = record()
+        .options(&["-e", &format!("{}/period=10/", spec(&path, "probed"))])
+        .profile(&path, &["calls", "250"]);
+    let tenths = hits(&profile, "uprobe:probed").len();
+    assert!((250..=300).contains(&tenths), "{tenths}\n{}", recording.stderr);
+    // Nothing happened: that is no flame graph of something else.
+    let (svg, stderr) = run(&spec(&path, "probed"), &["marks", "1"]);
+    assert!(
+        svg.is_empty() && stderr.contains("there was no `uprobe:probed`"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn a_running_program_gets_a_probe_and_loses_it() {
     let Some(_machine) = probes() else { return };
     let path = program("probes").unwrap();

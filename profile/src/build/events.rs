@@ -87,7 +87,12 @@ impl Builder {
         thread.markers.push(Marker {
             start: time,
             end: None,
-            what: MarkerKind::Point(Box::new(PointMarker { event, stack, values })),
+            what: MarkerKind::Point(Box::new(PointMarker {
+                event,
+                stack,
+                period: sample.period,
+                values,
+            })),
         });
     }
 }

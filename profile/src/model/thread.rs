@@ -92,6 +92,8 @@ pub(crate) struct PointMarker {
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
     pub(crate) event: u32,
     pub(crate) stack: Option<StackId>,
+    /// How many it stands for.
+    pub(crate) period: u64,
     /// In the order of the event's fields.
     pub(crate) values: Box<[PointValue]>,
 }

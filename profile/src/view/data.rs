@@ -37,6 +37,8 @@ pub struct Data {
     pub weights: Option<Weights>,
     /// The event that was sampled in the place of CPU time, of a recording: see [`Data::keep_event`].
     pub event: Option<String>,
+    /// Events that were recorded one by one, whether or not any happened.
+    pub point_events: Vec<String>,
     /// What the file knows of calls.
     pub calls: Calls,
     /// True if each sample stands for as many as it weighs, which came at times that are not known: folded stacks.

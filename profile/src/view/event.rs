@@ -4,19 +4,29 @@ use super::data::{Data, RowValue, Unit};
 
 /// What is asked for is not among what the file counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing in it counts `{asked}`; it has {}", .has.join(", "))]
+#[error("{} `{asked}`; it has {}", absence(.was_recorded), .has.join(", "))]
 pub struct NoSuchEvent {
     /// The name that was asked for.
     pub asked: String,
+    /// It would be there if it had happened.
+    pub was_recorded: bool,
     /// What the file counts, its own choice first.
     pub has: Vec<String>,
+}
+
+fn absence(was_recorded: &bool) -> &'static str {
+    match was_recorded {
+        true => "it was recorded that there was no",
+        false => "nothing in it counts",
+    }
 }
 
 impl Data {
     /// Leaves only the samples of one event: the one of this name, or that of the first thread with samples. Returns the names
     /// of the others, whose samples are gone.
     ///
-    /// In a file of sprof each further event is a thread of its own beside the one that it happened in. Markers stay: they
+    /// In a file of sprof each further event is a thread of its own beside the one that it happened in; the reader makes such threads of
+    /// markers of point events. Markers stay: they
     /// go to the process's first thread that does.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has: Vec<String> = Vec::new();
@@ -28,8 +38,11 @@ impl Data {
         }
         let kept = match asked {
             Some(asked) if !has.iter().any(|name| name == asked) => {
-                let asked = asked.to_owned();
-                return Err(NoSuchEvent { asked, has });
+                return Err(NoSuchEvent {
+                    asked: asked.to_owned(),
+                    was_recorded: self.point_events.iter().any(|event| event == asked),
+                    has,
+                });
             }
             Some(asked) => asked.to_owned(),
             None => match has.first() {

@@ -70,9 +70,24 @@ const OF_SOFTWARE: [(&str, &str, u64); 9] = [
     ("emulation-faults", "", 8),
 ];
 
-/// `enum perf_hw_cache_id`, `perf_hw_cache_op_id` and `perf_hw_cache_op_result_id`, in their order.
-const CACHES: [&str; 7] = ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "branch", "node"];
-const OPERATIONS: [[&str; 2]; 3] = [["loads", "load"], ["stores", "store"], ["prefetches", "prefetch"]];
+/// `enum perf_hw_cache_id`, `perf_hw_cache_op_id` and `perf_hw_cache_op_result_id`, in their order, with all names that perf takes
+/// (evsel__hw_cache and its neighbours in tools/perf/util/evsel.c).
+const CACHES: [&[&str]; 7] = [
+    &["L1-dcache", "l1-d", "l1d", "L1-data"],
+    &["L1-icache", "l1-i", "l1i", "L1-instruction"],
+    &["LLC", "L2"],
+    &["dTLB", "d-tlb", "Data-TLB"],
+    &["iTLB", "i-tlb", "Instruction-TLB"],
+    &["branch", "branches", "bpu", "btb", "bpc"],
+    &["node"],
+];
+/// Of accesses, then of misses: loads, load-misses.
+const OPERATIONS: [&[&str]; 3] = [
+    &["loads", "load", "read"],
+    &["stores", "store", "write"],
+    &["prefetches", "prefetch", "speculative-read", "speculative-load"],
+];
+const RESULTS: [&[&str]; 2] = [&["refs", "Reference", "ops", "access"], &["misses", "miss"]];
 
 /// What sort of event a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,9 +106,9 @@ pub(crate) fn all() -> &'static [(String, Sort)] {
         };
         let mut all = of(&OF_HARDWARE, Sort::Hardware);
         for cache in CACHES {
-            for [many, one] in OPERATIONS {
-                all.push((format!("{cache}-{many}"), Sort::Cache));
-                all.push((format!("{cache}-{one}-misses"), Sort::Cache));
+            for operation in OPERATIONS {
+                all.push((format!("{}-{}", cache[0], operation[0]), Sort::Cache));
+                all.push((format!("{}-{}-misses", cache[0], operation[1]), Sort::Cache));
             }
         }
         all.extend(of(&OF_SOFTWARE, Sort::Software));
@@ -113,28 +128,35 @@ pub(crate) fn find(name: &str) -> Option<Generic> {
         .or_else(|| cache(name))
 }
 
+/// `CACHE[-OPERATION][-RESULT]`, the last two in any order: L1-dcache-misses are those of loads, as in perf.
 fn cache(name: &str) -> Option<Generic> {
-    for (id, cache) in (0u64..).zip(CACHES) {
-        let Some(operation) = name
-            .get(..cache.len())
-            .filter(|front| front.eq_ignore_ascii_case(cache))
-            .and_then(|_| name[cache.len()..].strip_prefix('-'))
-        else {
-            continue;
+    let (id, mut rest) = one_of(name, &CACHES)?;
+    let (mut operation, mut result) = (None, None);
+    while let Some(words) = rest.strip_prefix('-') {
+        let as_operation = one_of(words, &OPERATIONS).filter(|_| operation.is_none());
+        let as_result = one_of(words, &RESULTS).filter(|_| result.is_none());
+        (operation, result, rest) = match (as_operation, as_result) {
+            (Some((found, rest)), _) => (Some(found), result, rest),
+            (None, Some((found, rest))) => (operation, Some(found), rest),
+            (None, None) => return None,
         };
-        for (op, [many, one]) in (0u64..).zip(OPERATIONS) {
-            let misses = operation
-                .strip_prefix(one)
-                .is_some_and(|rest| rest.eq_ignore_ascii_case("-misses"));
-            if misses || operation.eq_ignore_ascii_case(many) {
-                return Some(Generic {
-                    kind: HW_CACHE,
-                    config: id | op << 8 | u64::from(misses) << 16,
-                });
-            }
-        }
     }
-    None
+    Some(Generic {
+        kind: HW_CACHE,
+        config: id | operation.unwrap_or(0) << 8 | result.unwrap_or(0) << 16,
+    })
+}
+
+/// Which of these the text begins with, as a whole word, and what stands behind it.
+fn one_of<'a>(text: &'a str, names: &[&[&str]]) -> Option<(u64, &'a str)> {
+    let of = |name: &str| {
+        let front = text.get(..name.len())?;
+        let rest = &text[name.len()..];
+        (front.eq_ignore_ascii_case(name) && (rest.is_empty() || rest.starts_with('-'))).then_some(rest)
+    };
+    (0u64..)
+        .zip(names)
+        .find_map(|(index, names)| names.iter().find_map(|name| of(name)).map(|rest| (index, rest)))
 }
 
 /// Names to suggest, at most.

@@ -145,6 +145,7 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         ));
     }
     if let Some((kind, place)) = ProbeKind::of(text) {
+        let (place, terms) = split_terms(place);
         return Ok(EventSpec {
             text: text.to_owned(),
             selector: Selector::Probe {
@@ -152,14 +153,11 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
                 place: place.to_owned(),
             },
             sides: Sides::BOTH,
-            sample_by: None,
+            sample_by: take_sampling(text, terms)?.1,
         });
     }
-    if text.starts_with("uretprobe:") {
-        return wrong(format!(
-            "`{text}`: probes on returns are not supported, because they cut the stacks of everything below; \
-             uprobe: records the calls"
-        ));
+    if let Some(refusal) = other_probe(text) {
+        return wrong(refusal);
     }
     let (before, terms, after) = match text.split_once('/') {
         None => (text, None, ""),
@@ -213,6 +211,49 @@ fn one(text: &str) -> Result<EventSpec, ParseError> {
         sides,
         sample_by,
     })
+}
+
+/// What to do for a probe that sprof does not define itself. What others define in tracefs is a tracepoint like any other.
+///
+/// A uretprobe puts the address of its own code in the place of each return address. The kernel's unwinder knows those that a
+/// kretprobe has replaced, so that in the kernel stacks stay whole.
+fn other_probe(text: &str) -> Option<String> {
+    let (kind, place) = text.split_once(':')?;
+    let function: String = (place.chars())
+        .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
+    let define = |letter: char, event: &str, place: &str| {
+        format!(
+            "run `echo '{letter}:sprof_kernel/{event} {place}' | sudo tee -a /sys/kernel/tracing/kprobe_events`, then record \
+             -e sprof_kernel:{event} (a kernel without that file was built without CONFIG_KPROBE_EVENTS)"
+        )
+    };
+    match kind {
+        "uretprobe" => Some(format!(
+            "`{text}`: probes on returns are not supported, because they cut the stacks of everything below; \
+             uprobe: records the calls, and uprobe:FILE:FUNCTION+OFFSET one `ret` instruction, with whole stacks"
+        )),
+        "kprobe" if !place.contains(['*', '?']) => Some(format!(
+            "`{text}`: sprof does not define probes in the kernel, but records those that are defined: {}",
+            define('p', &function, place)
+        )),
+        "kretprobe" if !place.contains(['*', '?']) => Some(format!(
+            "`{text}`: sprof does not define probes in the kernel, but records those that are defined: {}",
+            define('r', &format!("{function}_return"), place)
+        )),
+        _ => None,
+    }
+}
+
+/// A probe's place and the terms behind it: `/usr/bin/app:f/period=10/`. Paths and `operator/` have slashes, too, so terms are only
+/// what says when to sample.
+fn split_terms(place: &str) -> (&str, Option<&str>) {
+    let found = place.strip_suffix('/').and_then(|front| front.rsplit_once('/'));
+    let is_sampling = |term: &str| matches!(term.split_once('='), Some(("period" | "freq", _)));
+    match found {
+        Some((place, terms)) if is_sampling(terms) => (place, Some(terms)),
+        _ => (place, None),
+    }
 }
 
 fn unknown_modifier<T>(text: &str, modifier: &str) -> Result<T, ParseError> {
@@ -373,6 +414,15 @@ mod tests {
         assert_eq!(generic("LLC-loads"), (3, 2));
         assert_eq!(generic("dTLB-store-misses"), (3, 0x1_0103));
         assert_eq!(generic("node-prefetches"), (3, 0x206));
+        // perf's other words for the same, and what it takes for granted: loads, and accesses.
+        assert_eq!(generic("L1-dcache-misses"), (3, 0x1_0000));
+        assert_eq!(generic("L1-dcache"), (3, 0));
+        assert_eq!(generic("l1d-write-miss"), (3, 0x1_0100));
+        assert_eq!(generic("L2-misses-speculative-read"), (3, 0x1_0202));
+        assert_eq!(generic("Instruction-TLB-refs"), (3, 4));
+        assert_eq!(generic("branch-load-misses"), (3, 0x1_0005));
+        assert!(refusal("L1-dcache-loads-stores").contains("no event"));
+        assert!(refusal("LLC-").contains("no event"));
     }
 
     #[test]
@@ -388,7 +438,21 @@ mod tests {
             "./app:space::f(int, T<a, b>)"
         );
         assert_eq!(place("usdt:libc:setjmp").0, ProbeKind::Usdt);
+        assert_eq!(place("uprobe:/usr/bin/app:f/period=10/").1, "/usr/bin/app:f");
+        assert_eq!(place("uprobe:./app:T::operator/").1, "./app:T::operator/");
+        assert_eq!(
+            parsed("usdt:/a/b:c:d/period=0x10/").sample_by,
+            Some(SampleBy::Period(16))
+        );
+        assert!(refusal("uprobe:/a:f/period=0/").contains("1 or more"));
         assert!(refusal("uretprobe:/a:b").contains("uprobe: records the calls"));
+        let refused = refusal("kprobe:tcp_sendmsg+0x10");
+        assert!(
+            refused.contains("p:sprof_kernel/tcp_sendmsg tcp_sendmsg+0x10'"),
+            "{refused}"
+        );
+        let refused = refusal("kretprobe:tcp_sendmsg");
+        assert!(refused.contains("-e sprof_kernel:tcp_sendmsg_return "), "{refused}");
         let texts = |list: &str| -> Vec<String> { parse(list).unwrap().into_iter().map(|spec| spec.text).collect() };
         let list = "uprobe:/a/b/c:f(int, int),cycles/period=7/,usdt:a:b:c, uprobe:/x:y,page-faults";
         assert_eq!(

@@ -35,8 +35,8 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Finds the events. `sampling` is for those that count and do not say themselves when to sample; without it they do as
-    /// [`usual`]. With `keep_time`, samples weigh CPU time whatever is named.
+    /// Finds the events. `sampling` is for those that do not say themselves when to sample, a frequency only for those that count;
+    /// without it these do as [`usual`], and points are taken each time. With `keep_time`, samples weigh CPU time whatever is named.
     pub(crate) fn resolve(
         root: &Path,
         specs: &[EventSpec],
@@ -53,14 +53,14 @@ impl Events {
                     let tracefs =
                         Tracefs::find(root).map_err(|error| format!("cannot record {}: {error}", spec.text))?;
                     for tracepoint in tracefs.matching(subsystem, name)? {
-                        events.add_point(tracepoint, spec);
+                        events.add_point(tracepoint, spec, of_point(spec, sampling));
                     }
                 }
                 Selector::Probe { .. } => {
                     let probe = defined.iter().find(|probe| probe.text == spec.text);
                     let probe =
                         probe.ok_or_else(|| format!("cannot record {}: nothing is known of its place", spec.text))?;
-                    events.add_probe(root, probe, spec)?;
+                    events.add_probe(root, probe, spec, of_point(spec, sampling))?;
                 }
                 _ => {
                     let asked = spec.sample_by.or(sampling);
@@ -79,11 +79,10 @@ impl Events {
     }
 
     /// Adds what happens at a point: a tracepoint, or what was defined to be one.
-    pub(crate) fn add_point(&mut self, tracepoint: Tracepoint, spec: &EventSpec) {
+    pub(crate) fn add_point(&mut self, tracepoint: Tracepoint, spec: &EventSpec, sample_by: SampleBy) {
         if self.infos.iter().any(|info| info.name == tracepoint.name) {
             return;
         }
-        let sample_by = spec.sample_by.unwrap_or(SampleBy::Period(1));
         self.infos.push(EventInfo {
             name: tracepoint.name.clone(),
             role: EventRole::Marker,
@@ -102,7 +101,13 @@ impl Events {
     }
 
     /// Adds a probe: tracepoints of our own, which are one event.
-    fn add_probe(&mut self, root: &Path, probe: &DefinedProbe, spec: &EventSpec) -> Result<(), String> {
+    fn add_probe(
+        &mut self,
+        root: &Path,
+        probe: &DefinedProbe,
+        spec: &EventSpec,
+        sample_by: SampleBy,
+    ) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("cannot record {}: {error}", spec.text);
         let tracefs = Tracefs::find(root).map_err(|error| failed(&error))?;
         // The same function of two files.
@@ -119,7 +124,7 @@ impl Events {
                     Point {
                         tracepoint,
                         sides: spec.sides,
-                        sample_by: SampleBy::Period(1),
+                        sample_by,
                     },
                 )),
                 None => {
@@ -130,7 +135,7 @@ impl Events {
                         0 => name.clone(),
                         others => format!("{name} ({})", others + 1),
                     };
-                    self.add_point(Tracepoint { name, ..tracepoint }, spec);
+                    self.add_point(Tracepoint { name, ..tracepoint }, spec, sample_by);
                 }
             }
         }
@@ -162,6 +167,12 @@ impl Events {
     pub(crate) fn is_empty(&self) -> bool {
         self.infos.is_empty()
     }
+}
+
+/// When a point is taken. Its rate is not that of the samples of CPU time beside it, so `-r` is not for it.
+fn of_point(spec: &EventSpec, sampling: Option<SampleBy>) -> SampleBy {
+    let period = sampling.filter(|by| matches!(by, SampleBy::Period(_)));
+    spec.sample_by.or(period).unwrap_or(SampleBy::Period(1))
 }
 
 /// A core that does nothing but fault has some 160,000 page faults a second. One sample for each took more than half of its

@@ -50,18 +50,18 @@ const FLAGS: [(&str, &str); 12] = [
 
 /// What becomes of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Into {
+pub(crate) enum Goal {
     /// A profile: `sprof record`.
     Profile,
     /// A picture: `sprof flamegraph`.
     FlameGraph,
 }
 
-impl Into {
+impl Goal {
     fn command(self) -> &'static str {
         match self {
-            Into::Profile => "record",
-            Into::FlameGraph => "flamegraph",
+            Goal::Profile => "record",
+            Goal::FlameGraph => "flamegraph",
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) enum UnitTarget {
 /// What was asked for.
 #[derive(Debug)]
 pub(crate) struct CargoSprof {
-    into: Into,
+    goal: Goal,
     /// Options of that command of sprof.
     options: Vec<OsString>,
     /// `bench`, `test` or `run`.
@@ -94,16 +94,16 @@ pub(crate) struct CargoSprof {
 
 /// The definition, for help, man page and completions.
 pub(crate) fn definition() -> Command {
-    definition_into(Into::Profile)
+    definition_of(Goal::Profile)
 }
 
-fn definition_into(into: Into) -> Command {
-    let (name, about) = match into {
-        Into::Profile => (
+fn definition_of(goal: Goal) -> Command {
+    let (name, about) = match goal {
+        Goal::Profile => (
             "cargo sprof",
             "Builds a target with cargo, records it and shows the profile: benchmarks, tests, programs and examples.",
         ),
-        Into::FlameGraph => (
+        Goal::FlameGraph => (
             "cargo sprof flamegraph",
             "Builds a target with cargo, records it and draws a flame graph: benchmarks, tests, programs and examples.",
         ),
@@ -193,15 +193,15 @@ fn definition_into(into: Into) -> Command {
             flag(("dev", "Build with the dev profile, tests with the test profile"))
                 .conflicts_with_all(["release", "profile"]),
         )
-        .args(options_of(into))
+        .args(options_of(goal))
 }
 
 /// Those of `sprof record` or `sprof flamegraph`, with short names that cargo does not use for something else.
-fn options_of(into: Into) -> Vec<Arg> {
-    let command = Command::new(into.command());
-    let command = match into {
-        Into::Profile => RecordArgs::augment_args(command),
-        Into::FlameGraph => FlamegraphArgs::augment_args(command),
+fn options_of(goal: Goal) -> Vec<Arg> {
+    let command = Command::new(goal.command());
+    let command = match goal {
+        Goal::Profile => RecordArgs::augment_args(command),
+        Goal::FlameGraph => FlamegraphArgs::augment_args(command),
     };
     let arguments = command
         .get_arguments()
@@ -222,11 +222,11 @@ fn options_of(into: Into) -> Vec<Arg> {
 
 /// Takes the words after `cargo sprof` apart.
 pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<CargoSprof, clap::Error> {
-    let (into, words) = match words.split_first() {
-        Some((first, rest)) if first == "flamegraph" => (Into::FlameGraph, rest),
-        _ => (Into::Profile, words),
+    let (goal, words) = match words.split_first() {
+        Some((first, rest)) if first == "flamegraph" => (Goal::FlameGraph, rest),
+        _ => (Goal::Profile, words),
     };
-    let mut definition = definition_into(into).color(color);
+    let mut definition = definition_of(goal).color(color);
     let line = [OsString::from("cargo sprof")].into_iter().chain(words.iter().cloned());
     let matches = definition.try_get_matches_from_mut(line)?;
     let mut refuse = |message: &str| Err(definition.error(clap::error::ErrorKind::ArgumentConflict, message));
@@ -278,8 +278,8 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
     // A filter is cargo's own argument, before `--`.
     cargo.append(&mut program);
     Ok(CargoSprof {
-        into,
-        options: options_given(into, &matches),
+        goal,
+        options: options_given(goal, &matches),
         subcommand,
         cargo,
         unit,
@@ -306,7 +306,7 @@ impl CargoSprof {
     /// The same as `sprof record` or `sprof flamegraph` takes it.
     pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
         use clap::Parser as _;
-        let mut line: Vec<OsString> = vec!["sprof".into(), self.into.command().into()];
+        let mut line: Vec<OsString> = vec!["sprof".into(), self.goal.command().into()];
         line.extend(self.options.iter().cloned());
         line.push("--".into());
         line.extend(command);
@@ -332,9 +332,9 @@ fn with_value(long: &str, value: &std::ffi::OsStr) -> OsString {
 }
 
 /// The options of sprof's command that were typed; those from the environment it reads itself.
-fn options_given(into: Into, matches: &ArgMatches) -> Vec<OsString> {
+fn options_given(goal: Goal, matches: &ArgMatches) -> Vec<OsString> {
     let mut words = Vec::new();
-    for arg in options_of(into) {
+    for arg in options_of(goal) {
         let (id, Some(long)) = (arg.get_id().as_str(), arg.get_long()) else {
             continue;
         };

@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use recording::command::own;
 
 /// What a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,12 +153,12 @@ const OTHER_LETTERS: [(&str, &str, &str); 3] = [
 
 /// Names of other tools' commands, and ours.
 const OTHER_COMMANDS: [(&str, &str); 6] = [
-    ("import", "sprof load FILE"),
-    ("script", "sprof export FILE --format perf-script"),
-    ("list", "sprof record -e list"),
-    ("top", "sprof record -a, and Ctrl-C after a while"),
-    ("stat", "sprof record -e cycles,instructions COMMAND"),
-    ("stackcollapse", "sprof export FILE --format folded"),
+    ("import", "load FILE"),
+    ("script", "export FILE --format perf-script"),
+    ("list", "record -e list"),
+    ("top", "record -a, and Ctrl-C after a while"),
+    ("stat", "record -e cycles,instructions COMMAND"),
+    ("stackcollapse", "export FILE --format folded"),
 ];
 
 /// The error of a line with what to type instead, where that is known.
@@ -173,7 +174,7 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
     };
     let advice = match error.kind() {
         ErrorKind::UnknownArgument if begins_with_dash(first) => {
-            Some(format!("to record a program: sprof record {}", rest()))
+            Some(format!("to record a program: {} record {}", own(), rest()))
         }
         ErrorKind::UnknownArgument => invalid(ContextKind::InvalidArg).and_then(|arg| {
             let known = |(command, letter, _): &&(&str, &str, &str)| first == command && arg == *letter;
@@ -181,9 +182,9 @@ pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&
         }),
         ErrorKind::InvalidSubcommand => {
             let ours = OTHER_COMMANDS.iter().find(|(name, _)| first == name);
-            let ours = ours.map(|(_, ours)| format!("to do what it does: {ours}"));
+            let ours = ours.map(|(_, ours)| format!("to do what it does: {} {ours}", own()));
             ours.or_else(|| {
-                (look(first) == Named::Program).then(|| format!("to record a program: sprof record {}", rest()))
+                (look(first) == Named::Program).then(|| format!("to record a program: {} record {}", own(), rest()))
             })
         }
         _ => None,
@@ -261,8 +262,8 @@ mod tests {
             ("sprof app 3", "sprof record app 3"),
             ("sprof report x -n 5", "--limit N"),
             ("sprof report x -s total", "--sort KEY"),
-            ("sprof script x", "sprof export FILE --format perf-script"),
-            ("sprof import x", "sprof load FILE"),
+            ("sprof script x", "export FILE --format perf-script"),
+            ("sprof import x", "load FILE"),
         ] {
             let error = Cli::try_parse_from(words(typed)).unwrap_err();
             let text = advised(error, &words(typed), look).to_string();

@@ -50,7 +50,8 @@ pub(crate) struct RecordingArgs {
     #[arg(short, long, value_name = "EVENT", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Vec<String>,
 
-    /// With -e: sample what counts each N times [default: at the rate of -r; software events each 16 times, rare ones each time].
+    /// With -e: sample each N times [default: what counts at the rate of -r, software events each 16 times, rare ones and points
+    /// each time].
     #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event",
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,

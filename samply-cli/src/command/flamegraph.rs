@@ -3,10 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use profile::Profile;
 use profile::export::{Picked, svg};
 use profile::view::diff::Limits;
 use profile::view::{top, wait_places};
 use recording::command::on_file;
+use recording::info::{EventRole, RecordingInfo};
 
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
@@ -66,7 +68,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let enriched = pipeline::symbolicate(&mut recorded.profile, &symbolicator, &term, &interrupt);
 
     term.progress(false, "drawing the flame graph");
-    let drawn = input::converted(&recorded.profile)
+    let event = match recording.off_cpu {
+        true => None,
+        false => drawn_event(recorded.profile.info(), &recorded.profile),
+    };
+    let drawn = input::converted(&recorded.profile, event)
         .map_err(|error| error.to_string())
         .and_then(|data| {
             let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
@@ -100,6 +106,16 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     summary.print(&term);
     term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));
     failure.map_or(Ok(record::status(exit)), Err)
+}
+
+/// The event of several that is drawn, where that is not the one that samples weigh: the first that was named and did happen.
+fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str> {
+    let events = || info.events.iter().enumerate();
+    if events().any(|(_, event)| event.role == EventRole::Weight) {
+        return None;
+    }
+    let first = events().find(|(index, _)| profile.in_profile(*index) > 0);
+    first.or(events().next()).map(|(_, event)| event.name.as_str())
 }
 
 /// Of a file with several events one is drawn.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use recording::info::{EventInfo, EventRole};
+use recording::info::{EventInfo, EventRole, SampleBy};
 use serde_json::{Value, json};
 
 use super::json::{Json, put_ms, put_optional_ms, put_unsigned};
@@ -58,11 +58,8 @@ fn kind_id(profile: &Profile, what: &MarkerKind) -> StringId {
 fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker, kind: &str) -> Value {
     let mut data = serde_json::Map::new();
     data.insert("type".to_owned(), json!(kind));
-    let fields = profile
-        .info
-        .events
-        .get(point.event as usize)
-        .map_or(&[][..], |event| &event.fields);
+    let event = profile.info.events.get(point.event as usize);
+    let fields = event.map_or(&[][..], |event| &event.fields);
     for (field, value) in fields.iter().zip(&point.values) {
         let value = match *value {
             PointValue::Unsigned(value) => value.to_string(),
@@ -73,7 +70,11 @@ fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker
         data.insert(key(field), Value::String(value));
     }
     if let Some(stack) = point.stack {
-        let cause = json!({"tid": thread.id, "time": time as f64 / 1e6, "stack": stack.0});
+        let mut cause = json!({"tid": thread.id, "time": time as f64 / 1e6, "stack": stack.0});
+        // As sched_stat_runtime, which counts nanoseconds.
+        if Some(point.period) != event.map(usual_period) {
+            cause["weight"] = json!(point.period);
+        }
         data.insert("cause".to_owned(), cause);
     }
     Value::Object(data)
@@ -101,7 +102,16 @@ pub(super) fn schema(profile: &Profile) -> Value {
     schema
 }
 
-/// Of a point event: its values, the first of them also in the table.
+/// What a marker of the event stands for, unless its cause has a weight of its own.
+fn usual_period(event: &EventInfo) -> u64 {
+    match event.sample_by {
+        SampleBy::Period(period) => period,
+        SampleBy::Frequency(_) => 1,
+    }
+}
+
+/// Of a point event: its values, the first of them also in the table. That it has a `period` says that its markers are samples of it;
+/// the front end passes over that.
 fn point_schema(event: &EventInfo) -> Value {
     const IN_TABLE: usize = 6;
     let label: Vec<String> = (event.fields.iter())
@@ -115,7 +125,7 @@ fn point_schema(event: &EventInfo) -> Value {
         "name": event.name, "display": ["marker-chart", "marker-table", "timeline-overview"],
         "tableLabel": label.join(" "), "tooltipLabel": event.name, "chartLabel": event.name,
         "description": "An event that was named with -e, with the stack that led to it.",
-        "fields": fields,
+        "fields": fields, "period": usual_period(event),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use super::raw::{RawCause, RawRowValue, RawSchema, RawSection, frame_flag, func_flag};
 use super::raw::{RawFrames, RawFuncs, RawMarkers, RawProfile, RawSamples, RawStacks, RawTables, RawThread};
-use super::raw::{RawRowValue, RawSection, frame_flag, func_flag};
 use crate::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
 use crate::view::data::{Row, RowValue, Section};
 
@@ -21,8 +21,11 @@ const FLAGS_OF_FRAMES: u32 = 71;
 const FLAGS_OF_FUNCS: u32 = 75;
 
 pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong> {
+    let schemas = raw.meta.marker_schema.take().unwrap_or_default();
     let mut normal = Normal {
         version,
+        periods: schemas.into_iter().filter_map(period).collect(),
+        of_points: Vec::new(),
         data: Data {
             product: std::mem::take(&mut raw.meta.product).unwrap_or_default(),
             imported_from: std::mem::take(&mut raw.meta.imported_from).unwrap_or_default(),
@@ -90,6 +93,10 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
     count_equal_weights(&mut normal.data);
+    normal.data.point_events = normal.periods.into_keys().collect();
+    normal.data.point_events.sort();
+    // Behind all others: CPU time is what a file is of, unless it has none.
+    normal.data.threads.append(&mut normal.of_points);
     let first = normal.data.threads.iter().find(|thread| !thread.samples.is_empty());
     normal.data.unit = first.map_or(Unit::default(), |thread| thread.unit);
     Ok(normal.data)
@@ -118,6 +125,14 @@ fn equal_weight_ms(threads: &[Thread]) -> Option<f64> {
 /// The samples of further events have threads of their own.
 fn is_own_time(thread: &Thread) -> bool {
     thread.unit == Unit::Milliseconds && thread.event.is_none()
+}
+
+/// An event whose markers are samples, and what each of these stands for.
+fn period(schema: RawSchema) -> Option<(String, f64)> {
+    match schema.period {
+        RawRowValue::Number(period) => Some((schema.name, period)),
+        RawRowValue::Text(_) | RawRowValue::Other(_) | RawRowValue::None => None,
+    }
 }
 
 fn section(raw: RawSection) -> Section {
@@ -149,6 +164,10 @@ struct Places {
 
 struct Normal {
     version: u32,
+    /// Of the events whose markers are samples.
+    periods: FxHashMap<String, f64>,
+    /// A thread for each event beside each thread that has markers of it.
+    of_points: Vec<Thread>,
     data: Data,
     texts: FxHashMap<Box<str>, u32>,
     funcs: FxHashMap<Func, u32>,
@@ -312,7 +331,7 @@ impl Normal {
         };
         let samples = self.samples(raw.samples, first_stack, at)?;
         let markers = markers(&raw.markers, texts, at)?;
-        self.data.threads.push(Thread {
+        let thread = Thread {
             process_name: raw.process_name.unwrap_or_default(),
             pid: raw.pid.into_text(),
             tid: raw.tid.into_text(),
@@ -322,7 +341,58 @@ impl Normal {
             unit,
             samples,
             markers,
-        });
+        };
+        self.points(&thread, &raw.markers, first_stack, at)?;
+        self.data.threads.push(thread);
+        Ok(())
+    }
+
+    /// Markers of events that happen at one time are samples of these, too, so that all views, exports and comparisons have them.
+    fn points(&mut self, thread: &Thread, raw: &RawMarkers, first_stack: usize, at: &str) -> Result<(), Wrong> {
+        let stacks = self.data.stacks.len() - first_stack;
+        let mut points: Vec<(u32, f64, u32, f64)> = Vec::new();
+        for (index, (marker, data)) in thread.markers.iter().zip(&raw.data).enumerate() {
+            let Some(period) = self.periods.get(self.data.text(marker.name)) else {
+                continue;
+            };
+            let (stack, weight) = match data.as_ref().map(|data| &data.cause) {
+                Some(RawCause::Stack { stack, weight }) => (*stack, weight.unwrap_or(*period)),
+                Some(RawCause::Other(_) | RawCause::None) | None => (None, *period),
+            };
+            let stack = match stack {
+                None => NONE,
+                Some(stack) if (stack as usize) < stacks => stack + first_stack as u32,
+                Some(stack) => {
+                    return Err(beyond(
+                        &format!("{at}.markers.data[{index}].cause.stack"),
+                        stack,
+                        stacks,
+                        "stacks",
+                    ));
+                }
+            };
+            points.push((marker.name, marker.start_ms, stack, weight));
+        }
+        points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        for of_event in points.chunk_by(|a, b| a.0 == b.0) {
+            let event = self.data.text(of_event[0].0).to_owned();
+            self.of_points.push(Thread {
+                name: format!("{} · {event}", thread.name),
+                process_name: thread.process_name.clone(),
+                pid: thread.pid.clone(),
+                tid: thread.tid.clone(),
+                is_main: false,
+                event: Some(event),
+                unit: Unit::Counts,
+                samples: Samples {
+                    time_ms: of_event.iter().map(|point| point.1).collect(),
+                    stack: of_event.iter().map(|point| point.2).collect(),
+                    weight: Some(of_event.iter().map(|point| point.3).collect()),
+                    count: None,
+                },
+                markers: Vec::new(),
+            });
+        }
         Ok(())
     }
 

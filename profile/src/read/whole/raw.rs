@@ -33,6 +33,7 @@ pub(super) struct RawMeta {
     pub(super) interval: Option<f64>,
     pub(super) symbolicated: Option<bool>,
     pub(super) categories: Vec<RawCategory>,
+    pub(super) marker_schema: Option<Vec<RawSchema>>,
     pub(super) extra: Option<Vec<RawSection>>,
 }
 
@@ -66,6 +67,15 @@ pub(super) enum RawRowValue {
 #[serde(default)]
 pub(super) struct RawCategory {
     pub(super) name: String,
+}
+
+/// A type of markers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawSchema {
+    pub(super) name: String,
+    /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
+    pub(super) period: RawRowValue,
 }
 
 /// What stacks are made of.
@@ -182,9 +192,30 @@ pub(super) struct RawSamples {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct RawMarkers {
+    pub(super) data: Vec<Option<RawMarkerData>>,
     pub(super) name: Ids,
     pub(super) start_time: Numbers,
     pub(super) end_time: Numbers,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawMarkerData {
+    pub(super) cause: RawCause,
+}
+
+/// What led to a marker. Some types have a text of this name.
+#[derive(Default, Deserialize)]
+#[serde(untagged)]
+pub(super) enum RawCause {
+    Stack {
+        stack: Option<u32>,
+        /// sprof's own, where it is another than the type's period.
+        weight: Option<f64>,
+    },
+    Other(serde::de::IgnoredAny),
+    #[default]
+    None,
 }
 
 /// A pid or tid: a number in profiles of Firefox, a text elsewhere.
