@@ -242,6 +242,37 @@ fn a_bomb_of_compressed_zeros_ends_early() {
     assert!(imported.notes[0].contains("damaged"), "{:?}", imported.notes);
 }
 
+/// Five million records of 24 bytes, and no round that ends: no two of them are compared more often than a few times, so it ends.
+#[test]
+fn compressed_records_without_rounds_are_all_imported() {
+    const RECORDS: u64 = 5_000_000;
+    const SWITCH: u32 = 14;
+    let mut only_event = words(&[pair(1, 128), CPU_CLOCK, 1000, IP | TID | TIME, 0, 1 << 10 | 1 << 18]);
+    only_event.resize(128, 0);
+    let mut context = zstd_safe::CCtx::create();
+    let mut pieces = Vec::new();
+    let mut packed = vec![0; 60_000];
+    for chunk in 0..RECORDS / 1000 {
+        let times = (0..1000).map(|at| chunk * 1000 + at);
+        let plain: Vec<u8> = times
+            .flat_map(|time| record(SWITCH, 0, &words(&[pair(7, 7), 1 + time])))
+            .collect();
+        let mut output = zstd_safe::OutBuffer::around(&mut packed[..]);
+        let mut input = zstd_safe::InBuffer::around(&plain);
+        context.compress_stream(&mut output, &mut input).unwrap();
+        assert_eq!(context.flush_stream(&mut output), Ok(0));
+        let bytes = output.pos();
+        pieces.push(record(81, 0, &packed[..bytes]));
+    }
+    let file = pipe_file_of(&[(only_event, 1)], &pieces);
+    let (_, imported) = import(&file, None).unwrap();
+    let told = imported
+        .notes
+        .iter()
+        .any(|note| note.contains("5000000") || note.contains("5,000,000"));
+    assert!(told, "{:?} of {} bytes", imported.notes, file.len());
+}
+
 fn any_file() -> impl Strategy<Value = Vec<u8>> {
     let records = some_records();
     prop_oneof![

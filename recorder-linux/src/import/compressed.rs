@@ -29,8 +29,8 @@ impl Decompressor {
     }
 
     /// Decompresses one piece onto the end of `plain`, as far as `plain` has fewer than `limit` bytes. Returns how many
-    /// bytes of `piece` were used.
-    pub(super) fn feed(&mut self, piece: &[u8], plain: &mut Vec<u8>, limit: usize) -> io::Result<usize> {
+    /// bytes of `piece` were used, and whether that was all of it, with all that it holds.
+    pub(super) fn feed(&mut self, piece: &[u8], plain: &mut Vec<u8>, limit: usize) -> io::Result<(usize, bool)> {
         let mut input = InBuffer::around(piece);
         loop {
             let mut output = OutBuffer::around(&mut self.output[..]);
@@ -44,7 +44,7 @@ impl Decompressor {
             let done = written < self.output.len() && input.pos() == piece.len();
             if done || plain.len() >= limit {
                 self.read += input.pos() as u64;
-                return self.check().map(|()| input.pos());
+                return self.check().map(|()| (input.pos(), done));
             }
         }
     }

@@ -226,13 +226,14 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
     let (attr_bytes, attr_section, data) = (word(16), section(24), section(40));
     let feature_bits: [u64; 4] = std::array::from_fn(|index| word(72 + 8 * index));
 
+    let mut sections = Sections::of(file)?;
     let mut attrs = Attrs::default();
     // Each entry is an attr and the section of its ids.
     let entry_bytes = attr_bytes.clamp(16, 4096);
     let count = (attr_section.bytes / entry_bytes).min(MAX_ATTRS as u64);
     for index in 0..count {
         let at = attr_section.at.saturating_add(index * entry_bytes);
-        let entry = read_section(file, Section { at, bytes: entry_bytes })?;
+        let entry = sections.read(Section { at, bytes: entry_bytes })?;
         let Some((attr, ids)) = entry.split_last_chunk::<16>() else {
             break;
         };
@@ -242,7 +243,7 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
             at: ids.u64().unwrap_or_default(),
             bytes: ids.u64().unwrap_or_default(),
         };
-        attrs.add(attr, &read_section(file, ids)?);
+        attrs.add(attr, &sections.read(ids)?);
     }
 
     let mut features = Features::default();
@@ -250,12 +251,12 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
     let numbers = (0..256).filter(|bit| feature_bits[*bit as usize / 64] & 1 << (bit % 64) != 0);
     for (index, number) in numbers.enumerate() {
         let at = data_end.saturating_add(16 * index as u64);
-        let entry = read_section(file, Section { at, bytes: 16 })?;
+        let entry = sections.read(Section { at, bytes: 16 })?;
         let mut entry = Reader(&entry);
         let (Some(at), Some(bytes)) = (entry.u64(), entry.u64()) else {
             break;
         };
-        features.add(number, &read_section(file, Section { at, bytes })?, &mut attrs);
+        features.add(number, &sections.read(Section { at, bytes })?, &mut attrs);
     }
     // perf fills in the size of the data when it ends.
     let is_unfinished = data.bytes == 0;
@@ -269,15 +270,30 @@ pub(super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Contents>
     }))
 }
 
-/// The bytes of a section, as far as the file has them.
-fn read_section(file: &mut (impl Read + Seek), section: Section) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if section.at > i64::MAX as u64 {
-        return Ok(bytes);
+/// Reads sections, of which no two share bytes in a sound file: 4096 events may refer to the same 64 MB of ids.
+struct Sections<'a, R> {
+    file: &'a mut R,
+    /// Bytes of the file that can still be read.
+    left: u64,
+}
+
+impl<'a, R: Read + Seek> Sections<'a, R> {
+    fn of(file: &'a mut R) -> io::Result<Sections<'a, R>> {
+        let left = file.seek(SeekFrom::End(0))?;
+        Ok(Sections { file, left })
     }
-    file.seek(SeekFrom::Start(section.at))?;
-    // Grows with what is there, not with what the header says.
-    file.take(section.bytes.min(MAX_FEATURE_BYTES))
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+
+    /// The bytes of a section, as far as the file has them.
+    fn read(&mut self, section: Section) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        if section.at > i64::MAX as u64 {
+            return Ok(bytes);
+        }
+        self.file.seek(SeekFrom::Start(section.at))?;
+        // Grows with what is there, not with what the header says.
+        let limit = section.bytes.min(MAX_FEATURE_BYTES).min(self.left);
+        (&mut *self.file).take(limit).read_to_end(&mut bytes)?;
+        self.left -= bytes.len() as u64;
+        Ok(bytes)
+    }
 }

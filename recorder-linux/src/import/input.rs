@@ -21,6 +21,8 @@ pub(super) struct Input<R> {
     pub(super) attrs: Attrs,
     pub(super) features: Features,
     decompressor: Option<Decompressor>,
+    /// A compressed record that is not all taken apart yet, from its first byte that is not.
+    piece: Option<Vec<u8>>,
     plain: Vec<u8>,
     /// Where the kernel was: an address, and the name of its mapping.
     pub(super) kernel: Option<(u64, Vec<u8>)>,
@@ -44,6 +46,7 @@ impl<R: Read + Seek> Input<R> {
             attrs: contents.attrs,
             features: contents.features,
             decompressor: None,
+            piece: None,
             plain: Vec::new(),
             kernel: None,
             is_unfinished: contents.is_unfinished,
@@ -66,8 +69,17 @@ impl<R: Read + Seek> Input<R> {
         }
     }
 
-    /// Reads one record of the file. Returns the time up to which records can be taken, when that is known again.
+    /// Reads one record of the file, or of a compressed one what [`PLAIN_BYTES`] hold. Returns the time up to which records can be
+    /// taken, when that is known again, or up to which they must be.
     pub(super) fn step(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
+        let ready = match self.piece.take() {
+            Some(piece) => self.decompress(piece, order),
+            None => self.next(order)?,
+        };
+        Ok(ready.max(order.overflow()))
+    }
+
+    fn next(&mut self, order: &mut Order) -> io::Result<Option<u64>> {
         let record = match self.records.next()? {
             Ok(record) => record,
             Err(end) => {
@@ -81,7 +93,7 @@ impl<R: Read + Seek> Input<R> {
         let ready = match Header::parse(header).kind {
             record_type::COMPRESSED => {
                 let piece = body.to_vec();
-                self.decompress(&piece, order)
+                self.decompress(piece, order)
             }
             record_type::COMPRESSED2 => {
                 // u64 size of what follows; the rest is padding.
@@ -91,7 +103,7 @@ impl<R: Read + Seek> Input<R> {
                     .and_then(|size| usize::try_from(size).ok())
                     .unwrap_or_default();
                 let piece = body.0[..size.min(body.0.len())].to_vec();
-                self.decompress(&piece, order)
+                self.decompress(piece, order)
             }
             _ => {
                 let record = record.to_vec();
@@ -105,49 +117,46 @@ impl<R: Read + Seek> Input<R> {
         Ok(ready)
     }
 
-    fn decompress(&mut self, piece: &[u8], order: &mut Order) -> Option<u64> {
+    /// Takes in the records of a piece, as far as [`PLAIN_BYTES`] go: what is left of it is for the next step.
+    fn decompress(&mut self, mut piece: Vec<u8>, order: &mut Order) -> Option<u64> {
         let mut ready = None;
-        let mut used = 0;
-        loop {
-            let decompressor = match &mut self.decompressor {
-                Some(decompressor) => decompressor,
-                none => match Decompressor::new() {
-                    Ok(new) => none.insert(new),
-                    Err(error) => {
-                        self.ended = Some(Ended::Compressed(error));
-                        return ready;
-                    }
-                },
-            };
-            let fed = decompressor.feed(&piece[used..], &mut self.plain, PLAIN_BYTES);
-            let plain = std::mem::take(&mut self.plain);
-            let mut rest = &plain[..];
-            while let Some(header) = rest.first_chunk().map(Header::parse) {
-                let size = usize::from(header.size);
-                if size < decode::HEADER_BYTES {
-                    self.ended = Some(Ended::At(End::Damaged(self.records.position())));
-                    return ready;
-                }
-                let Some((record, after)) = rest.split_at_checked(size) else {
-                    break;
-                };
-                ready = ready.max(self.record(record, order));
-                rest = after;
-            }
-            let kept = rest.len();
-            self.plain = plain;
-            self.plain.drain(..self.plain.len() - kept);
-            match fed {
-                Ok(more) => used += more,
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => match Decompressor::new() {
+                Ok(new) => none.insert(new),
                 Err(error) => {
                     self.ended = Some(Ended::Compressed(error));
-                    return ready;
+                    return None;
                 }
-            }
-            if used >= piece.len() {
+            },
+        };
+        let fed = decompressor.feed(&piece, &mut self.plain, PLAIN_BYTES);
+        let plain = std::mem::take(&mut self.plain);
+        let mut rest = &plain[..];
+        while let Some(header) = rest.first_chunk().map(Header::parse) {
+            let size = usize::from(header.size);
+            if size < decode::HEADER_BYTES {
+                self.ended = Some(Ended::At(End::Damaged(self.records.position())));
                 return ready;
             }
+            let Some((record, after)) = rest.split_at_checked(size) else {
+                break;
+            };
+            ready = ready.max(self.record(record, order));
+            rest = after;
         }
+        let kept = rest.len();
+        self.plain = plain;
+        self.plain.drain(..self.plain.len() - kept);
+        match fed {
+            Ok((_, true)) => {}
+            Ok((used, false)) => {
+                piece.drain(..used);
+                self.piece = Some(piece);
+            }
+            Err(error) => self.ended = Some(Ended::Compressed(error)),
+        }
+        ready
     }
 
     /// Takes in one record that is not compressed.
@@ -171,7 +180,8 @@ impl<R: Read + Seek> Input<R> {
                 *time
             }
         };
-        order.push(time, index, record)
+        order.push(time, index, record);
+        None
     }
 
     /// The kernel and its modules stand as mappings of no process.

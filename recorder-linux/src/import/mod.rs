@@ -151,7 +151,10 @@ impl<R: Read + Seek> Import<R> {
         };
         import.input.initial_records(&mut import.order);
         // Up to the first records in time order: then time zero is known, and where the kernel was.
-        while import.ready.is_none_or(|until| until == 0) && import.input.ended.is_none() {
+        while import.ready.is_none_or(|until| until == 0)
+            && import.input.ended.is_none()
+            && import.order.overflow().is_none()
+        {
             import.ready = import.input.step(&mut import.order)?.or(import.ready);
         }
         // A spool says when its recording began; what ran already is older.

@@ -31,6 +31,8 @@ const MAX_FUNCTIONS: usize = 2_000_000;
 const MAX_NAMES: usize = 512 << 20;
 const MAX_NAME: u64 = 16 << 10;
 const MAX_LINES: usize = 16_000_000;
+/// Of a source file: PATH_MAX of limits.h.
+const MAX_PATH: usize = 4096;
 
 /// A jitdump in memory, without the code.
 pub(super) struct JitDump {
@@ -182,10 +184,15 @@ impl JitDump {
         };
         let start = info.start_of(&entries);
         let from = self.lines.len();
+        let mut last: Option<&[u8]> = None;
         for entry in entries {
-            // Consecutive entries name the same file.
-            if self.files.last() != Some(&entry.file) {
-                self.files.push(entry.file);
+            // Consecutive entries name the same file, mostly the very same bytes.
+            if !last.is_some_and(|last| std::ptr::eq(last, entry.file)) {
+                last = Some(entry.file);
+                let file = String::from_utf8_lossy(entry.file);
+                if self.files.last().is_none_or(|known| *known != file) {
+                    self.files.push(file.into_owned());
+                }
             }
             self.lines.push(Line {
                 offset: u32::try_from(entry.address.saturating_sub(start)).unwrap_or(u32::MAX),
@@ -284,11 +291,12 @@ struct DebugInfo {
     body: Vec<u8>,
 }
 
-struct DebugEntry {
+struct DebugEntry<'a> {
     address: u64,
     line: u32,
     column: u32,
-    file: String,
+    /// Entries refer to the name of the one before: 17 bytes stand for a name of any length.
+    file: &'a [u8],
 }
 
 impl Reading {
@@ -306,16 +314,16 @@ impl Reading {
 
 impl DebugInfo {
     /// The entries as specified: a name of the single byte 0xff is that of the entry before.
-    fn entries(&self) -> Option<Vec<DebugEntry>> {
+    fn entries(&self) -> Option<Vec<DebugEntry<'_>>> {
         let mut rest = self.body.as_slice();
-        let mut entries: Vec<DebugEntry> = Vec::new();
+        let mut entries: Vec<DebugEntry<'_>> = Vec::new();
         for _ in 0..self.count {
             let (address, line, column) = (u64_at(rest, 0)?, u32_at(rest, 8)?, u32_at(rest, 12)?);
             rest = rest.get(16..)?;
             let end = memchr::memchr(0, rest)?;
             let file = match (&rest[..end], entries.last()) {
-                ([0xff], Some(last)) => last.file.clone(),
-                (name, _) => String::from_utf8_lossy(name).into_owned(),
+                ([0xff], Some(last)) => last.file,
+                (name, _) => name,
             };
             rest = &rest[end + 1..];
             entries.push(DebugEntry {
@@ -330,7 +338,7 @@ impl DebugInfo {
 
     /// The entries of a function whose file name V8 wrote after it had freed it (version 11.3, of Node.js 20: only its
     /// length is right). The function's own name has it, too: `JS:*name /path/file.js:LINE:COLUMN`.
-    fn entries_of_one_file(&self, function: &str) -> Option<Vec<DebugEntry>> {
+    fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<DebugEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;
         let (_, place) = function.split_once(' ')?;
@@ -344,14 +352,14 @@ impl DebugInfo {
                 address: u64_at(bytes, 0)?,
                 line: u32_at(bytes, 8)?,
                 column: u32_at(bytes, 12)?,
-                file: file.to_owned(),
+                file: file.as_bytes(),
             })
         };
         self.body.chunks_exact(size).take(count).map(entry).collect()
     }
 
     /// The address that stands for the function's first byte.
-    fn start_of(&self, entries: &[DebugEntry]) -> u64 {
+    fn start_of(&self, entries: &[DebugEntry<'_>]) -> u64 {
         let first = entries.iter().map(|entry| entry.address).min().unwrap_or_default();
         let after_header = self.code_address.saturating_add(ELF_HEADER);
         if first >= after_header {
@@ -361,17 +369,22 @@ impl DebugInfo {
         }
     }
 
-    fn fits(&self, entries: &[DebugEntry], code_size: u64) -> bool {
+    fn fits(&self, entries: &[DebugEntry<'_>], code_size: u64) -> bool {
         let start = self.start_of(entries);
         let end = start.saturating_add(code_size);
+        let mut last: Option<&[u8]> = None;
         entries.iter().all(|entry| {
-            let is_text = !entry
-                .file
-                .chars()
-                .any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
-            (start..=end).contains(&entry.address) && is_text
+            let is_same = last
+                .replace(entry.file)
+                .is_some_and(|last| std::ptr::eq(last, entry.file));
+            (start..=end).contains(&entry.address) && (is_same || is_path(entry.file))
         })
     }
+}
+
+fn is_path(name: &[u8]) -> bool {
+    let text = std::str::from_utf8(name).ok().filter(|text| text.len() < MAX_PATH);
+    text.is_some_and(|text| !text.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
