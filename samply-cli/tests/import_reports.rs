@@ -324,6 +324,45 @@ fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
     assert_eq!(of("main.sixty"), theirs["main.sixty"].1, "{folded}");
 }
 
+/// Names that are demangled already are not cut by a tool that demangles: `<A as Iterator>::next` and all of its kind were one `::next`.
+#[test]
+fn functions_of_an_exported_pprof_file_are_to_go_those_of_our_report() {
+    let go = Command::new("go").arg("version").output();
+    if !has(Need::Go, go.is_ok_and(|output| output.status.success()), "no go") {
+        return;
+    }
+    let dir = temp_dir();
+    let (folded, pprof) = (dir.path().join("names.folded"), dir.path().join("names.pb.gz"));
+    let names = [
+        "<core::slice::iter::Iter<T> as core::iter::Iterator>::next",
+        "<alloc::vec::into_iter::IntoIter<T> as core::iter::Iterator>::next",
+        "<F as core::ops::FnOnce<A>>::call_once",
+        "core::ptr::drop_in_place<alloc::vec::Vec<u8>>",
+        "app::main::{closure#0}",
+        "f<int>(int)",
+        "f<long>(long)",
+        "A::operator()(int) const",
+        "(anonymous namespace)::g(char)",
+        "main.(*T[...]).work",
+        "_ZN3app4main17h0123456789abcdefE",
+        "0x1234",
+    ];
+    let lines = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("main;{name} {}\nmain;{name};leaf 1\n", at + 70));
+    fs::write(&folded, lines.collect::<String>()).unwrap();
+    run(
+        &["export"],
+        &folded,
+        &["--format", "pprof", "-o", pprof.to_str().unwrap()],
+    );
+    let ours = functions(&json(&folded, &[]));
+    assert_eq!(ours.len(), names.len() + 2);
+    assert_eq!(go_top(&pprof, "samples", "count"), ours);
+    assert_eq!(functions(&json(&pprof, &[])), ours);
+}
+
 /// A profile of ours that went through pprof's format is the same to `go tool pprof` and to us.
 #[test]
 fn an_exported_pprof_file_of_an_imported_one_keeps_every_figure() {

@@ -273,8 +273,9 @@ impl<W: Write> Writer<'_, W> {
     fn function(&mut self, id: u64, name: u64, file: u64) -> io::Result<()> {
         let mut function = Message::default();
         function.number(wire::function::ID, id);
+        // No system_name: names are demangled, and where both are equal `go tool pprof` takes them for what it has to demangle. It
+        // then cuts `<A as Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
         function.number(wire::function::NAME, name);
-        function.number(wire::function::SYSTEM_NAME, name);
         function.number(wire::function::FILENAME, file);
         self.put(field::FUNCTION, &function)
     }
