@@ -439,6 +439,75 @@ fn functions_that_call_each_other_in_a_circle_cost_no_more_than_the_circle() {
     assert_eq!(profile::view::arcs::in_circles(&selection), 2);
 }
 
+/// What a file is taken for: folded stacks are asked for last.
+fn taken_for(bytes: &[u8]) -> String {
+    let (_dir, path) = file(bytes);
+    match read::kind(&path) {
+        Some(kind) => format!("{kind:?}"),
+        None if read::is_folded(&path) => "Folded".to_owned(),
+        None => "None".to_owned(),
+    }
+}
+
+fn number(state: &mut u64, below: usize) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state % below as u64) as usize
+}
+
+/// Letters are fields of protobuf, keys of callgrind and numbers of threads, so each kind is tried against all others: whole, and
+/// a hundred beginnings of each. A beginning that tells nothing yet is refused, but never taken for another kind.
+#[test]
+fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
+    let mut folded = String::new();
+    for (at, name) in [
+        "main", "app", "python", "hello", "query", "h", "zsh", "2;x", "rustc", "java", "events", "fn=x",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for line in [format!("{name};work;leaf {at}\n"), format!("{name} 12\n")] {
+            assert_eq!(taken_for(line.as_bytes()), "Folded", "{line}");
+            folded.push_str(&line);
+        }
+    }
+    let mut json = Vec::new();
+    serde_json::to_writer(
+        &mut json,
+        &serde_json::json!({"meta": {"interval": 1, "version": 30}, "threads": []}),
+    )
+    .unwrap();
+    let mut perf_data = b"PERFILE2".to_vec();
+    perf_data.extend([0x68, 0, 0, 0, 0, 0, 0, 0, 0x90, 0, 0, 0].repeat(20));
+    let elf = std::fs::read(std::env::current_exe().unwrap()).unwrap()[..8192].to_vec();
+    let files = [
+        ("Pprof", good(0)),
+        ("Callgrind", good(1)),
+        ("Cachegrind", good(2)),
+        ("Dhat", good(3)),
+        ("Folded", folded.into_bytes()),
+        ("None", json),
+        ("None", perf_data),
+        ("None", elf),
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for (kind, bytes) in &files {
+        assert_eq!(taken_for(bytes), *kind);
+        // Folded stacks are read as they are only.
+        let in_gzip = if *kind == "Folded" { "None" } else { kind };
+        assert_eq!(taken_for(&gzip(bytes)), in_gzip);
+        for _ in 0..100 {
+            let len = number(&mut state, bytes.len());
+            let found = taken_for(&bytes[..len]);
+            assert!(
+                found == *kind || found == "None",
+                "{len} bytes of {kind} are taken for {found}"
+            );
+        }
+    }
+}
+
 #[test]
 fn kinds_are_told_by_content() {
     let of = |bytes: &[u8]| {

@@ -148,6 +148,127 @@ fn what_no_command_can_read_is_named_with_what_was_expected() {
     }
 }
 
+/// The same command with so much address space.
+fn within(mebibytes: u64, command: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args([
+            "-c",
+            "ulimit -v $1 && shift && exec \"$@\"",
+            "sh",
+            &(mebibytes << 10).to_string(),
+        ])
+        .arg(command.get_program())
+        .args(command.get_args());
+    limited
+}
+
+fn gzip(start: &str, part: &[u8], count: usize, end: &str) -> Vec<u8> {
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    let parts = part.repeat(1000);
+    std::io::Write::write_all(&mut gz, start.as_bytes()).unwrap();
+    for _ in 0..count / 1000 {
+        std::io::Write::write_all(&mut gz, &parts).unwrap();
+    }
+    std::io::Write::write_all(&mut gz, end.as_bytes()).unwrap();
+    gz.finish().unwrap()
+}
+
+/// A pprof profile that counts samples, with a program's name of a megabyte as text 3, and then these bytes so often.
+fn pprof_with(part: &[u8], count: usize) -> Vec<u8> {
+    let mut bytes = vec![0x0a, 4, 8, 1, 16, 2];
+    let long = "x".repeat((1 << 20) - 1);
+    for text in ["", "samples", "count", &long] {
+        bytes.push(0x32);
+        let mut len = text.len();
+        while len >= 0x80 {
+            bytes.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        bytes.push(len as u8);
+        bytes.extend(text.bytes());
+    }
+    bytes.extend(part.repeat(count));
+    bytes
+}
+
+/// Of a profile with an address in a jitdump, that dump: a name of 130 KB, to which 6,500 lines refer by a byte each.
+fn jitdump(path: &Path) -> String {
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let record = |kind: u64, body: &[u8]| {
+        let head = words(&[kind | (16 + body.len() as u64) << 32, 0]);
+        [&head, body].concat()
+    };
+    let line = |name: &[u8]| [&words(&[0x1000, 7 | 3 << 32])[..], name, &[0]].concat();
+    let mut lines = words(&[0x1000, 6501]);
+    lines.extend(line(&b"n".repeat(130_000)));
+    (0..6500).for_each(|_| lines.extend(line(&[0xff])));
+    let code = [
+        &words(&[77 | 77 << 32, 0x1000, 0x1000, 64, 1])[..],
+        b"function\0",
+        &[0x90; 64],
+    ]
+    .concat();
+    let dump = [
+        words(&[0x4a69_5444 | 1 << 32, 40 | 62 << 32, 77 << 32, 5, 0]),
+        record(2, &lines),
+        record(0, &code),
+    ]
+    .concat();
+    fs::write(path, &dump).unwrap();
+    let path = path.to_str().unwrap();
+    let lib = format!(
+        "{{\"name\":\"jit-77.dump\",\"debugName\":\"jit-77.dump\",\"path\":\"{path}\",\"debugPath\":\"{path}\"}}"
+    );
+    format!(
+        "{{\"meta\":{{\"preprocessedProfileVersion\":66,\"symbolicated\":false}},\"libs\":[{lib}],\"shared\":{{\"stringArray\":[\"x\"],\
+         \"stackTable\":{{\"frame\":[0],\"prefixOffset\":[0]}},\"frameTable\":{{\"func\":[0],\"address\":[{}]}},\
+         \"funcTable\":{{\"name\":[0],\"resource\":[0]}},\"resourceTable\":{{\"lib\":[0]}}}},\
+         \"threads\":[{{\"name\":\"t\",\"samples\":{{\"stack\":[0],\"time\":[1],\"length\":1}}}}]}}",
+        dump.len() - 60
+    )
+}
+
+/// A few bytes that stand for a large structure, or refer to a long text: what is kept is in proportion to the file.
+#[test]
+fn a_small_file_takes_no_gigabyte() {
+    let dir = temp_dir();
+    let start = "{\"meta\":{\"preprocessedProfileVersion\":60},\"threads\":[";
+    let pid = format!("# callgrind format\nevents: Ir\npid: {}\nfn=f\n", "1".repeat(1 << 19));
+    let threads: String = (0..3000).map(|thread| format!("thread: {thread}\n1 1\n")).collect();
+    let refused = "the memory that its content would take";
+    for (name, bytes, expected) in [
+        ("threads.json.gz", gzip(start, b"{},", 5_000_000, "{}]}"), Some(refused)),
+        ("comments.pb", pprof_with(&[0x68, 0], 10_000_000), None),
+        ("mappings.pb", pprof_with(&[0x1a, 2, 0x28, 3], 300), Some(refused)),
+        ("empty-mappings.pb", pprof_with(&[0x1a, 0], 8_000_000), Some(refused)),
+        ("types.pb", pprof_with(&[0x0a, 2, 8, 3], 100_000), Some("at most 64")),
+        (
+            "threads.callgrind",
+            format!("{pid}{threads}").into_bytes(),
+            Some(refused),
+        ),
+        ("jit.json", jitdump(&dir.path().join("jit-77.dump")).into_bytes(), None),
+    ] {
+        let file = dir.path().join(name);
+        fs::write(&file, &bytes).unwrap();
+        let output = output(&mut within(1000, sprof().arg("report").arg(&file)));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("memory allocation"), "{name}: {stderr}");
+        match expected {
+            None => {
+                assert_eq!(output.status.code(), Some(0), "{name}: {stderr}");
+                let stdout = String::from_utf8_lossy(&output.stdout);
+                assert!(name != "jit.json" || stdout.contains("function"), "{stdout}");
+            }
+            Some(expected) => {
+                assert_eq!(output.status.code(), Some(125), "{name}: {stderr}");
+                assert!(stderr.contains(expected) && stderr.contains(name), "{name}: {stderr}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_no_file_is_said() {
     let dir = temp_dir();

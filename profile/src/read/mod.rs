@@ -27,7 +27,8 @@ use parse::Parser;
 use crate::tracks::Tracks;
 use crate::view::data::Data;
 
-/// What reading may cost.
+/// What reading may cost. Beside these limits, what is kept in memory must stand in a proportion to what was read: a few bytes
+/// that stand for large structures, or refer to one long text again and again, are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
     /// Bytes of memory, roughly. Default 128 MiB.
@@ -37,6 +38,19 @@ pub struct ReadLimits {
     /// Values in lists and objects: 8 bytes each where [`whole()`] keeps them. Default 400 million.
     pub values: u64,
 }
+
+/// Bytes in memory that need no proportion to the file.
+const FREE_BYTES: u64 = 64 << 20;
+/// Bytes in memory for each byte of the inflated file. A column of `0,` takes 16 where each is an address.
+const BYTES_FOR_ONE: u64 = 16;
+
+/// Bytes that may be kept in memory of so many that were read.
+fn proportionate_bytes(read_bytes: u64) -> u64 {
+    FREE_BYTES.saturating_add(read_bytes.saturating_mul(BYTES_FOR_ONE))
+}
+
+/// What exceeds [`proportionate_bytes`].
+const DISPROPORTIONATE: &str = "the memory that its content would take";
 
 impl Default for ReadLimits {
     fn default() -> Self {

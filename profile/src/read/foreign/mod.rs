@@ -62,7 +62,7 @@ pub fn kind(path: &Path) -> Option<Kind> {
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
-    pprof::is_pprof(&start, start.len() < SNIFFED_BYTES).then_some(Kind::Pprof)
+    pprof::is_pprof(&start).then_some(Kind::Pprof)
 }
 
 /// Reads a file of this kind. `event` names one of several things that it counts; without it, it is the one that the file itself

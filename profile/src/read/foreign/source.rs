@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::{Position, ReadError, ReadLimits};
 use crate::read::error::io_error;
-use crate::read::read_up_to;
+use crate::read::{DISPROPORTIONATE, proportionate_bytes, read_up_to};
 
 /// Longest line: ten thousand characters of a name that was made by a template machine, and a hundred such names.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -22,6 +22,8 @@ pub(super) struct Source {
     pub(super) limits: ReadLimits,
     file: File,
     is_gzip: bool,
+    /// Inflated bytes that it has at least: as far as it was read.
+    has_bytes: Cell<u64>,
 }
 
 impl Source {
@@ -46,6 +48,7 @@ impl Source {
             file,
             // RFC 1952, section 2.3.1.
             is_gzip: start[..len] == [0x1f, 0x8b],
+            has_bytes: Cell::new(0),
         })
     }
 
@@ -84,6 +87,7 @@ impl Source {
             raw_bytes,
             bytes: 0,
             lines: 0,
+            has_bytes: &self.has_bytes,
         })
     }
 }
@@ -111,6 +115,7 @@ pub(super) struct Reader<'a> {
     /// Handed out so far, inflated.
     bytes: u64,
     lines: u64,
+    has_bytes: &'a Cell<u64>,
 }
 
 impl Reader<'_> {
@@ -190,16 +195,21 @@ impl Reader<'_> {
 
     fn passed(&mut self, bytes: u64) -> Result<(), ReadError> {
         self.bytes = self.bytes.saturating_add(bytes);
+        self.has_bytes.set(self.has_bytes.get().max(self.bytes));
         match self.bytes > self.limits.json_bytes {
             true => Err(self.too_large("its content", self.limits.json_bytes)),
             false => Ok(()),
         }
     }
 
-    /// What is kept of it, in values of 8 bytes, must stay below the limit.
+    /// What is kept of it, in values of 8 bytes, must stay below the limit, and in proportion to what was read.
     pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
-        match values > self.limits.values {
-            true => Err(self.too_large("its number of values", self.limits.values)),
+        let proportionate = proportionate_bytes(self.has_bytes.get());
+        if values > self.limits.values {
+            return Err(self.too_large("its number of values", self.limits.values));
+        }
+        match values.saturating_mul(8) > proportionate {
+            true => Err(self.too_large(DISPROPORTIONATE, proportionate)),
             false => Ok(()),
         }
     }

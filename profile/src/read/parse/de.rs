@@ -7,6 +7,9 @@ use super::error::{Error, Result, Why};
 use super::number::Number;
 use super::{MAX_READ_DEPTH, Parser};
 
+/// What an allocation for a text takes beside it.
+const TEXT_BYTES: usize = 16;
+
 impl<'de> Deserializer<'de> for &mut Parser<'_> {
     type Error = Error;
 
@@ -33,7 +36,11 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
             }
             b'"' => {
                 self.input.bump();
-                visitor.visit_str(self.text()?)
+                let text = self.text()?;
+                let bytes = TEXT_BYTES + text.len();
+                let value = visitor.visit_str(text);
+                self.keep(bytes)?;
+                value
             }
             b'[' => self.nested(b']', |parser| visitor.visit_seq(Items::of(parser))),
             b'{' => self.nested(b'}', |parser| visitor.visit_map(Items::of(parser))),
@@ -57,6 +64,18 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         visitor.visit_newtype_struct(self)
     }
 
+    /// Names of fields: nobody keeps them.
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.input.token()? {
+            b'"' => {
+                self.input.bump();
+                let value = visitor.visit_str(self.text()?);
+                value.map_err(|error: Error| error.at(self.input.last_place()))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         self.skip()?;
         visitor.visit_unit()
@@ -64,7 +83,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum identifier
+        tuple_struct map struct enum
     }
 }
 
@@ -135,7 +154,10 @@ impl<'de> SeqAccess<'de> for Items<'_, '_> {
     #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>> {
         match self.advance(b']', "expected `,` or `]`")? {
-            true => seed.deserialize(&mut *self.parser).map(Some),
+            true => {
+                self.parser.keep(size_of::<S::Value>())?;
+                seed.deserialize(&mut *self.parser).map(Some)
+            }
             false => Ok(None),
         }
     }

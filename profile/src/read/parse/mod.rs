@@ -20,7 +20,7 @@ use serde::de::DeserializeSeed;
 pub(super) use error::{Error, Limit, Result, Why};
 pub(super) use input::{Block, Blocks};
 
-use super::ReadLimits;
+use super::{DISPROPORTIONATE, ReadLimits, proportionate_bytes};
 use input::Input;
 
 /// Nesting that no profile has. Each open bracket takes a byte.
@@ -39,6 +39,9 @@ pub(super) struct Parser<'a> {
     depth: usize,
     values: u64,
     max_values: u64,
+    /// Of elements of lists and of texts that were handed out, and how many there may be before `may_keep` looks again.
+    kept_bytes: u64,
+    allowed_bytes: u64,
     max_text_bytes: u64,
 }
 
@@ -51,6 +54,8 @@ impl<'a> Parser<'a> {
             depth: 0,
             values: 0,
             max_values: limits.values,
+            kept_bytes: 0,
+            allowed_bytes: 0,
             // The buffer doubles while it grows, and a copy is handed out.
             max_text_bytes: limits.memory_bytes / 8,
         }
@@ -90,6 +95,25 @@ impl<'a> Parser<'a> {
         self.values += 1;
         match self.values > self.max_values {
             true => Err(self.limit("its number of values", self.max_values)),
+            false => Ok(()),
+        }
+    }
+
+    /// The caller keeps so many bytes more. In a list of structures `{}` takes two bytes of the file and a thousand in memory.
+    #[inline]
+    fn keep(&mut self, bytes: usize) -> Result<()> {
+        self.kept_bytes += bytes as u64;
+        match self.kept_bytes > self.allowed_bytes {
+            true => self.may_keep(),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn may_keep(&mut self) -> Result<()> {
+        self.allowed_bytes = proportionate_bytes(self.input.taken());
+        match self.kept_bytes > self.allowed_bytes {
+            true => Err(self.limit(DISPROPORTIONATE, self.allowed_bytes)),
             false => Ok(()),
         }
     }

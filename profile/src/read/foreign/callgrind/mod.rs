@@ -50,8 +50,14 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
     match (has_events, is_callgrind) {
         (true, true) => Some(Kind::Callgrind),
         (true, false) => Some(Kind::Cachegrind),
-        // A header that is longer than what was looked at.
-        (false, true) if start.len() >= super::SNIFFED_BYTES => Some(Kind::Callgrind),
+        // It is cut off, or its header is longer than what was looked at. Other keys may begin a line of folded stacks.
+        (false, true)
+            if [&b"version:"[..], b"creator:", b"positions:"]
+                .iter()
+                .any(|key| first.starts_with(key)) =>
+        {
+            Some(Kind::Callgrind)
+        }
         (false, _) if first.starts_with(b"desc:") => Some(Kind::Cachegrind),
         (false, _) => None,
     }
@@ -115,11 +121,13 @@ struct Building {
     chosen: usize,
     /// Which column of costs that is in the part at hand.
     cost_at: usize,
-    pid: String,
-    thread: String,
+    /// Texts, as are those of threads: a long one may stand for thousands.
+    pid: u32,
+    thread: u32,
     command: String,
     creator: String,
-    threads: Vec<(String, String)>,
+    threads: Vec<(u32, u32)>,
+    thread_ids: FxHashMap<(u32, u32), u32>,
     at_thread: u32,
     thread_is_known: bool,
     libs: FxHashMap<u32, u32>,
@@ -166,11 +174,12 @@ impl Building {
             known_events: Vec::new(),
             chosen: 0,
             cost_at: 0,
-            pid: String::new(),
-            thread: String::new(),
+            pid: NONE,
+            thread: NONE,
             command: String::new(),
             creator: String::new(),
             threads: Vec::new(),
+            thread_ids: FxHashMap::default(),
             at_thread: 0,
             thread_is_known: false,
             libs: FxHashMap::default(),
@@ -248,13 +257,16 @@ impl Building {
                 return Err(reader.wrong_line(format!("expected version 1 of callgrind's format, found {value}")));
             }
             "creator" => self.creator = value.to_owned(),
-            "cmd" if self.command.is_empty() => self.command = value.to_owned(),
+            "cmd" if self.command.is_empty() => {
+                self.command = value.to_owned();
+                self.values += (value.len() * (1 + self.threads.len())) as u64 / 8;
+            }
             "pid" => {
-                self.pid = value.to_owned();
+                self.pid = self.tables.text(value);
                 self.thread_is_known = false;
             }
             "thread" => {
-                self.thread = value.to_owned();
+                self.thread = self.tables.text(value);
                 self.thread_is_known = false;
             }
             "part" => self.end_part(),
@@ -385,14 +397,14 @@ impl Building {
 
     fn thread(&mut self) -> u32 {
         if !self.thread_is_known {
-            let key = (self.pid.clone(), self.thread.clone());
-            let found = self.threads.iter().position(|thread| *thread == key);
-            let at = found.unwrap_or(self.threads.len());
-            if found.is_none() {
+            let key = (self.pid, self.thread);
+            let next = self.threads.len() as u32;
+            self.at_thread = *self.thread_ids.entry(key).or_insert(next);
+            if self.at_thread == next {
                 self.threads.push(key);
-                self.values += 40;
+                let names = self.tables.data.text(self.pid).len() + 2 * self.tables.data.text(self.thread).len();
+                self.values += 48 + (names + self.command.len()) as u64 / 8;
             }
-            self.at_thread = at as u32;
             self.thread_is_known = true;
         }
         self.at_thread
@@ -420,7 +432,9 @@ impl Building {
             notes.push("the file has no build ids: machine code is that of the files as they are now".to_owned());
         }
         let mut data = self.tables.data;
-        let mut samples: Vec<Samples> = vec![Samples::default(); self.threads.len()];
+        let texts_of = |(pid, thread): (u32, u32)| (data.text(pid).to_owned(), data.text(thread).to_owned());
+        let threads: Vec<(String, String)> = self.threads.into_iter().map(texts_of).collect();
+        let mut samples: Vec<Samples> = vec![Samples::default(); threads.len()];
         let mut stack_of: FxHashMap<u32, u32> = FxHashMap::default();
         for (thread, frame) in self.own_order {
             let next = data.stacks.len() as u32;
@@ -437,7 +451,7 @@ impl Building {
         }
         let program = self.command.split_whitespace().next().unwrap_or_default();
         let program = program.rsplit('/').next().unwrap_or(program).to_owned();
-        data.threads = (self.threads.into_iter().zip(samples))
+        data.threads = (threads.into_iter().zip(samples))
             .map(|((pid, tid), samples)| Thread {
                 name: if tid.is_empty() {
                     String::new()

@@ -11,6 +11,13 @@ use crate::view::data::{NONE, Unit};
 use crate::wire::pprof::{function, line, location, mapping, profile, value_type};
 use crate::wire::protobuf::{Fields, Head, Value, Wrong, numbers};
 
+/// Go's heap profiles have four, most files one or two. Each is named in every message about the others.
+const MAX_SAMPLE_TYPES: usize = 64;
+/// Of a name. Each place that refers to it may copy it.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+/// Comments that are kept; the others are counted.
+const MAX_COMMENTS: usize = 100;
+
 #[derive(Default)]
 pub(super) struct Header {
     pub(super) texts: Vec<Box<str>>,
@@ -30,6 +37,8 @@ pub(super) struct Header {
     period_type: (u64, u64),
     period: i64,
     pub(super) comments: Vec<u64>,
+    /// Comments beyond [`MAX_COMMENTS`].
+    pub(super) comments_left_out: u64,
     default_sample_type: u64,
     /// What it takes in memory, in 8 bytes, roughly.
     pub(super) values: u64,
@@ -100,6 +109,11 @@ pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
     if header.texts.is_empty() {
         return Err(reader.wrong_at(reader.at(), "expected a string_table, found the end"));
     }
+    // The library that is made of a mapping has six texts, and several mappings may have the same.
+    let text_bytes =
+        |mapping: &Mapping| 5 * header.text(mapping.file).len() as u64 + header.text(mapping.build_id).len() as u64;
+    let mapped: u64 = header.mappings.iter().map(text_bytes).sum();
+    header.values = header.values.saturating_add(mapped / 8);
     Ok(header)
 }
 
@@ -123,10 +137,7 @@ impl Header {
             profile::TIME_NANOS => self.time_ns = value as i64,
             profile::DURATION_NANOS => self.duration_ns = value as i64,
             profile::PERIOD => self.period = value as i64,
-            profile::COMMENT => {
-                self.comments.push(value);
-                self.values += 1;
-            }
+            profile::COMMENT => self.comment(value),
             profile::DEFAULT_SAMPLE_TYPE => self.default_sample_type = value,
             _ => {}
         }
@@ -134,10 +145,14 @@ impl Header {
 
     fn message(&mut self, field: u64, message: &[u8]) -> Result<(), Wrong> {
         match field {
-            profile::SAMPLE_TYPE => {
+            profile::SAMPLE_TYPE if self.sample_types.len() < MAX_SAMPLE_TYPES => {
                 let typed = typed(message)?;
                 self.sample_types.push(typed);
                 self.values += 2;
+            }
+            profile::SAMPLE_TYPE => {
+                let what = format!("expected at most {MAX_SAMPLE_TYPES} of them");
+                return Err(Wrong { what, at: 0 });
             }
             profile::PERIOD_TYPE => self.period_type = typed(message)?,
             profile::MAPPING => {
@@ -152,7 +167,6 @@ impl Header {
                 })?;
                 self.lib_of.insert(read.id, self.mappings.len() as u32);
                 self.mappings.push(read);
-                // The library that is made of it has six texts.
                 self.values += 40;
             }
             profile::LOCATION => self.location(message)?,
@@ -168,21 +182,32 @@ impl Header {
                 self.functions.insert(id, read);
                 self.values += 6;
             }
+            profile::STRING_TABLE if message.len() > MAX_TEXT_BYTES => {
+                let what = format!(
+                    "expected texts of at most {MAX_TEXT_BYTES} bytes, found one of {}",
+                    message.len()
+                );
+                return Err(Wrong { what, at: 0 });
+            }
             profile::STRING_TABLE => {
                 self.values += 3 + message.len() as u64 / 8;
                 self.texts.push(String::from_utf8_lossy(message).into());
             }
             // Packed.
             profile::COMMENT => {
-                let before = self.comments.len();
-                let comments = &mut self.comments;
-                numbers(Value::Bytes(message), |comment| comments.push(comment))
+                numbers(Value::Bytes(message), |comment| self.comment(comment))
                     .map_err(|what| Wrong { what, at: 0 })?;
-                self.values += (self.comments.len() - before) as u64;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    fn comment(&mut self, text: u64) {
+        match self.comments.len() < MAX_COMMENTS {
+            true => self.comments.push(text),
+            false => self.comments_left_out += 1,
+        }
     }
 
     fn location(&mut self, message: &[u8]) -> Result<(), Wrong> {

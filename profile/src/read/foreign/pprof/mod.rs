@@ -24,36 +24,96 @@ use threads::Threads;
 /// A message, but the file itself, is no larger: a stack of 100,000 calls takes a megabyte.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-/// True if all fields that these bytes hold are such as a pprof profile begins with. `is_whole` says that no more follow.
-pub(super) fn is_pprof(start: &[u8], is_whole: bool) -> bool {
-    let (mut seen, mut has_type) = (0, false);
-    for field in Fields::of(start) {
-        let (field, value) = match field {
-            Ok(field) => field,
-            // Cut off, by us or as a whole, but not in the first field.
-            Err(_) => return has_type || (seen > 0 && !is_whole) || seen > 2,
-        };
+/// True if these bytes begin a pprof profile: all fields that they hold are such as its messages have, of the right types, down to
+/// the last message; one of them says something; and they are no text, of which single letters are fields, too.
+pub(super) fn is_pprof(start: &[u8]) -> bool {
+    let is_text = |byte: &u8| *byte >= b' ' || b"\t\r\n".contains(byte);
+    let mut says_something = false;
+    let mut fields = Typed(start);
+    while let Some((field, value)) = fields.next() {
         let is_right = match (field, value) {
-            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Value::Bytes(bytes)) => {
-                has_type |= !bytes.is_empty();
-                is_value_type(bytes)
+            (profile::SAMPLE_TYPE | profile::PERIOD_TYPE, Some(Value::Bytes(message))) => {
+                has(message, &[1, 2], &[], &[])
             }
-            (profile::SAMPLE..=profile::STRING_TABLE, Value::Bytes(_)) => true,
-            (profile::COMMENT, _) => true,
-            (profile::DROP_FRAMES..=profile::DOC_URL, Value::Number(_)) => field != profile::PERIOD_TYPE,
-            _ => false,
+            (profile::SAMPLE, Some(Value::Bytes(message))) => has(message, &[1, 2], &[1, 2], &[3]),
+            (profile::MAPPING, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[], &[]),
+            (profile::LOCATION, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 5], &[], &[4]),
+            (profile::FUNCTION, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 4, 5], &[], &[]),
+            (profile::STRING_TABLE | profile::COMMENT, Some(Value::Bytes(_))) => true,
+            (profile::DROP_FRAMES..=profile::DOC_URL, Some(Value::Number(_))) => field != profile::PERIOD_TYPE,
+            // Cut off, by us or as a whole.
+            (profile::SAMPLE_TYPE..=profile::STRING_TABLE | profile::PERIOD_TYPE | profile::COMMENT, None) => break,
+            _ => return false,
         };
         if !is_right {
             return false;
         }
-        seen += 1;
+        says_something |= field <= profile::FUNCTION && value != Some(Value::Bytes(&[]));
     }
-    seen > 0
+    says_something && !fields.is_wrong() && !start.iter().all(is_text)
 }
 
-fn is_value_type(bytes: &[u8]) -> bool {
-    Fields::of(bytes).all(|field| matches!(field, Ok((1 | 2, Value::Number(_)))))
+/// True if the message has fields of these numbers only: numbers, lists of numbers, and messages.
+fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool {
+    let mut fields = Typed(message);
+    while let Some((field, value)) = fields.next() {
+        let is_right = match value {
+            Some(Value::Number(_)) => numbers.contains(&field),
+            Some(Value::Bytes(_)) => lists.contains(&field) || messages.contains(&field),
+            None => false,
+        };
+        if !is_right {
+            return false;
+        }
+    }
+    !fields.is_wrong()
 }
+
+/// The fields of a message of which only the beginning may be there. pprof's have numbers of variable length and bytes only.
+struct Typed<'a>(&'a [u8]);
+
+impl<'a> Typed<'a> {
+    /// A field without a value has a beginning only. `None` at the end, and where there is no field.
+    fn next(&mut self) -> Option<(u64, Option<Value<'a>>)> {
+        let kind = self.0.first()? & 7;
+        let mut rest = self.0;
+        let mut next = || {
+            let byte = rest.split_off_first().copied();
+            Ok::<_, std::convert::Infallible>(byte)
+        };
+        let Ok(Ok((field, head))) = head(&mut next) else {
+            // Cut off in its head: then there is no more than that.
+            if self.0.len() <= MAX_HEAD_BYTES && self.0.iter().skip(1).all(|byte| *byte >= 0x80) {
+                self.0 = &[];
+            }
+            return None;
+        };
+        let value = match (kind, head) {
+            (0, Head::Number(number)) => Value::Number(number),
+            (2, Head::Bytes(len)) => {
+                let bytes = usize::try_from(len).ok().and_then(|len| rest.split_off(..len));
+                match bytes {
+                    Some(bytes) => Value::Bytes(bytes),
+                    None => {
+                        self.0 = &[];
+                        return Some((field, None));
+                    }
+                }
+            }
+            _ => return None,
+        };
+        self.0 = rest;
+        Some((field, Some(value)))
+    }
+
+    /// True if there is more, which is no field.
+    fn is_wrong(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+/// A tag of one byte, and a number.
+const MAX_HEAD_BYTES: usize = 11;
 
 /// Reads the profile.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
@@ -76,6 +136,8 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         chosen,
         count_at: header.count_column(),
         tables: Tables::default(),
+        text_of: FxHashMap::default(),
+        func_of: FxHashMap::default(),
         frames_of: FxHashMap::default(),
         frames: Vec::new(),
         threads: Threads::default(),
@@ -83,8 +145,9 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         other_labels: Vec::new(),
         header: &header,
     };
-    building.libs();
     let mut reader = source.read()?;
+    reader.keeps(header.values)?;
+    building.libs();
     let (mut message, mut parts) = (Vec::new(), Parts::default());
     while let Some((number, start, content)) = field(&mut reader)? {
         match (number, content) {
@@ -113,9 +176,12 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
             (_, Head::Number(_)) => {}
         }
     }
-    drop(reader);
     building.notes(&mut notes);
-    let mut data = building.finish();
+    // Each thread without a process gets the program's name.
+    let product = building.product();
+    reader.keeps(product.len() as u64 * building.threads.len() as u64 / 8)?;
+    drop(reader);
+    let mut data = building.finish(product);
     data.weights = Some(Weights {
         name: header.text(header.sample_types[chosen].0).to_owned(),
         unit: header.text(header.sample_types[chosen].1).to_owned(),
@@ -214,6 +280,10 @@ struct Building<'a> {
     /// Which value tells how many samples a row stands for.
     count_at: Option<usize>,
     tables: Tables,
+    /// For each text of the file that of the tables; for each function, too. So a long name is looked up once, however many refer
+    /// to it.
+    text_of: FxHashMap<u64, u32>,
+    func_of: FxHashMap<u64, u32>,
     /// For each location its part of `frames`, the outermost first.
     frames_of: FxHashMap<u64, (usize, usize)>,
     frames: Vec<u32>,
@@ -248,6 +318,36 @@ impl Building<'_> {
                 }
             })
             .collect();
+    }
+
+    fn text(&mut self, text: u64) -> u32 {
+        let tables = &mut self.tables;
+        *(self.text_of.entry(text)).or_insert_with(|| tables.text(self.header.text(text)))
+    }
+
+    /// A function as the file numbers it.
+    fn func(&mut self, id: u64, lib: u32) -> u32 {
+        if let Some(known) = self.func_of.get(&id) {
+            return *known;
+        }
+        let header = self.header;
+        let Some(function) = header.functions.get(&id) else {
+            return self.tables.func("[function is not in the file]", lib, "");
+        };
+        let name = match header.text(function.name) {
+            "" => self.text(function.system_name),
+            _ => self.text(function.name),
+        };
+        // A function without any name still needs a text.
+        let name = if name == NONE {
+            self.tables.text("[unknown]")
+        } else {
+            name
+        };
+        let file = self.text(function.file);
+        let func = self.tables.func_of(name, header.lib_of_function(id), file);
+        self.func_of.insert(id, func);
+        func
     }
 
     fn sample(&mut self, parts: &Parts) {
@@ -297,17 +397,7 @@ impl Building<'_> {
                 let address = header.relative_address(location);
                 let lines = self.pruned.lines(id, &header.lines[location.lines()]);
                 for (depth, line) in lines.iter().rev().enumerate() {
-                    let func = match header.functions.get(&line.function) {
-                        Some(function) => {
-                            let name = match header.text(function.name) {
-                                "" => header.text(function.system_name),
-                                name => name,
-                            };
-                            self.tables
-                                .func(name, header.lib_of_function(line.function), header.text(function.file))
-                        }
-                        None => self.tables.func("[function is not in the file]", lib, ""),
-                    };
+                    let func = self.func(line.function, lib);
                     let number = u32::try_from(line.line).unwrap_or(0);
                     let frame = self.tables.frame(func, number, lib, address, depth > 0);
                     self.frames.push(frame);
@@ -347,6 +437,12 @@ impl Building<'_> {
                 self.unknown_locations
             ));
         }
+        if header.comments_left_out > 0 {
+            notes.push(format!(
+                "{} comments of the file are not shown",
+                header.comments_left_out
+            ));
+        }
         if !self.other_labels.is_empty() {
             let keys: Vec<&str> = self.other_labels.iter().map(|key| header.text(*key)).collect();
             notes.push(format!(
@@ -356,7 +452,17 @@ impl Building<'_> {
         }
     }
 
-    fn finish(self) -> crate::view::data::Data {
+    /// The recorded program, where the file has it; else what was mapped first.
+    fn product(&self) -> String {
+        let comments = self.header.comments.iter().map(|comment| self.header.text(*comment));
+        let recorded = comments
+            .filter_map(|comment| comment.strip_prefix("recorded program: "))
+            .next();
+        let first_lib = || self.tables.data.libs.first().and_then(|lib| lib.name.as_deref());
+        recorded.or_else(first_lib).unwrap_or_default().to_owned()
+    }
+
+    fn finish(self, product: String) -> crate::view::data::Data {
         let header = self.header;
         let mut data = self.tables.data;
         data.imported_from = "a pprof profile".to_owned();
@@ -368,14 +474,7 @@ impl Building<'_> {
         data.duration_ms = (header.duration_ns > 0).then_some(header.duration_ns as f64 / 1e6);
         data.interval_ms = header.interval_ms().unwrap_or(0.0);
         let comments: Vec<&str> = header.comments.iter().map(|comment| header.text(*comment)).collect();
-        let recorded = comments
-            .iter()
-            .find_map(|comment| comment.strip_prefix("recorded program: "));
-        data.product = match (recorded, data.libs.first()) {
-            (Some(program), _) => program.to_owned(),
-            (None, Some(lib)) => lib.name.clone().unwrap_or_default(),
-            (None, None) => String::new(),
-        };
+        data.product = product;
         // Most files are of one process, and do not name it.
         for thread in data.threads.iter_mut().filter(|thread| thread.process_name.is_empty()) {
             thread.process_name.clone_from(&data.product);

@@ -10,7 +10,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::header::{Header, Line};
 
 /// An expression that is compiled to more is not used.
-const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+const MAX_EXPRESSION_BYTES: usize = 1 << 18;
+/// Longer names are not compared: the time for one is its length times that of the expression.
+const MAX_NAME_BYTES: usize = 1 << 14;
 
 /// Which locations are dropped.
 #[derive(Default)]
@@ -42,11 +44,18 @@ impl Pruned {
                 None => return (Pruned::default(), vec![not_used("keep_frames", keep)]),
             },
         };
-        let is_dropped: FxHashSet<u64> = (header.functions.iter())
-            .filter(|(_, function)| {
-                let name = without_arguments(header.text(function.name));
-                drop_names.is_match(name) && !keep_names.as_ref().is_some_and(|keep| keep.is_match(name))
+        // Many functions may have the same name.
+        let mut by_name: FxHashMap<u64, bool> = FxHashMap::default();
+        let mut is_dropped_name = |text: u64| {
+            *by_name.entry(text).or_insert_with(|| {
+                let name = without_arguments(header.text(text));
+                name.len() <= MAX_NAME_BYTES
+                    && drop_names.is_match(name)
+                    && !keep_names.as_ref().is_some_and(|keep| keep.is_match(name))
             })
+        };
+        let is_dropped: FxHashSet<u64> = (header.functions.iter())
+            .filter(|(_, function)| is_dropped_name(function.name))
             .map(|(id, _)| *id)
             .collect();
         let mut pruned = Pruned::default();

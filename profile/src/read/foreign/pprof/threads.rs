@@ -18,6 +18,11 @@ enum Part {
 
 /// Of our own export, perf_to_profile, py-spy, Datadog's and Pyroscope's.
 fn part(key: &str) -> Option<Part> {
+    /// Of the longest that is known.
+    const MAX_KEY_BYTES: usize = 12;
+    if key.len() > MAX_KEY_BYTES {
+        return None;
+    }
     Some(match key.to_ascii_lowercase().replace([' ', '-'], "_").as_str() {
         "process" | "process_name" | "comm" => Part::Process,
         "pid" | "process_id" => Part::Pid,
@@ -67,6 +72,10 @@ impl Threads {
         self.values
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.threads.len()
+    }
+
     /// The thread that labels tell.
     pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut Rows {
         self.values += 4;
@@ -113,7 +122,8 @@ impl Threads {
                 None => {}
             }
         }
-        self.values += 30 + 3 * of_threads.len() as u64;
+        let name_bytes: usize = names.iter().map(String::len).sum();
+        self.values += 30 + 3 * of_threads.len() as u64 + name_bytes as u64 / 4;
         let threads = &mut self.threads;
         let at = *self.by_name.entry(names.clone()).or_insert_with(|| {
             threads.push(Rows {
