@@ -131,6 +131,28 @@ pub(crate) fn is_wait(category: &str) -> bool {
     matches!(category, "Off-CPU" | "Waiting for a CPU")
 }
 
+/// True if frames of this category are code of the program itself, in profiles of ours: of its file, or made while it ran.
+pub(crate) fn is_own(category: &str) -> bool {
+    matches!(category, "Program" | "JIT and anonymous")
+}
+
+/// True if the source file is one of a standard library, or of a package that cargo downloaded.
+pub(crate) fn is_library_source(source: &str) -> bool {
+    const LIBRARIES: [&str; 9] = [
+        "/rustc/",
+        "/registry/src/",
+        "/git/checkouts/",
+        // What Rust's standard library is built with: hashbrown.
+        "/rust/deps/",
+        "library/core/",
+        "library/std/",
+        "library/alloc/",
+        "library/test/",
+        "/include/c++/",
+    ];
+    LIBRARIES.iter().any(|part| source.contains(part))
+}
+
 impl Kind {
     /// Index into [`CATEGORIES`], and into its subcategories.
     pub(crate) fn category(self, inlined: bool) -> (usize, usize) {

@@ -10,6 +10,7 @@ use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
 use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
 use crate::model::thread::{MarkerKind, PointValue};
+use crate::view::names::is_nameless;
 
 /// The format keeps the inline depth in a byte; debug info that nests deeper than this is lying.
 const MAX_INLINE_DEPTH: usize = 255;
@@ -235,8 +236,7 @@ impl Rebuilt {
 fn samples_without_name(profile: &Profile, unnamed: &FxHashSet<FuncId>) -> u64 {
     let nameless = |stack: StackId| {
         let frame = profile.tables.frame(profile.stacks.frame(stack));
-        let name = profile.strings.get(profile.tables.func(frame.func).name);
-        unnamed.contains(&frame.func) || name.starts_with("0x") || name.starts_with("[kernel] 0x")
+        unnamed.contains(&frame.func) || is_nameless(profile.strings.get(profile.tables.func(frame.func).name))
     };
     profile
         .main_threads()

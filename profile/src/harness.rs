@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::time::SystemTime;
 
 use crate::build::MARKERS_PER_THREAD;
+use crate::category::is_library_source;
 use crate::model::Profile;
 use crate::model::stacks::StackId;
 use crate::model::thread::{Marker, MarkerKind, Thread};
@@ -212,15 +213,7 @@ fn harness_of(source: &str, function: &str) -> Option<(Harness, bool)> {
 
 /// Neither Rust's own libraries nor a dependency.
 fn is_users(source: &str) -> bool {
-    let foreign = [
-        "/rustc/",
-        "/registry/src/",
-        "library/core/",
-        "library/std/",
-        "library/alloc/",
-        "library/test/",
-    ];
-    source.ends_with(".rs") && !foreign.iter().any(|part| source.contains(part))
+    source.ends_with(".rs") && !is_library_source(source)
 }
 
 /// The function that a user's frame is of; `None` for a closure that has no more of a name, and for what divan's macro makes.

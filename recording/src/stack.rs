@@ -127,6 +127,17 @@ pub enum StackMark {
 }
 
 impl StackMark {
+    /// The mark that a frame of a saved profile is, by its name, where it ends a stack.
+    pub fn of_label(label: &str) -> Option<StackMark> {
+        let marks = [
+            StackMark::Unverified,
+            StackMark::TruncatedNoMemory,
+            StackMark::TruncatedNoRule,
+            StackMark::TruncatedDepth,
+        ];
+        marks.into_iter().find(|mark| mark.label() == label)
+    }
+
     /// The name that the frame has in the profile.
     pub fn label(self) -> &'static str {
         match self {

@@ -57,3 +57,28 @@ pub struct SourceFrame {
     /// 1-based column.
     pub column: Option<u32>,
 }
+
+/// What a module's names were looked up in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SymbolSource {
+    /// Nothing was looked up: the profile came with names, or nobody asked.
+    #[default]
+    NotAsked,
+    /// The module's files, and what these have.
+    Files {
+        /// A full symbol table, not only that of what other modules may call.
+        symbol_table: bool,
+        /// DWARF.
+        debug_info: bool,
+    },
+    /// Names that were told with the recording: by a JIT, the kernel, another profiler.
+    Told,
+    /// No file was found.
+    NoFile,
+    /// The file that is there now is another build.
+    OtherBuild,
+    /// A file is there and can't be used.
+    Unreadable,
+    /// The kernel shows this user no addresses.
+    Hidden,
+}

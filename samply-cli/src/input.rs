@@ -12,12 +12,14 @@ use profile::export::firefox;
 use profile::read::{self, ReadError, ReadLimits};
 use profile::view::data::Data;
 use profile::view::name_addresses;
+use recording::symbol::SymbolSource;
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::args::Named;
 use crate::command::load::module;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
+use crate::names::{LookUps, say_nameless};
 use crate::term::Term;
 
 /// What a word of the command line names: a program to run (also by its name in PATH), or a file to read.
@@ -59,6 +61,8 @@ pub(crate) struct Input {
     pub(crate) data: Data,
     /// What answers for its libraries.
     pub(crate) symbolicator: Arc<Symbolicator>,
+    /// What the names of each library were looked up in.
+    pub(crate) sources: Vec<SymbolSource>,
     /// What limits the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,
 }
@@ -125,17 +129,16 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
         }
         data
     };
+    if data.symbolicated && term.is_verbose() {
+        say_nameless(&data, term);
+    }
+    let mut look_ups = LookUps::new(&symbolicator, term);
     let named = name_addresses(&mut data, |lib, addresses| {
         let module = module(lib)?;
         term.progress(false, format_args!("looking up symbols: {}", module.name()));
-        match symbolicator.lookup(&module, addresses) {
-            Ok(infos) => Some(infos),
-            Err(error) => {
-                term.verbose(format_args!("no symbols for {}: {error}", module.path.display()));
-                None
-            }
-        }
+        look_ups.look_up(&module, addresses)
     });
+    let sources = look_ups.sources(&data);
     if named.addresses_without_name > 0 {
         notes.push(format!(
             "{} of {} addresses have no name, and stand as addresses or as fun_ADDRESS of their function; --verbose tells why, --symbol-dir names a folder with \
@@ -152,6 +155,7 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
     Ok(Input {
         data,
         symbolicator,
+        sources,
         notes,
     })
 }

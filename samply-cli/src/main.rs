@@ -10,12 +10,14 @@
 //!    [`cargo`]: the same of what cargo builds and runs.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
 //! 4. [`output`]: the file, of some [`file_kind`]; [`spool`]: what has been recorded so far, beside it.
-//! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines.
+//! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines; [`highlights`]: where its time went.
+//!    [`names`]: what look-ups of names came to; [`advice`]: what helps where a result is poor.
 //! 6. [`serve`]: the local server, and the browser.
 //! 7. [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
 //!
-//! [`term`] is the terminal, [`screen`] what all text passes on its way there, [`interrupt`] the signals, [`exit`] the only way out.
+//! [`term`] is the terminal, [`fit`] what fits there, [`screen`] what all text passes on its way there, [`interrupt`] the signals, [`exit`] the only way out.
 
+mod advice;
 mod args;
 mod cargo;
 mod command;
@@ -23,10 +25,13 @@ mod crates;
 mod events;
 mod exit;
 mod file_kind;
+mod fit;
+mod highlights;
 mod import;
 mod input;
 mod interrupt;
 mod jit;
+mod names;
 mod output;
 mod pipeline;
 mod probes;

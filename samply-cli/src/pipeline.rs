@@ -18,6 +18,7 @@ use crate::crates::CrateNames;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
+use crate::names::LookUps;
 use crate::serve::AnswerSymbols;
 use crate::spool::Spool;
 use crate::term::Term;
@@ -339,7 +340,7 @@ pub(crate) fn name_waits(builder: &mut Builder) {
 /// Gives all addresses of the profile their names. What has none is told, by module, when the user wants to know.
 pub(crate) fn symbolicate(
     profile: &mut Profile,
-    symbolicator: &Symbolicator,
+    look_ups: &mut LookUps<'_>,
     term: &Term,
     interrupt: &Interrupt,
 ) -> Enriched {
@@ -356,16 +357,7 @@ pub(crate) fn symbolicate(
             false,
             format_args!("looking up symbols: {done} of {modules}, {}", module.name()),
         );
-        match symbolicator.lookup(module, addresses) {
-            Ok(infos) => {
-                symbolicator.notes(module).iter().for_each(|note| term.verbose(note));
-                Some(infos)
-            }
-            Err(error) => {
-                term.verbose(format_args!("no symbols for {}: {error}", module.path.display()));
-                None
-            }
-        }
+        look_ups.look_up(module, addresses)
     });
     term.erase_progress();
     term.verbose(format_args!(

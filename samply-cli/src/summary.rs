@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use profile::enrich::Enriched;
-use profile::text::one_line;
-use profile::view::{TopFunction, WaitPlace};
-use profile::{Counts, NoSamples, WaitTotals};
+use profile::{Counts, NoSamples, Profile, WaitTotals};
 use recording::command::own;
 use recording::event::LostCause;
 use recording::info::{PeriodUnit, RecordingInfo};
@@ -16,13 +14,11 @@ use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
 use crate::events::{self, NamedEvent};
+use crate::highlights::Highlights;
 use crate::pipeline::{ProgramExit, StopReason};
 use crate::term::{Style, Term};
 use crate::unrecorded;
 use crate::waits;
-
-/// Functions that the summary names.
-pub(crate) const HOTTEST: usize = 5;
 
 /// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -34,11 +30,9 @@ pub(crate) struct Summary {
     pub(crate) counts: Counts,
     pub(crate) stop: StopReason,
     pub(crate) iterations: u32,
-    pub(crate) hottest: Vec<TopFunction>,
+    pub(crate) highlights: Highlights,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
-    /// Where threads waited longest.
-    pub(crate) wait_places: Vec<WaitPlace>,
     /// Those that the user named.
     pub(crate) events: Vec<NamedEvent>,
     /// What the symbols came to; `None` if they come later, or not at all.
@@ -50,6 +44,23 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
+    /// What the profile itself says.
+    pub(crate) fn of(profile: &Profile, stop: StopReason) -> Summary {
+        Summary {
+            info: profile.info().clone(),
+            quality: profile.quality().clone(),
+            counts: profile.counts(),
+            stop,
+            iterations: 1,
+            highlights: Highlights::default(),
+            waits: profile.waits().cloned(),
+            events: events::of(profile),
+            enriched: None,
+            path: None,
+            link: None,
+        }
+    }
+
     fn duration(&self) -> Duration {
         Duration::from_nanos(self.info.end.nanos_since(self.info.clock.timestamp))
     }
@@ -58,9 +69,10 @@ impl Summary {
     pub(crate) fn print(&self, term: &Term) {
         let counts = &self.counts;
         let mut recorded = format!(
-            "{} in {:.2} s: {}, {}, {}",
+            "{} in {:.2} s: {}{}, {}, {}",
             term.style(Style::Bold, &self.info.program),
             self.duration().as_secs_f64(),
+            self.cpu_time(),
             count(counts.processes, "process", "processes"),
             count(counts.threads, "thread", "threads"),
             count(counts.samples, "sample", "samples"),
@@ -81,20 +93,7 @@ impl Summary {
                 ns as f64 / 1e9
             ));
         }
-        let widest = self
-            .hottest
-            .iter()
-            .map(|function| function.name.chars().count().min(NAME_WIDTH))
-            .max();
-        for function in &self.hottest {
-            term.detail(format_args!(
-                "{:5.1} %  {:width$}  {}",
-                function.self_share * 100.0,
-                shorten(&function.name),
-                term.style(Style::Dim, function.lib.as_deref().unwrap_or_default()),
-                width = widest.unwrap_or(0),
-            ));
-        }
+        self.highlights.print(term);
         events::print(&self.events, &self.quality, term);
         if counts.samples == 0 {
             let why = NoSamples::of(counts, &self.quality, &self.info);
@@ -112,7 +111,7 @@ impl Summary {
             term.detail(format_args!("no samples: {why}{next}"));
         }
         if let Some(waits) = &self.waits {
-            waits::print(waits, &self.wait_places, term);
+            waits::print(waits, &self.highlights.wait_places, term);
         }
         term.detail(self.quality_line(term));
         if let Some(rates) = self.rates() {
@@ -125,6 +124,18 @@ impl Summary {
             .chain(self.limits())
         {
             term.detail(term.style(Style::Warning, line));
+        }
+        for line in self.highlights.advice() {
+            term.detail(format_args!("{} {line}", term.style(Style::Bold, "advice:")));
+        }
+    }
+
+    /// As the kernel counted it for the recorded tasks, or as the samples stand for it; with a comma.
+    fn cpu_time(&self) -> String {
+        match (self.quality.cpu_time_ns, self.highlights.sampled_cpu_ns) {
+            (Some(ns), _) => format!("{:.2} s of CPU time, ", ns as f64 / 1e9),
+            (None, Some(ns)) => format!("{:.2} s of CPU time by samples, ", ns / 1e9),
+            (None, None) => String::new(),
         }
     }
 
@@ -174,7 +185,6 @@ impl Summary {
                     of(enriched.samples_without_name, self.counts.samples)
                 ),
             ),
-            None if self.link.is_some() => "symbols on demand".to_owned(),
             None => "symbols left out".to_owned(),
         });
         format!("quality: {}", parts.join(", "))
@@ -233,16 +243,6 @@ impl Summary {
         let misses: serde_json::Map<String, Value> = (quality.module_misses.iter())
             .map(|(miss, number)| (miss_name(*miss).to_owned(), json!(number)))
             .collect();
-        let hottest: Vec<Value> = (self.hottest.iter())
-            .map(|function| {
-                json!({
-                    "function": function.name,
-                    "library": function.lib,
-                    "self_samples": function.self_samples,
-                    "self_share": function.self_share,
-                })
-            })
-            .collect();
         let figures = json!({
             "lost": quality.lost_total(),
             "lost_by_cause": lost,
@@ -266,7 +266,7 @@ impl Summary {
             "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
             "modules_unreadable": misses,
         });
-        json!({
+        let mut summary = json!({
             "schema": "sprof-summary",
             "schema_version": SCHEMA_VERSION,
             "sprof_version": env!("CARGO_PKG_VERSION"),
@@ -295,29 +295,18 @@ impl Summary {
             "cpu_time_s": quality.cpu_time_ns.map(|ns| ns as f64 / 1e9),
             "asked_rate_hz": quality.asked_rate_hz,
             "achieved_rate_hz": quality.achieved_rate_hz,
-            "hottest": hottest,
-            "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.wait_places)),
+            "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.highlights.wait_places)),
             "quality": figures,
             "cpu_account": unrecorded::to_json(&quality.cpu_account),
             "profile": self.path.as_ref().map(|path| path.to_string_lossy()),
             "symbolicated": self.enriched.is_some(),
             "url": self.link,
-        })
+        });
+        if let Value::Object(fields) = &mut summary {
+            fields.extend(self.highlights.json());
+        }
+        summary
     }
-}
-
-/// Longest name shown; C++ and Rust have names of kilobytes.
-const NAME_WIDTH: usize = 70;
-
-/// Cuts the middle out: the ends of a name tell most.
-pub(crate) fn shorten(name: &str) -> String {
-    let chars: Vec<char> = one_line(name).chars().collect();
-    if chars.len() <= NAME_WIDTH {
-        return chars.into_iter().collect();
-    }
-    let keep = NAME_WIDTH - 3;
-    let (start, end) = (&chars[..keep / 2], &chars[chars.len() - (keep - keep / 2)..]);
-    start.iter().chain(['.', '.', '.'].iter()).chain(end).collect()
 }
 
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
@@ -400,14 +389,5 @@ mod tests {
         assert_eq!(percent(1, 1000), "0.10 %");
         assert_eq!(percent(1, 3), "33.3 %");
         assert_eq!(percent(0, 0), "< 0.01 %");
-    }
-
-    #[test]
-    fn long_names_lose_their_middle() {
-        let name = format!("start{}end", "x".repeat(500));
-        let short = shorten(&name);
-        assert_eq!(short.chars().count(), NAME_WIDTH);
-        assert!(short.starts_with("start") && short.ends_with("end"));
-        assert_eq!(shorten("é\u{1b}[31m"), "é\\u001b[31m");
     }
 }

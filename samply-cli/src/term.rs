@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use clap::error::ContextValue;
 use profile::text::one_line;
@@ -117,11 +118,19 @@ impl Term {
         Styled { text, sgr }
     }
 
+    /// Columns before the text of [`Term::detail`].
+    pub(crate) const INDENT: usize = 7;
+
     /// A line that belongs to the line before it.
     pub(crate) fn detail(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
-            self.print(format_args!("       {text}"));
+            self.print(format_args!("{:1$}{text}", "", Term::INDENT));
         }
+    }
+
+    /// Columns of the terminal that stderr is; `None` if it is none.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        columns(io::stderr())
     }
 
     /// A line.
@@ -223,10 +232,14 @@ pub(crate) fn stdout_color() -> bool {
 
 /// Columns of the terminal that stdout is; `None` if it is none.
 pub(crate) fn stdout_columns() -> Option<usize> {
-    if !io::stdout().is_terminal() {
+    columns(io::stdout())
+}
+
+fn columns(stream: impl IsTerminal + AsFd) -> Option<usize> {
+    if !stream.is_terminal() {
         return None;
     }
-    let size = rustix::termios::tcgetwinsize(io::stdout())
+    let size = rustix::termios::tcgetwinsize(stream)
         .ok()
         .map(|size| usize::from(size.ws_col));
     let variable = || std::env::var("COLUMNS").ok()?.parse().ok();

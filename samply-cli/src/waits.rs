@@ -6,7 +6,8 @@ use profile::view::WaitPlace;
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
-use crate::summary::{count, grouped, shorten};
+use crate::fit;
+use crate::summary::{count, grouped};
 use crate::term::{Style, Term};
 
 /// A guess of another wait's stack is one of a statistic: warned of only from this share of the time on.
@@ -15,6 +16,9 @@ const GUESSED_PERCENT: f64 = 1.0;
 /// The kernel counts a switch, a microsecond, as CPU time of the thread that comes, and switch records as its waiting. Worth
 /// words from some 100,000 switches a second on.
 const COUNTED_TWICE: f64 = 1.02;
+
+/// Columns of a function's name.
+const NAME_COLUMNS: usize = 60;
 
 /// The lines for the terminal.
 pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
@@ -29,7 +33,11 @@ pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     let place_name = |place: &WaitPlace| {
         let function = place.function.as_deref().unwrap_or("(no stack)");
         let guess = if place.guessed { " (in part a guess)" } else { "" };
-        format!("{}: {}{guess}", place.reason.name(), shorten(function))
+        format!(
+            "{}: {}{guess}",
+            place.reason.name(),
+            fit::function(function, NAME_COLUMNS)
+        )
     };
     let names: Vec<String> = places.iter().map(place_name).collect();
     let widest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);

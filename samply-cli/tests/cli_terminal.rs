@@ -28,6 +28,11 @@ struct Terminal {
 impl Terminal {
     /// `None` where there is no `script`.
     fn start(environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
+        Terminal::start_after("", environment, options, program)
+    }
+
+    /// The same after a shell's command on that terminal.
+    fn start_after(before: &str, environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
         if Command::new("script")
             .arg("--version")
             .stdout(Stdio::null())
@@ -38,7 +43,7 @@ impl Terminal {
             return None;
         }
         let folder = temp_dir();
-        let mut line = format!("exec '{}' record", env!("CARGO_BIN_EXE_sprof"));
+        let mut line = format!("{before} exec '{}' record", env!("CARGO_BIN_EXE_sprof"));
         for word in options
             .iter()
             .chain(&["--"])
@@ -322,4 +327,33 @@ fn the_arguments_of_the_browser_give_the_profile_to_nobody_else() {
     let again = get_with_bash(once, false);
     assert!(again.starts_with("HTTP/1.1 410") && !again.contains(token), "{again}");
     assert_eq!(terminal.interrupt().0, Some(0));
+}
+
+#[test]
+fn the_summary_fits_the_terminal_and_shortens_names_first() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(names) = program("names") else { return };
+    for (columns, expected) in [
+        (60, "outer_space::Holder<_>::spin"),
+        (150, "outer_space::Holder<int>::spin(int)"),
+    ] {
+        let before = format!("stty cols {columns};");
+        let environment = [("NO_COLOR", "1"), ("CI", "true")];
+        let program = format!("{} 500", names.display());
+        let Some(mut terminal) = Terminal::start_after(&before, &environment, &[], &program) else {
+            return;
+        };
+        assert_eq!(terminal.script.wait().unwrap().code(), Some(0));
+        let text = terminal.text();
+        assert!(text.contains(expected), "{text}");
+        // What is a table; sentences are the terminal's to wrap.
+        let rows = text
+            .lines()
+            .filter(|line| line.starts_with("       ") && line.contains(" %  "));
+        let widths: Vec<usize> = rows.map(|row| row.trim_end().chars().count()).collect();
+        assert!(
+            widths.len() >= 5 && widths.iter().all(|width| *width <= columns),
+            "{widths:?} {text}"
+        );
+    }
 }

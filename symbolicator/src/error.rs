@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use recording::symbol::SymbolSource;
+
 /// A look-up that could not be made. Each says what was attempted, on what, and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SymbolError {
@@ -79,6 +81,19 @@ pub enum SymbolError {
 }
 
 impl SymbolError {
+    /// The same as a plain fact.
+    pub fn source(&self) -> SymbolSource {
+        match self {
+            SymbolError::NotFound { .. } | SymbolError::UnknownModule { .. } => SymbolSource::NoFile,
+            SymbolError::Replaced { .. }
+            | SymbolError::Changed { .. }
+            | SymbolError::Rewritten { .. }
+            | SymbolError::Ambiguous { .. } => SymbolSource::OtherBuild,
+            SymbolError::Unreadable { .. } => SymbolSource::Unreadable,
+            SymbolError::KernelAddressesHidden => SymbolSource::Hidden,
+        }
+    }
+
     pub(crate) fn unreadable(path: impl Into<PathBuf>, reason: impl ToString) -> SymbolError {
         SymbolError::Unreadable {
             path: path.into(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use recording::module::{Module, ModuleKind};
-use recording::symbol::AddressInfo;
+use recording::symbol::{AddressInfo, SymbolSource};
 use recording::unwind::KeptFile;
 use rustc_hash::FxHashMap;
 
@@ -184,6 +184,15 @@ impl Symbolicator {
             Some(Engine::Elf(elf)) => elf.notes(),
             Some(Engine::Jit(jit)) => jit.notes(),
             Some(Engine::Kernel(_) | Engine::Recorded(_)) | None => Vec::new(),
+        }
+    }
+
+    /// What the answers for a module came from: known after the first look-up.
+    pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
+        match &*lock(&self.entry(module).engine) {
+            Some(Engine::Elf(elf)) => elf.looked_up_in(),
+            Some(Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_)) => SymbolSource::Told,
+            None => SymbolSource::NotAsked,
         }
     }
 

@@ -75,14 +75,6 @@ pub struct LibAddresses {
 }
 
 impl Profile {
-    /// True if samples stand for different amounts of CPU time. A hardware event of a new thread starts with a period of
-    /// one: some 15 samples come within microseconds until the kernel has found the one for the asked rate.
-    pub(crate) fn periods_differ(&self) -> bool {
-        let mut periods = self.main_threads().filter_map(|thread| thread.samples.periods());
-        let first = periods.next();
-        first.is_some_and(|(least, most)| least != most || periods.any(|others| others != (least, most)))
-    }
-
     /// The threads with the samples of the recording's first event: not the tracks of further ones.
     pub(crate) fn main_threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.event.is_none())

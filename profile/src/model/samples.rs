@@ -28,8 +28,6 @@ pub(crate) struct Samples {
     len: usize,
     last: State,
     period_sum: u64,
-    /// Smallest and largest period, waits aside.
-    periods: Option<(u64, u64)>,
     off_cpu: usize,
     off_cpu_ns: u64,
 }
@@ -85,8 +83,6 @@ impl Samples {
             self.off_cpu_ns = self.off_cpu_ns.saturating_add(sample.period);
         } else {
             self.period_sum = self.period_sum.saturating_add(sample.period);
-            let (least, most) = self.periods.unwrap_or((sample.period, sample.period));
-            self.periods = Some((least.min(sample.period), most.max(sample.period)));
         }
         in_order
     }
@@ -113,11 +109,6 @@ impl Samples {
     /// Sum of the periods, waits aside.
     pub(crate) fn period_sum(&self) -> u64 {
         self.period_sum
-    }
-
-    /// Smallest and largest period, waits aside; `None` without samples.
-    pub(crate) fn periods(&self) -> Option<(u64, u64)> {
-        self.periods
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Sample> + '_ {

@@ -1,7 +1,8 @@
 //! Views of a profile as plain data.
 //!
 //! Of a profile that was read ([`data`]): [`select`] says which samples, and every view is a function of its answer.
-//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`]. Of one that was just recorded: `top` and `waits`.
+//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`].
+//! [`shortfalls()`]: what a result lacks, and why. Of one that was just recorded: [`recorded()`] makes such data, `top` and `waits` take it as it is.
 
 pub mod annotate;
 pub mod arcs;
@@ -15,8 +16,11 @@ mod event;
 pub mod functions;
 pub mod lines;
 pub mod names;
+pub mod own;
 mod printable;
+mod recorded;
 pub mod select;
+pub mod shortfalls;
 mod sums;
 mod symbolicate;
 mod top;
@@ -24,6 +28,7 @@ pub mod tree;
 mod waits;
 
 pub use event::NoSuchEvent;
+pub use recorded::recorded;
 pub use symbolicate::{Named, name_addresses};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

@@ -49,6 +49,16 @@ pub fn short(name: &str) -> String {
     out
 }
 
+/// True if this stands for a function whose name nobody knows: an address, what a function is called after its address, or what
+/// other profilers write for it.
+pub fn is_nameless(name: &str) -> bool {
+    let is_address = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.starts_with("0x")
+        || name.starts_with("[kernel] 0x")
+        || name == "[unknown]"
+        || name.strip_prefix("fun_").is_some_and(is_address)
+}
+
 /// Brackets deeper than this are left as they are.
 const MAX_DEPTH: usize = 50;
 

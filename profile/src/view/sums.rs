@@ -6,14 +6,16 @@ use super::cost::Cost;
 use super::data::NONE;
 use super::select::Selection;
 
-/// Self and total cost of each key. `key` gives a frame's, less than `keys`.
+/// Self and total cost of each key. `key` gives a frame's, less than `keys`, or [`NONE`] for a frame that counts nowhere.
 pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Vec<Cost>, Vec<Cost>) {
     let stacks = &selection.stacks;
     let key_of = |stack: usize| key[stacks[stack].frame as usize] as usize;
     let mut own = vec![Cost::default(); keys];
     let mut total = vec![Cost::default(); keys];
     for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {
-        own[key_of(stack)] += *cost;
+        if let Some(own) = own.get_mut(key_of(stack)) {
+            *own += *cost;
+        }
     }
     let totals = selection.totals();
 
@@ -26,14 +28,18 @@ pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Ve
         if next != NONE {
             let stack = next as usize;
             let key = key_of(stack);
-            if on_path[key] == 0 {
-                total[key] += totals[stack];
+            if let Some(on_path) = on_path.get_mut(key) {
+                if *on_path == 0 {
+                    total[key] += totals[stack];
+                }
+                *on_path += 1;
             }
-            on_path[key] += 1;
             path.push(next);
             next = callees.first(next);
         } else if let Some(done) = path.pop() {
-            on_path[key_of(done as usize)] -= 1;
+            if let Some(on_path) = on_path.get_mut(key_of(done as usize)) {
+                *on_path -= 1;
+            }
             next = callees.next(done);
         } else {
             return (own, total);

@@ -14,6 +14,7 @@ use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
+use crate::names::LookUps;
 use crate::pipeline;
 use crate::serve::{Compared, Content, Listener, Server};
 use crate::term::Term;
@@ -69,7 +70,8 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
         for (path, symbols) in symbols {
             symbolicator.add_recorded(path, symbols);
         }
-        pipeline::symbolicate(&mut profile, symbolicator, term, &Interrupt::default());
+        let mut look_ups = LookUps::new(symbolicator, term);
+        pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
         for lib in profile.libs() {
             symbolicator.add_module(&lib.module);
         }

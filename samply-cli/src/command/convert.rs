@@ -1,11 +1,9 @@
 //! `sprof load` of a perf.data file or a spool: convert, then serve or save.
 
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use profile::export::firefox;
-use profile::view::{top, wait_places};
 use profile::{Profile, Tracks};
 use symbolicator::{SymbolOptions, Symbolicator};
 
@@ -13,12 +11,14 @@ use super::{record, show};
 use crate::args::LoadArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
+use crate::highlights::Highlights;
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
+use crate::names::LookUps;
 use crate::output::{Earlier, Output};
 use crate::pipeline::{self, StopReason};
 use crate::serve::{Content, Listener, Server};
-use crate::summary::{HOTTEST, Summary};
+use crate::summary::Summary;
 use crate::term::{Style, Term};
 
 /// Runs the command on a file that is known to be perf's.
@@ -55,14 +55,17 @@ fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
     let mut profile = read(args, term, symbolicator)?;
-    let enriched = pipeline::symbolicate(&mut profile, symbolicator, term, &interrupt);
+    let mut look_ups = LookUps::new(symbolicator, term);
+    let enriched = pipeline::symbolicate(&mut profile, &mut look_ups, term, &interrupt);
     let saved = output
         .save(term, |out| firefox::write_gz(&profile, out))
         .map_err(Failure::failed)?;
-    let mut summary = summary(&profile, saved.path.clone());
-    summary.hottest = top(&profile, HOTTEST).functions;
-    summary.wait_places = wait_places(&profile, HOTTEST);
-    summary.enriched = Some(enriched);
+    let summary = Summary {
+        highlights: Highlights::of(&profile, &look_ups),
+        enriched: Some(enriched),
+        path: saved.path.clone(),
+        ..Summary::of(&profile, StopReason::ProgramEnded)
+    };
     summary.print(term);
     if let Some(path) = &saved.path {
         term.line(format_args!("saved {}", term.style(Style::Link, path.display())));
@@ -80,7 +83,8 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
     show::warn_of_others(term, &args.serve);
     let mut profile = read(args, term, &symbolicator)?;
-    let enriched = pipeline::symbolicate(&mut profile, &symbolicator, term, &Interrupt::default());
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    let enriched = pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
     let file = unnamed_file(&profile).map_err(|error| {
         Failure::failed(format_args!(
             "writing the converted profile to a temporary file failed: {error}"
@@ -90,11 +94,12 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
         symbolicator.add_module(&lib.module);
     }
     let (links, address) = (listener.links(Some(&Tracks::of(&profile))), listener.address());
-    let mut summary = summary(&profile, None);
-    summary.link = Some(links.open.clone());
-    summary.hottest = top(&profile, HOTTEST).functions;
-    summary.wait_places = wait_places(&profile, HOTTEST);
-    summary.enriched = Some(enriched);
+    let summary = Summary {
+        highlights: Highlights::of(&profile, &look_ups),
+        enriched: Some(enriched),
+        link: Some(links.open.clone()),
+        ..Summary::of(&profile, StopReason::ProgramEnded)
+    };
     summary.print(term);
     drop(profile);
     let content = Content {
@@ -118,21 +123,4 @@ pub(super) fn unnamed_file(profile: &Profile) -> io::Result<std::fs::File> {
     drop(buffered);
     file.rewind()?;
     Ok(file)
-}
-
-fn summary(profile: &Profile, path: Option<PathBuf>) -> Summary {
-    Summary {
-        info: profile.info().clone(),
-        quality: profile.quality().clone(),
-        counts: profile.counts(),
-        stop: StopReason::ProgramEnded,
-        iterations: 1,
-        hottest: Vec::new(),
-        waits: profile.waits().cloned(),
-        wait_places: Vec::new(),
-        events: crate::events::of(profile),
-        enriched: None,
-        path,
-        link: None,
-    }
 }

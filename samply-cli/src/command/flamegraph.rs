@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use profile::Profile;
 use profile::export::{Picked, svg};
 use profile::view::diff::Limits;
-use profile::view::{top, wait_places};
 use recording::command::on_file;
 use recording::info::{EventRole, RecordingInfo};
 
@@ -15,11 +14,13 @@ use crate::args::{self, FlamegraphArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
+use crate::highlights::Highlights;
 use crate::input;
 use crate::interrupt::Interrupt;
+use crate::names::LookUps;
 use crate::pipeline;
 use crate::spool::Spool;
-use crate::summary::{HOTTEST, Summary};
+use crate::summary::Summary;
 use crate::term::{Style, Term};
 
 /// Runs the command.
@@ -65,7 +66,8 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = record::symbolicator(&mut recorded, args.input.symbol_dir);
-    let enriched = pipeline::symbolicate(&mut recorded.profile, &symbolicator, &term, &interrupt);
+    let mut look_ups = LookUps::new(&symbolicator, &term);
+    let enriched = pipeline::symbolicate(&mut recorded.profile, &mut look_ups, &term, &interrupt);
 
     term.progress(false, "drawing the flame graph");
     let event = match recording.off_cpu {
@@ -88,20 +90,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }));
     }
     recorded.spool.take().into_iter().for_each(Spool::remove);
-    let profile = &recorded.profile;
     let summary = Summary {
-        info: profile.info().clone(),
-        quality: profile.quality().clone(),
-        counts: profile.counts(),
-        stop: recorded.stop,
         iterations: recorded.iterations,
-        hottest: top(profile, HOTTEST).functions,
-        waits: profile.waits().cloned(),
-        wait_places: wait_places(profile, HOTTEST),
-        events: crate::events::of(profile),
+        highlights: Highlights::of(&recorded.profile, &look_ups),
         enriched: Some(enriched),
-        path: None,
-        link: None,
+        ..Summary::of(&recorded.profile, recorded.stop)
     };
     summary.print(&term);
     term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));

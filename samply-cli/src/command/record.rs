@@ -12,7 +12,6 @@ use profile::Tracks;
 use profile::build::BuildOptions;
 use profile::enrich::Enriched;
 use profile::export::firefox;
-use profile::view::{top, wait_places};
 use recording::command::{on_file, own};
 use recording::event::Pid;
 use symbolicator::{SymbolOptions, Symbolicator};
@@ -22,13 +21,15 @@ use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
+use crate::highlights::Highlights;
 use crate::interrupt::Interrupt;
+use crate::names::LookUps;
 use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
 use crate::screen;
 use crate::serve::{self, Content, Listener, Server};
 use crate::spool::Spool;
-use crate::summary::{HOTTEST, Summary};
+use crate::summary::Summary;
 use crate::term::{Style, Term};
 
 /// Runs the command.
@@ -58,10 +59,11 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
     let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
+    let mut look_ups = LookUps::new(&symbolicator, &term);
     let mut enriched = None;
     if !args.no_symbolicate {
         let profile = &mut recorded.profile;
-        enriched = Some(pipeline::symbolicate(profile, &symbolicator, &term, &interrupt));
+        enriched = Some(pipeline::symbolicate(profile, &mut look_ups, &term, &interrupt));
         // Names of benchmarks and tests are in the stacks.
         if let Some(cargo) = &plan.cargo {
             cargo.mark_benchmarks(profile, recorded.iterations);
@@ -69,7 +71,16 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     }
     // Who ended us with a signal does not want a server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
-    let status = save_and_show(&args, &term, recorded, output, enriched, listener, symbolicator)?;
+    let highlights = Highlights::of(&recorded.profile, &look_ups);
+    let status = save_and_show(
+        &args,
+        &term,
+        recorded,
+        output,
+        (highlights, enriched),
+        listener,
+        &symbolicator,
+    )?;
     failure.map_or(Ok(status), Err)
 }
 
@@ -112,26 +123,26 @@ fn save_and_show(
     term: &Term,
     recorded: Recorded,
     output: Output,
-    enriched: Option<Enriched>,
+    (highlights, enriched): (Highlights, Option<Enriched>),
     listener: Option<Listener>,
-    symbolicator: Arc<Symbolicator>,
+    symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, recorded)?;
     // Opened before the program ends: the next recording may take its place.
     let opened = (listener.as_ref()).map(|_| serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-"))));
     let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
-    let mut summary = summary(&recorded, &saved);
-    summary.link = links.as_ref().map(|links| links.open.clone());
-    summary.hottest = top(&recorded.profile, HOTTEST).functions;
-    summary.wait_places = wait_places(&recorded.profile, HOTTEST);
-    summary.enriched = enriched;
+    let summary = Summary {
+        iterations: recorded.iterations,
+        highlights,
+        enriched,
+        path: saved.path.clone(),
+        link: links.as_ref().map(|links| links.open.clone()),
+        ..Summary::of(&recorded.profile, recorded.stop)
+    };
     summary.print(term);
     say_where(term, &saved);
-    if let (Some(path), None) = (&saved.path, &listener) {
-        term.line(format_args!(
-            "open it with {}",
-            term.style(Style::Bold, on_file("load", path))
-        ));
+    if let Some(path) = &saved.path {
+        say_next(term, path, listener.is_some());
     }
     // Source and assembly are still asked for.
     for lib in recorded.profile.libs() {
@@ -148,7 +159,7 @@ fn save_and_show(
     let content = Content {
         profile: opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?,
         base: None,
-        symbols: pipeline::symbol_answers(symbolicator),
+        symbols: pipeline::symbol_answers(Arc::clone(symbolicator)),
     };
     let server = Server::start(listener, content).map_err(Failure::failed)?;
     show::open(term, &args.serve, address, &links, true);
@@ -319,21 +330,14 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn summary(recorded: &Recorded, saved: &Saved) -> Summary {
-    let profile = &recorded.profile;
-    Summary {
-        info: profile.info().clone(),
-        quality: profile.quality().clone(),
-        counts: profile.counts(),
-        stop: recorded.stop,
-        iterations: recorded.iterations,
-        hottest: Vec::new(),
-        waits: profile.waits().cloned(),
-        wait_places: Vec::new(),
-        events: crate::events::of(profile),
-        enriched: None,
-        path: saved.path.clone(),
-        link: None,
+/// What to type next; of a profile that is about to be served, what else.
+fn say_next(term: &Term, path: &Path, is_served: bool) {
+    let ways = [("open it with", "load"), ("read it with", "report")];
+    for (how, command) in ways.into_iter().skip(usize::from(is_served)) {
+        term.line(format_args!(
+            "{how} {}",
+            term.style(Style::Bold, on_file(command, path))
+        ));
     }
 }
 

@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use profile::view::arcs;
 use profile::view::select::select;
+use profile::view::shortfalls::shortfalls;
 
+use crate::advice;
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -53,6 +55,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
             "{in_circles} functions call each other in circles; their totals are at most what is told: arcs don't say more"
         ));
     }
+    let shortfalls = shortfalls(&selection, &input.sources);
+    notes.extend(shortfalls.iter().map(|shortfall| advice::line(shortfall, &selection)));
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
         tables: shown,

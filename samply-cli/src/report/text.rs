@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use profile::text::one_line;
 use profile::view::cost::Cost;
-use profile::view::names::{merged, short};
 
 use super::{Measure, Report, Row, Table};
+use crate::fit::{cut, cut_start, function};
 use crate::summary::grouped;
 use crate::term::{Style, Styled};
 
@@ -214,16 +214,8 @@ fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
     let indent = " ".repeat(row.indent.min(columns / 3));
     let space = columns - indent.len();
     let len = |text: &str| text.chars().count();
-    let fits = |name: &str| len(name) <= space;
-    let mut name = name;
-    if !fits(&name) && row.is_function {
-        name = [merged(&name), short(&name)]
-            .into_iter()
-            .find(|shorter| fits(shorter))
-            .unwrap_or_else(|| short(&name));
-    }
     let name = match row.is_function {
-        true => cut_middle(&name, space),
+        true => function(&name, space),
         false => cut_start(&name, space),
     };
     let left = space - len(&name);
@@ -233,34 +225,4 @@ fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
         _ => String::new(),
     };
     (format!("{indent}{name}"), place)
-}
-
-/// Both ends of a name tell most.
-fn cut_middle(text: &str, columns: usize) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    if chars.len() <= columns {
-        return text.to_owned();
-    }
-    let keep = columns.saturating_sub(1);
-    let (start, end) = (&chars[..keep / 3], &chars[chars.len() - (keep - keep / 3)..]);
-    start.iter().chain(['…'].iter()).chain(end).collect()
-}
-
-/// The end of a path tells most.
-fn cut_start(text: &str, columns: usize) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    match chars.len() <= columns {
-        true => text.to_owned(),
-        false => ['…']
-            .iter()
-            .chain(&chars[chars.len() - columns.saturating_sub(1)..])
-            .collect(),
-    }
-}
-
-fn cut(text: &str, columns: usize) -> String {
-    match text.chars().count() <= columns {
-        true => text.to_owned(),
-        false => text.chars().take(columns.saturating_sub(1)).chain(['…']).collect(),
-    }
 }

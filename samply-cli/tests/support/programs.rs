@@ -96,6 +96,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "builtin" => c("builtin.c", &["-no-pie"]),
         "callback_without_build_id" => c("callback.c", &["-Wl,--build-id=none"]),
         "split_stripped" => c("split.c", &["-pthread", "-s"]),
+        "split_no_debug" => build("cc", "split.c", name, &["-O2", "-pthread", "-fomit-frame-pointer"]),
         "split_debug_frame" => {
             // `.debug_frame` instead of `.eh_frame`.
             let flags = [
@@ -117,6 +118,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
             let source = format!("{}.rs", name.trim_end_matches("_rs"));
             build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
         }
+        "split_rs_debug" => build("rustc", "split.rs", name, &["--edition=2024", "-g"]),
         "inline_rs_v0" => build(
             "rustc",
             "inline.rs",

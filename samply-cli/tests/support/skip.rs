@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Namespaces,
     Node,
     PythonPerf,
+    Python,
+    Java,
     Arm64Machine,
     Musl,
     Go,
@@ -63,6 +65,8 @@ impl Need {
             Need::Node => "node",
             Need::Uprobes => "uprobes",
             Need::PythonPerf => "python-perf",
+            Need::Python => "python",
+            Need::Java => "java",
             Need::Arm64Machine => "arm64-machine",
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::module::Module;
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use recording::unwind::{KeptFile, functions_of};
 
 use self::dwarf::{Dwarf, DwarfFiles};
@@ -221,6 +221,15 @@ impl ElfModule {
             ));
         }
         notes
+    }
+
+    /// What the files have.
+    pub(crate) fn looked_up_in(&self) -> SymbolSource {
+        let has = |section| self.symbol_files.iter().any(|file| file.has_section(section));
+        SymbolSource::Files {
+            symbol_table: has(".symtab"),
+            debug_info: has(".debug_info"),
+        }
     }
 
     /// False if a file was written to since it was opened: what was read of it is void.

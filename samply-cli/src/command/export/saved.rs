@@ -19,6 +19,7 @@ use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
+use crate::names::LookUps;
 use crate::pipeline;
 use crate::term::Term;
 
@@ -142,7 +143,7 @@ fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
     for (path, symbols) in symbols {
         symbolicator.add_recorded(path, symbols);
     }
-    pipeline::symbolicate(&mut profile, &symbolicator, term, &interrupt);
+    pipeline::symbolicate(&mut profile, &mut LookUps::new(&symbolicator, term), term, &interrupt);
     let file = tempfile::tempfile().and_then(|file| {
         let mut out = BufWriter::with_capacity(1 << 16, &file);
         firefox::write(&profile, &mut out)?;

@@ -1,0 +1,238 @@
+//! Where the time of a recording went, in a few lines: the functions that ran, the program's own, the processes, the largest kind
+//! of cost, and what the result lacks.
+
+use std::collections::HashMap;
+
+use profile::Profile;
+use profile::view::breakdown::processes;
+use profile::view::buckets::{BucketRow, buckets};
+use profile::view::functions::functions;
+use profile::view::own::own_functions;
+use profile::view::select::{Filter, Selection, select};
+use profile::view::shortfalls::shortfalls;
+use profile::view::{TopFunction, WaitPlace, names, recorded, wait_places};
+use recording::info::PeriodUnit;
+use serde_json::{Value, json};
+
+use crate::advice;
+use crate::fit;
+use crate::names::LookUps;
+use crate::summary::count;
+use crate::term::{Style, Term};
+
+/// Functions of each kind, and processes.
+const ROWS: usize = 5;
+/// Columns of a summary that goes to no terminal.
+const COLUMNS: usize = 100;
+/// Columns for a name and its place, of less a name gets all.
+const LEAST_FOR_PLACES: usize = 40;
+/// Less than this of the time is no row for people.
+const LEAST_ROW: f64 = 0.005;
+/// Less than this of the time is no bucket to begin with.
+const LEAST_BUCKET: f64 = 0.02;
+
+/// What there is to say.
+#[derive(Default)]
+pub(crate) struct Highlights {
+    /// The largest self first.
+    hottest: Vec<TopFunction>,
+    /// Functions of the program, with what was inlined into them; the largest total first.
+    own: Vec<TopFunction>,
+    /// Where there are several: (names, processes, share of all samples), the busiest first.
+    processes: Vec<(String, u64, f64)>,
+    bucket: Option<Bucket>,
+    /// Where threads waited longest.
+    pub(crate) wait_places: Vec<WaitPlace>,
+    /// CPU time that samples stand for, ns, where their event counts it.
+    pub(crate) sampled_cpu_ns: Option<f64>,
+    advice: Vec<(String, Value)>,
+}
+
+struct Bucket {
+    id: &'static str,
+    label: &'static str,
+    share: f64,
+    /// The function that put most of the samples there.
+    function: String,
+}
+
+impl Highlights {
+    /// Of a profile that has its names.
+    pub(crate) fn of(profile: &Profile, look_ups: &LookUps<'_>) -> Highlights {
+        let data = recorded(profile);
+        let Ok(selection) = select(&data, &Filter::default()) else {
+            return Highlights::default();
+        };
+        let named = |rows: Vec<_>| {
+            rows.iter()
+                .take(ROWS)
+                .map(|row| TopFunction::new(&selection, row))
+                .collect()
+        };
+        let mut hottest = functions(&selection);
+        hottest.retain(|row| row.own.samples > 0);
+        // Without names there is nothing to miss.
+        let shortfalls = match data.symbolicated {
+            true => shortfalls(&selection, &look_ups.sources(&data)),
+            false => Vec::new(),
+        };
+        Highlights {
+            hottest: named(hottest),
+            own: named(own_functions(&selection)),
+            processes: by_name(&selection),
+            bucket: buckets(&selection).first().and_then(|row| Bucket::of(row, &selection)),
+            wait_places: wait_places(profile, ROWS),
+            sampled_cpu_ns: (profile.info().unit == PeriodUnit::CpuNanoseconds).then_some(selection.total.weight),
+            advice: (shortfalls.iter())
+                .map(|shortfall| (advice::line(shortfall, &selection), advice::json(shortfall, &selection)))
+                .collect(),
+        }
+    }
+
+    /// The tables and the largest kind of cost.
+    pub(crate) fn print(&self, term: &Term) {
+        let percent = |share: f64| format!("{:5.1} %", share * 100.0);
+        let functions = |functions: &[TopFunction], numbers: fn(&TopFunction) -> Vec<f64>| -> Vec<Row> {
+            let rows = functions.iter().filter(|function| function.total_share >= LEAST_ROW);
+            let rows = rows.map(|function| Row {
+                numbers: numbers(function).into_iter().map(percent).collect(),
+                name: function.name.clone(),
+                place: function.lib.clone().unwrap_or_default(),
+            });
+            rows.collect()
+        };
+        let hottest = functions(&self.hottest, |function| vec![function.self_share]);
+        print(term, &["self"], "functions by the time in their own code", &hottest);
+        let own = functions(&self.own, |function| vec![function.total_share, function.self_share]);
+        let title = "the program's functions, with all that they call";
+        print(term, &["total", "self"], title, &own);
+        let processes: Vec<Row> = (self.processes.iter())
+            .map(|(name, number, share)| Row {
+                numbers: vec![percent(*share)],
+                name: name.clone(),
+                place: match number {
+                    1 => String::new(),
+                    number => count(*number, "process", "processes"),
+                },
+            })
+            .collect();
+        print(term, &["share"], "processes", &processes);
+        if let Some(bucket) = &self.bucket {
+            let start = format!(
+                "largest kind of cost: {:.1} % {}, most of it ",
+                bucket.share * 100.0,
+                bucket.label
+            );
+            let left = columns(term).saturating_sub(start.chars().count()).max(20);
+            term.detail(format_args!("{start}{}", fit::function(&bucket.function, left)));
+        }
+    }
+
+    /// What helps, a line each.
+    pub(crate) fn advice(&self) -> impl Iterator<Item = &str> {
+        self.advice.iter().map(|(line, _)| line.as_str())
+    }
+
+    /// For machines: fields of the summary.
+    pub(crate) fn json(&self) -> serde_json::Map<String, Value> {
+        let function = |function: &TopFunction| {
+            json!({
+                "function": function.name,
+                "library": function.lib,
+                "self_samples": function.self_samples,
+                "self_share": function.self_share,
+                "total_samples": function.total_samples,
+                "total_share": function.total_share,
+            })
+        };
+        let functions = |functions: &[TopFunction]| functions.iter().map(function).collect::<Vec<_>>();
+        let process =
+            |(name, number, share): &(String, u64, f64)| json!({"name": name, "processes": number, "share": share});
+        let bucket = |bucket: &Bucket| json!({"bucket": bucket.id, "share": bucket.share, "function": bucket.function});
+        let fields = [
+            ("hottest", json!(functions(&self.hottest))),
+            ("own_functions", json!(functions(&self.own))),
+            ("busiest_processes", self.processes.iter().map(process).collect()),
+            ("largest_bucket", json!(self.bucket.as_ref().map(bucket))),
+            ("advice", self.advice.iter().map(|(_, json)| json.clone()).collect()),
+        ];
+        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+}
+
+impl Bucket {
+    fn of(row: &BucketRow, selection: &Selection<'_>) -> Option<Bucket> {
+        let (func, _) = row.functions.first()?;
+        let share = row.cost.share_of(selection.total);
+        (share >= LEAST_BUCKET).then(|| Bucket {
+            id: row.bucket.id(),
+            label: row.bucket.label(),
+            share,
+            function: names::short(selection.name(*func)),
+        })
+    }
+}
+
+/// Processes of the same name together; nothing where all have the same.
+fn by_name(selection: &Selection<'_>) -> Vec<(String, u64, f64)> {
+    let mut sums: HashMap<String, (u64, f64)> = HashMap::new();
+    for row in processes(selection) {
+        let sum = sums.entry(row.name).or_default();
+        *sum = (sum.0 + 1, sum.1 + row.own.share_of(selection.total));
+    }
+    if sums.len() < 2 {
+        return Vec::new();
+    }
+    let mut rows: Vec<_> = (sums.into_iter())
+        .map(|(name, (number, share))| (name, number, share))
+        .collect();
+    rows.sort_by(|a, b| b.2.total_cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
+    rows.truncate(ROWS);
+    rows
+}
+
+/// A line of a table: numbers, a name, and where it is.
+struct Row {
+    numbers: Vec<String>,
+    name: String,
+    place: String,
+}
+
+/// Columns beside the indent of details.
+fn columns(term: &Term) -> usize {
+    term.columns().unwrap_or(COLUMNS).saturating_sub(Term::INDENT)
+}
+
+fn print(term: &Term, heads: &[&str], title: &str, rows: &[Row]) {
+    let Some(first) = rows.first() else { return };
+    let len = |text: &str| text.chars().count();
+    let numbers: usize = first.numbers.iter().map(|number| len(number) + 2).sum();
+    let space = columns(term).saturating_sub(numbers).max(8);
+    // Places go first where space is short.
+    let place = match space < LEAST_FOR_PLACES {
+        true => 0,
+        false => rows.iter().map(|row| len(&row.place)).max().unwrap_or(0).min(space / 3),
+    };
+    let for_name = match place {
+        0 => space,
+        place => space - place - 2,
+    };
+    let names: Vec<String> = rows.iter().map(|row| fit::function(&row.name, for_name)).collect();
+    let widest = names.iter().map(|name| len(name)).max().unwrap_or(0);
+    let heads: String = heads.iter().map(|head| format!("{head:>7}  ")).collect();
+    term.detail(term.style(Style::Dim, fit::cut(&format!("{heads}{title}"), columns(term))));
+    for (row, name) in rows.iter().zip(&names) {
+        let numbers: String = row.numbers.iter().map(|number| format!("{number}  ")).collect();
+        let place = match place {
+            0 => String::new(),
+            columns => fit::cut(&fit::clean(&row.place), columns),
+        };
+        match place.is_empty() {
+            true => term.detail(format_args!("{numbers}{name}")),
+            false => term.detail(format_args!(
+                "{numbers}{name:widest$}  {}",
+                term.style(Style::Dim, place)
+            )),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Names for addresses, and what became of it library by library.
+
+use std::collections::HashMap;
+
+use profile::view::data::Data;
+use profile::view::names::is_nameless;
+use recording::module::Module;
+use recording::symbol::{AddressInfo, SymbolSource};
+use symbolicator::{ModuleKey, Symbolicator};
+
+use crate::command::load::module;
+use crate::fit::clean;
+use crate::term::Term;
+
+/// Looks up names, says with -v what has none and why, and remembers what names were looked up in.
+pub(crate) struct LookUps<'a> {
+    symbolicator: &'a Symbolicator,
+    term: &'a Term,
+    sources: HashMap<ModuleKey, SymbolSource>,
+}
+
+impl<'a> LookUps<'a> {
+    pub(crate) fn new(symbolicator: &'a Symbolicator, term: &'a Term) -> LookUps<'a> {
+        LookUps {
+            symbolicator,
+            term,
+            sources: HashMap::new(),
+        }
+    }
+
+    /// The names at these addresses of a module; `None` if it has none at all.
+    pub(crate) fn look_up(&mut self, module: &Module, addresses: &[u64]) -> Option<Vec<AddressInfo>> {
+        let path = module.path.display();
+        let found = self.symbolicator.lookup(module, addresses);
+        let source = match &found {
+            Ok(_) => self.symbolicator.looked_up_in(module),
+            Err(error) => error.source(),
+        };
+        self.sources.insert(ModuleKey::of(module), source);
+        let infos = match found {
+            Ok(infos) => infos,
+            Err(error) => {
+                self.term.verbose(format_args!("no names for {path}: {error}"));
+                return None;
+            }
+        };
+        (self.symbolicator.notes(module).iter()).for_each(|note| self.term.verbose(note));
+        let is_nameless = |info: &&AddressInfo| !info.is_named() && info.frames.is_empty();
+        let nameless = infos.iter().filter(is_nameless).count();
+        if nameless > 0 {
+            self.term.verbose(format_args!(
+                "{path}: {nameless} of {} addresses have no name: {}",
+                addresses.len(),
+                why_nameless(source)
+            ));
+        }
+        Some(infos)
+    }
+
+    /// What the names of each library of the data were looked up in.
+    pub(crate) fn sources(&self, data: &Data) -> Vec<SymbolSource> {
+        let source = |module: Module| self.sources.get(&ModuleKey::of(&module)).copied();
+        let libs = data.libs.iter();
+        libs.map(|lib| module(lib).and_then(source).unwrap_or_default())
+            .collect()
+    }
+}
+
+/// Says with -v where data that came with its names has none, by library.
+pub(crate) fn say_nameless(data: &Data, term: &Term) {
+    // (places without a name, places); the last is of code of no file.
+    let mut counts = vec![(0u64, 0u64); data.libs.len() + 1];
+    for frame in &data.frames {
+        let count = &mut counts[data.libs.len().min(frame.lib as usize)];
+        count.0 += u64::from(is_nameless(data.func_name(frame.func)));
+        count.1 += 1;
+    }
+    for (at, (nameless, all)) in counts
+        .into_iter()
+        .enumerate()
+        .filter(|(_, (nameless, _))| *nameless > 0)
+    {
+        let lib = data.libs.get(at).map(|lib| lib.path.as_deref().or(lib.name.as_deref()));
+        let lib = lib.map_or("code of no file", |path| path.unwrap_or("a library"));
+        term.verbose(format_args!(
+            "{}: {nameless} of {all} places have no name: {}",
+            clean(lib),
+            why_nameless(SymbolSource::NotAsked)
+        ));
+    }
+}
+
+/// Why code has no name, by what was looked at: after `APP: `.
+pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
+    match source {
+        SymbolSource::Files {
+            symbol_table: false,
+            debug_info: false,
+        } => "it is stripped, and no debug file of its build was found",
+        SymbolSource::Files { .. } => "its symbol table and debug info have none there",
+        SymbolSource::Told => "nothing told of the code there",
+        SymbolSource::NotAsked => "the profile came with its names, and has none there",
+        SymbolSource::NoFile => "its file was not found",
+        SymbolSource::OtherBuild => "its file is another build now",
+        SymbolSource::Unreadable => "its file can't be read",
+        SymbolSource::Hidden => "the kernel shows this user no addresses",
+    }
+}

@@ -1,0 +1,232 @@
+//! The summary after a recording: where the time went, and what helps where the result is poor.
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod support;
+
+use std::process::Command;
+
+use serde_json::Value;
+use support::skip::{Need, has, perf_events};
+use support::{Recording, program, record, temp_dir};
+
+/// Records with `--json`, and returns what sprof says to people and to programs. The program's own lines come first.
+fn summary(options: &[&str], command: &[&str]) -> (Recording, Value) {
+    let recording = record()
+        .options(&[&["--json"], options].concat())
+        .run(command[0], &command[1..]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let json = recording.stdout.lines().last().unwrap();
+    let json = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    (recording, json)
+}
+
+/// The advice about this, if it is given, in both forms: (library, share).
+fn advice(recording: &Recording, json: &Value, lacks: &str, of: &str, words: &str) -> Option<(String, f64)> {
+    let all = json["advice"].as_array().unwrap();
+    let found = all
+        .iter()
+        .find(|advice| advice["lacks"] == lacks && advice["of"] == of)?;
+    let line = found["advice"].as_str().unwrap();
+    assert!(line.contains(words), "no {words:?} in {line:?}");
+    assert!(
+        recording.stderr.contains(&format!("advice: {line}")),
+        "{}",
+        recording.stderr
+    );
+    let library = found["library"].as_str().unwrap_or_default().to_owned();
+    Some((library, found["share"].as_f64().unwrap()))
+}
+
+fn no_advice(json: &Value) {
+    assert_eq!(json["advice"], serde_json::json!([]), "{json}");
+}
+
+#[test]
+fn own_functions_stand_by_total_with_what_was_inlined_into_them() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, json) = summary(&[], &[program("inline_rs").unwrap().to_str().unwrap(), "20000"]);
+    let own = json["own_functions"].as_array().unwrap();
+    let name = |row: &Value| row["function"].as_str().unwrap().to_owned();
+    let area = own.iter().find(|row| name(row).contains("area")).unwrap();
+    // The loop is inlined there, and nothing else runs.
+    assert!(area["self_share"].as_f64().unwrap() > 0.9, "{json}");
+    assert!(!own.iter().any(|row| name(row).contains("inlined_loop")), "{json}");
+    assert!(!own.iter().any(|row| name(row).starts_with("core::")), "{json}");
+    // Its own time is that of the loop in the other list, as the report has it.
+    assert!(name(&json["hottest"][0]).contains("inlined_loop"), "{json}");
+    assert!(
+        recording.stderr.contains("s of CPU time, 1 process"),
+        "{}",
+        recording.stderr
+    );
+    no_advice(&json);
+}
+
+#[test]
+fn the_summary_says_what_to_type_next_with_the_full_path() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, _) = summary(&[], &[program("exits").unwrap().to_str().unwrap(), "status", "0"]);
+    for command in ["load", "report"] {
+        let line = format!(
+            "{} {command} {}",
+            env!("CARGO_BIN_EXE_sprof"),
+            recording.output.display()
+        );
+        assert!(recording.stderr.contains(&line), "no {line}: {}", recording.stderr);
+    }
+    // The same on each run on a machine without a PMU: for those who ask.
+    assert!(!recording.stderr.contains("cpu-clock timer"), "{}", recording.stderr);
+}
+
+#[test]
+fn several_programs_are_told_apart_and_what_still_runs_is_named() {
+    let Some(_machine) = perf_events() else { return };
+    let split = program("split").unwrap();
+    let script = format!("sleep 30 & echo pid=$!; {}", split.display());
+    let (recording, json) = summary(
+        &[],
+        &[
+            "sh",
+            "-c",
+            &format!("{script} 300; cat /dev/zero | head -c 300000000 | wc -c"),
+        ],
+    );
+    let busiest = json["busiest_processes"].as_array().unwrap();
+    assert!(busiest.iter().any(|process| process["name"] == "split"), "{json}");
+    let pid: i64 = recording
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("pid="))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(json["cpu_account"]["left_running"][0]["pid"], pid, "{json}");
+    let line = format!("{} record -p {pid}", env!("CARGO_BIN_EXE_sprof"));
+    assert!(recording.stderr.contains(&line), "{}", recording.stderr);
+}
+
+#[test]
+fn a_stripped_program_and_one_without_debug_info_are_advised_about() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, json) = summary(&["-v"], &[program("split_stripped").unwrap().to_str().unwrap(), "500"]);
+    let (library, share) = advice(&recording, &json, "names", "library", "it is stripped").unwrap();
+    assert!(library == "split_stripped" && share > 0.9, "{json}");
+    // -v says why, by file.
+    assert!(
+        recording.stderr.contains("addresses have no name: it is stripped"),
+        "{}",
+        recording.stderr
+    );
+    // The file says the same when it is looked at.
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("functions of split_stripped without names"), "{report}");
+    let verbose = support::sprof()
+        .args(["report", "-v"])
+        .arg(&recording.output)
+        .output()
+        .unwrap();
+    let verbose = String::from_utf8(verbose.stderr).unwrap();
+    assert!(
+        verbose.contains("places have no name: the profile came with its names"),
+        "{verbose}"
+    );
+
+    let (recording, json) = summary(&[], &[program("split_no_debug").unwrap().to_str().unwrap(), "500"]);
+    let (library, share) = advice(&recording, &json, "debug_info", "library", "-g").unwrap();
+    assert!(library == "split_no_debug" && share > 0.9, "{json}");
+    assert!(json["own_functions"].to_string().contains("sixty"), "{json}");
+}
+
+#[test]
+fn a_debug_build_is_told_from_one_with_optimisation() {
+    let Some(_machine) = perf_events() else { return };
+    let (recording, json) = summary(&[], &[program("split_rs_debug").unwrap().to_str().unwrap(), "15"]);
+    let found = advice(&recording, &json, "optimisation", "library", "--release");
+    assert_eq!(found.unwrap().0, "split_rs_debug", "{json}");
+    let (_, json) = summary(&[], &[program("split_rs").unwrap().to_str().unwrap(), "300"]);
+    no_advice(&json);
+}
+
+const SCRIPT_JS: &str = "
+function work(n) { let x = 1; for (let i = 0; i < n; i++) x = (x * 1664525 + i) % 4294967291; return x; }
+let sum = 0; while (process.cpuUsage().user < 1e6) sum += work(100000); console.log(sum);
+";
+
+#[test]
+fn node_without_names_is_told_the_switch_and_with_it_nothing() {
+    let Some(_machine) = perf_events() else { return };
+    let node = Command::new("node").arg("--version").output();
+    if !has(Need::Node, node.is_ok(), "no Node.js (Debian: nodejs)") {
+        return;
+    }
+    let folder = temp_dir();
+    let script = folder.path().join("work.js");
+    std::fs::write(&script, SCRIPT_JS).unwrap();
+    let script = script.to_str().unwrap();
+    let (recording, json) = summary(&[], &["node", script]);
+    let (_, share) = advice(&recording, &json, "names", "node", "node --perf-prof").unwrap();
+    assert!(share > 0.5, "{json}");
+    // The dump goes where the program runs.
+    let line = format!("cd {} && exec node --perf-prof work.js", folder.path().display());
+    let (recording, json) = summary(&[], &["sh", "-c", &line]);
+    assert_eq!(advice(&recording, &json, "names", "node", ""), None, "{json}");
+    assert!(json["own_functions"].to_string().contains("work"), "{json}");
+}
+
+#[test]
+fn python_without_its_functions_is_told_the_switch() {
+    let Some(_machine) = perf_events() else { return };
+    let python = Command::new("python3").arg("--version").output();
+    if !has(Need::Python, python.is_ok(), "no Python (Debian: python3)") {
+        return;
+    }
+    let work = "s = 0\nfor i in range(6000000): s = (s * 31 + i) % 1000003\nprint(s)";
+    let (recording, json) = summary(&[], &["python3", "-c", work]);
+    let (_, share) = advice(&recording, &json, "names", "python", "python3 -X perf").unwrap();
+    assert!(share > 0.8, "{json}");
+}
+
+const SCRIPT_JAVA: &str = "
+public class Work {
+    static long work(long n) { long x = 1; for (long i = 0; i < n; i++) x = (x * 1664525 + i) % 4294967291L; return x; }
+    public static void main(String[] a) {
+        long sum = 0;
+        for (int round = 0; round < 5000; round++) sum += work(100000);
+        System.out.println(sum);
+    }
+}";
+
+#[test]
+fn java_without_names_is_told_the_switches_and_with_them_nothing() {
+    let Some(_machine) = perf_events() else { return };
+    let java = Command::new("javac").arg("-version").output();
+    if !has(Need::Java, java.is_ok(), "no Java compiler (Debian: default-jdk)") {
+        return;
+    }
+    let folder = temp_dir();
+    let path = folder.path().to_str().unwrap();
+    std::fs::write(folder.path().join("Work.java"), SCRIPT_JAVA).unwrap();
+    let compiled = Command::new("javac")
+        .args(["-d", path])
+        .arg(folder.path().join("Work.java"))
+        .status();
+    assert!(compiled.unwrap().success());
+    let (recording, json) = summary(&[], &["java", "-cp", path, "Work"]);
+    let (_, share) = advice(&recording, &json, "names", "java", "DumpPerfMapAtExit").unwrap();
+    assert!(share > 0.5, "{json}");
+    let switches = [
+        "-XX:+PreserveFramePointer",
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:+DumpPerfMapAtExit",
+    ];
+    let (recording, json) = summary(&[], &[&["java"], &switches[..], &["-cp", path, "Work"]].concat());
+    assert_eq!(advice(&recording, &json, "names", "java", ""), None, "{json}");
+    assert_eq!(advice(&recording, &json, "callers", "java", ""), None, "{json}");
+    assert!(json["own_functions"].to_string().contains("Work"), "{json}");
+}
