@@ -249,6 +249,22 @@ impl Samples {
             (self.time_ms[at], self.stack[at], weight)
         })
     }
+
+    /// Keeps those that are true in the list.
+    pub(super) fn retain(&mut self, is_kept: &[bool]) {
+        fn column<T>(column: &mut Vec<T>, is_kept: &[bool]) {
+            let mut is_kept = is_kept.iter();
+            column.retain(|_| is_kept.next().copied().unwrap_or(false));
+        }
+        column(&mut self.time_ms, is_kept);
+        column(&mut self.stack, is_kept);
+        if let Some(weights) = &mut self.weight {
+            column(weights, is_kept);
+        }
+        if let Some(counts) = &mut self.count {
+            column(counts, is_kept);
+        }
+    }
 }
 
 /// A span of time with a name.

@@ -21,6 +21,28 @@ pub(super) fn bare(name: &str) -> String {
     out
 }
 
+/// Which of the names, by their index, are those of the function `asked`: exactly this name; if there is none, those whose name
+/// without generic arguments and parameters, or its last parts, are this: `app::parse` and Go's `app.parse` for `parse`.
+pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) -> Vec<usize> {
+    if asked.is_empty() {
+        return Vec::new();
+    }
+    let indices = |is_it: &dyn Fn(&str) -> bool| -> Vec<usize> {
+        let named = names.clone().enumerate().filter(|(_, name)| is_it(name));
+        named.map(|(index, _)| index).collect()
+    };
+    let exact = indices(&|name| name == asked);
+    if !exact.is_empty() {
+        return exact;
+    }
+    indices(&|name| {
+        let bare = bare(name);
+        let before = bare.strip_suffix(asked);
+        before.is_some_and(|before| before.is_empty() || before.ends_with("::") || before.ends_with('.'))
+            || merged(name) == asked
+    })
+}
+
 /// [`merged`], and without the modules of types in angle brackets: `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` ->
 /// `<Vec<_> as Clone>::clone`.
 pub fn short(name: &str) -> String {
@@ -175,6 +197,30 @@ mod tests {
             ("a < b", "a < b"),
         ] {
             assert_eq!(merged(name), expected);
+        }
+    }
+
+    #[test]
+    fn a_function_is_meant_by_its_name_or_its_last_parts() {
+        let names = [
+            "app::parse::<u8>",
+            "app::reparse",
+            "main.parse",
+            "ns::f(int)",
+            "f",
+            "a::f",
+        ];
+        for (asked, expected) in [
+            ("parse", &[0, 2][..]),
+            ("app::parse", &[0]),
+            ("app::parse::<_>", &[0]),
+            ("app::reparse", &[1]),
+            ("ns::f", &[3]),
+            ("f", &[4]),
+            ("pars", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(of_name(names.into_iter(), asked), expected, "{asked}");
         }
     }
 

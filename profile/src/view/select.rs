@@ -136,23 +136,9 @@ impl Selection<'_> {
 
 /// Selects.
 pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
-    let wanted_threads = wanted_threads(data, filter)?;
-    let wanted_categories = wanted_categories(data, filter)?;
-    let spans = filter.marker.as_deref().map(|name| spans(data, name)).transpose()?;
-    let in_focus = match filter.focus.is_empty() {
-        true => None,
-        false => Some(in_focus(data, &filter.focus)?),
-    };
-    let category_of = leaf_categories(data);
-    let seen = seen(
-        data,
-        filter,
-        &category_of,
-        in_focus.as_deref(),
-        wanted_categories.as_deref(),
-    );
+    let conditions = Conditions::of(data, filter)?;
     // The last is of samples without a stack.
-    let mut own = vec![Cost::default(); seen.len()];
+    let mut own = vec![Cost::default(); conditions.seen.len()];
     let no_stack = data.stacks.len();
     let mut selection = Selection {
         data,
@@ -167,29 +153,19 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         merged: (!data.part_of.is_empty()).then(|| data.part_of.clone()),
         names: FxHashMap::default(),
     };
-    let (from, to) = (filter.from_ms, filter.to_ms);
-    let all_times = from.is_none() && to.is_none() && spans.is_none();
-    for (index, thread) in data
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| wanted_threads[*index])
-    {
-        let spans = spans
-            .as_ref()
-            .map(|spans| spans.get(thread.pid.as_str()).map_or(&[][..], Vec::as_slice));
-        let is_selected = |time: f64| {
-            let in_time = from.is_none_or(|from| time >= from) && to.is_none_or(|to| time < to);
-            in_time && spans.is_none_or(|spans| contains(spans, time))
-        };
+    for (index, thread) in data.threads.iter().enumerate() {
+        if !conditions.wanted_threads[index] {
+            continue;
+        }
+        let times = conditions.times(&thread.pid);
         let (mut selected, mut other) = (Cost::default(), Cost::default());
         for (at, (time, stack, weight)) in thread.samples.iter().enumerate() {
-            if !all_times && !is_selected(time) {
+            if !times.contain(time) {
                 continue;
             }
             let stack = no_stack.min(stack as usize);
             let cost = Cost::of_samples(data.count_of(&thread.samples, at, weight), weight);
-            match seen[stack] {
+            match conditions.seen[stack] {
                 Seen::Selected => {
                     selected += cost;
                     own[stack] += cost;
@@ -204,8 +180,8 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     }
     selection.without_stack = own.pop().unwrap_or_default();
     selection.own = own;
-    selection.wanted_threads = wanted_threads;
-    for (category, cost) in category_of.iter().zip(&selection.own) {
+    selection.wanted_threads = conditions.wanted_threads;
+    for (category, cost) in conditions.category_of.iter().zip(&selection.own) {
         selection.categories[data.categories.len().min(*category as usize)] += *cost;
     }
     selection.categories[data.categories.len()] += selection.without_stack;
@@ -216,6 +192,92 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         merge_generics(&mut selection);
     }
     Ok(selection)
+}
+
+/// Drops all samples that [`select`] would not select. What a filter changes of stacks ([`Filter::hide`],
+/// [`Filter::merge_generics`]) is left as it is.
+pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
+    let conditions = Conditions::of(data, filter)?;
+    let no_stack = data.stacks.len();
+    let is_selected: Vec<Vec<bool>> = (data.threads.iter().zip(&conditions.wanted_threads))
+        .map(|(thread, wanted)| {
+            let times = conditions.times(&thread.pid);
+            let is_selected = |(time, stack, _): (f64, u32, f64)| {
+                let seen = conditions.seen[no_stack.min(stack as usize)];
+                *wanted && times.contain(time) && matches!(seen, Seen::Selected)
+            };
+            thread.samples.iter().map(is_selected).collect()
+        })
+        .collect();
+    for (thread, is_selected) in data.threads.iter_mut().zip(is_selected) {
+        thread.samples.retain(&is_selected);
+    }
+    Ok(())
+}
+
+/// What a filter means for a profile.
+struct Conditions<'a> {
+    /// Of each thread.
+    wanted_threads: Vec<bool>,
+    /// Of each stack's leaf.
+    category_of: Vec<u32>,
+    /// Of each stack; the last is for samples that have none.
+    seen: Vec<Seen>,
+    /// `None`: no marker was asked for.
+    spans: Option<FxHashMap<&'a str, Spans>>,
+    from_ms: Option<f64>,
+    to_ms: Option<f64>,
+}
+
+impl<'a> Conditions<'a> {
+    fn of(data: &'a Data, filter: &Filter) -> Result<Conditions<'a>, NotFound> {
+        let wanted_threads = wanted_threads(data, filter)?;
+        let wanted_categories = wanted_categories(data, filter)?;
+        let spans = filter.marker.as_deref().map(|name| spans(data, name)).transpose()?;
+        let in_focus = match filter.focus.is_empty() {
+            true => None,
+            false => Some(in_focus(data, &filter.focus)?),
+        };
+        let category_of = leaf_categories(data);
+        Ok(Conditions {
+            seen: seen(
+                data,
+                filter,
+                &category_of,
+                in_focus.as_deref(),
+                wanted_categories.as_deref(),
+            ),
+            wanted_threads,
+            category_of,
+            spans,
+            from_ms: filter.from_ms,
+            to_ms: filter.to_ms,
+        })
+    }
+
+    /// When samples of a process's threads are selected.
+    fn times(&self, pid: &str) -> Times<'_> {
+        Times {
+            from_ms: self.from_ms,
+            to_ms: self.to_ms,
+            spans: (self.spans.as_ref()).map(|spans| spans.get(pid).map_or(&[][..], Vec::as_slice)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Times<'a> {
+    from_ms: Option<f64>,
+    to_ms: Option<f64>,
+    spans: Option<&'a [(f64, f64)]>,
+}
+
+impl Times<'_> {
+    fn contain(&self, time_ms: f64) -> bool {
+        self.from_ms.is_none_or(|from| time_ms >= from)
+            && self.to_ms.is_none_or(|to| time_ms < to)
+            && self.spans.is_none_or(|spans| contains(spans, time_ms))
+    }
 }
 
 /// What the samples of a stack are, as far as the stack tells.
@@ -255,33 +317,16 @@ fn seen(
     stacks.chain([kind(NONE, NONE)]).collect()
 }
 
-/// Functions of this name. If there are none of exactly this name, those whose name without generic arguments or whose last
-/// part is this; and if there are none of these either, all whose name contains it.
+/// Functions of this name (see [`of_name`](super::names::of_name)). If there are none, all whose name contains it.
 pub fn find(data: &Data, asked: &str) -> Result<Vec<u32>, NotFound> {
-    let funcs = 0..data.funcs.len() as u32;
-    let exact: Vec<u32> = funcs.clone().filter(|func| data.func_name(*func) == asked).collect();
-    if !exact.is_empty() {
-        return Ok(exact);
+    let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
+    let mut found = super::names::of_name(names.clone(), asked);
+    if found.is_empty() && !asked.is_empty() {
+        let containing = names.enumerate().filter(|(_, name)| name.contains(asked));
+        found = containing.map(|(func, _)| func).collect();
     }
-    let suffix = format!("::{asked}");
-    let same = |func: &u32| {
-        let name = data.func_name(*func);
-        let bare = super::names::bare(name);
-        bare == asked || bare.ends_with(&suffix) || merged(name) == asked
-    };
-    let by_part: Vec<u32> = match asked.is_empty() {
-        true => Vec::new(),
-        false => funcs.clone().filter(same).collect(),
-    };
-    if !by_part.is_empty() {
-        return Ok(by_part);
-    }
-    let containing: Vec<u32> = match asked.is_empty() {
-        true => Vec::new(),
-        false => funcs.filter(|func| data.func_name(*func).contains(asked)).collect(),
-    };
-    if !containing.is_empty() {
-        return Ok(containing);
+    if !found.is_empty() {
+        return Ok(found.into_iter().map(|func| func as u32).collect());
     }
     let lower = asked.to_lowercase();
     let alike = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
