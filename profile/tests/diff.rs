@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use profile::read::SavedLib;
 use profile::view::data::{Data, Frame, Func, NONE, RUNS_BEGAN, Row, RowValue, Samples, Section, Stack, Thread};
-use profile::view::diff::{Change, Limits, What, diff};
+use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
+use profile::view::diff::{Change, Limits, Renamed, What, diff, match_libs};
+use profile::view::select::{Filter, keep};
 
 /// Also the smallest changes, as far as they are no chance.
 const LIMITS: Limits = Limits {
@@ -236,10 +239,14 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     assert_eq!(of_many.changes[0].function, "f1");
     assert_eq!(of_one.changes, of_many.changes);
     assert_eq!(
-        (of_one.base.runs, of_one.base.recordings, of_one.base.empty_runs),
+        (
+            of_one.sides.base.runs,
+            of_one.sides.base.recordings,
+            of_one.sides.base.empty_runs
+        ),
         (4, 1, 0)
     );
-    assert_eq!((of_many.base.runs, of_many.base.recordings), (4, 4));
+    assert_eq!((of_many.sides.base.runs, of_many.sides.base.recordings), (4, 4));
     // A run that began and was never sampled.
     let mut with_empty = together(&base);
     let RowValue::Text(starts) = &mut with_empty.extra[0].rows[0].value else {
@@ -247,7 +254,7 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     };
     starts.push_str(", 9999999");
     let of_one = diff(&[with_empty], &[together(&new)], What::Own, LIMITS);
-    assert_eq!((of_one.base.runs, of_one.base.empty_runs), (4, 1));
+    assert_eq!((of_one.sides.base.runs, of_one.sides.base.empty_runs), (4, 1));
     assert_eq!(of_one.changes, of_many.changes);
 }
 
@@ -314,4 +321,204 @@ fn empty_recordings_have_no_changes() {
             []
         );
     }
+}
+
+/// The answers to rules on the time of functions, or of the whole, in a word each.
+fn verdicts(base: &[Data], new: &[Data], functions: &[Option<&str>], limit_percent: f64) -> Vec<&'static str> {
+    let rule = |function: &Option<&str>| Rule {
+        function: function.map(str::to_owned),
+        measure: Measure::Time,
+        limit_percent,
+    };
+    let rules: Vec<Rule> = functions.iter().map(rule).collect();
+    let (_, checked) = check(base, new, What::Total, &rules, Limits::default());
+    let word = |checked: &Checked| match checked.verdict {
+        Verdict::Kept => "kept",
+        Verdict::Broken => "broken",
+        Verdict::Unknown(_) => "cannot tell",
+    };
+    checked.iter().map(word).collect()
+}
+
+/// Runs of the program that take `factor` times as long, on a machine whose speed differs by 1.7 % (standard deviation).
+fn runs(number: usize, factor: f64, random: &mut Random) -> Vec<Data> {
+    let program = Program {
+        rounds: (300.0 * factor) as usize,
+        ..program()
+    };
+    (0..number).map(|_| program.record(random, 0.06)).collect()
+}
+
+#[test]
+fn rules_on_time_are_kept_and_broken_by_time_and_not_by_shares() {
+    let mut random = Random(8);
+    let rules = [None, Some("main"), Some("*")];
+    for number in [1, 5] {
+        for (factor, expected) in [(3.0, "broken"), (1.2, "broken"), (1.0, "kept")] {
+            let mut missed = Vec::new();
+            for _ in 0..100 {
+                let (base, new) = (runs(number, 1.0, &mut random), runs(number, factor, &mut random));
+                missed.extend(
+                    verdicts(&base, &new, &rules, 5.0)
+                        .into_iter()
+                        .filter(|found| *found != expected),
+                );
+            }
+            // Never the opposite, and seldom no answer.
+            let is_unknown = missed.iter().all(|found| *found == "cannot tell");
+            assert!(is_unknown && missed.len() <= 6, "{number} runs, {factor}: {missed:?}");
+        }
+    }
+}
+
+#[test]
+fn one_disturbed_run_of_six_breaks_no_rule() {
+    let mut random = Random(9);
+    let kept = (0..50)
+        .filter(|_| {
+            let (base, mut new) = (runs(6, 1.0, &mut random), runs(5, 1.0, &mut random));
+            new.extend(runs(1, 2.0, &mut random));
+            verdicts(&base, &new, &[Some("main")], 5.0) == ["kept"]
+        })
+        .count();
+    assert!(kept >= 47, "{kept} of 50");
+}
+
+#[test]
+fn what_cannot_be_told_is_neither_kept_nor_broken() {
+    let few = |of: u32| of_stacks([1, 2].repeat(of as usize / 2), 2);
+    let of =
+        |base: Data, new: Data, function: Option<&str>, limit: f64| verdicts(&[base], &[new], &[function], limit)[0];
+    // 8 samples, also where there are more after.
+    for function in [None, Some("main"), Some("f0"), Some("*")] {
+        assert_eq!(of(few(8), few(8), function, 5.0), "cannot tell", "{function:?}");
+        assert_eq!(of(few(8), few(24), function, 5.0), "cannot tell", "{function:?}");
+    }
+    // A function of 50 samples may be a fifth slower without being seen; the whole program can't.
+    assert_eq!(of(few(100), few(100), Some("f0"), 5.0), "cannot tell");
+    assert_eq!(of(few(2000), few(2000), Some("f0"), 5.0), "kept");
+    // Nothing of this name, before or now.
+    assert_eq!(of(few(2000), few(2000), Some("g"), 5.0), "cannot tell");
+    assert_eq!(of(few(2000), few(2000), Some("g*"), 5.0), "cannot tell");
+    let gone = || of_stacks([1, 3].repeat(1000), 4);
+    assert_eq!(of(few(2000), gone(), Some("f1"), 5.0), "cannot tell");
+    // What is new took no time before.
+    assert_eq!(of(few(2000), gone(), Some("f2"), 5.0), "broken");
+}
+
+#[test]
+fn a_share_may_stay_while_the_time_does_not() {
+    let mut random = Random(10);
+    let (base, new) = (runs(1, 1.0, &mut random), runs(1, 3.0, &mut random));
+    let rule = |measure, limit_percent| Rule {
+        function: Some("f0".into()),
+        measure,
+        limit_percent,
+    };
+    let rules = [
+        rule(Measure::Share, 2.0),
+        rule(Measure::Time, 150.0),
+        rule(Measure::Time, 250.0),
+    ];
+    let (sides, checked) = check(&base, &new, What::Own, &rules, Limits::default());
+    let verdicts: Vec<Verdict> = checked.iter().map(|checked| checked.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Kept, Verdict::Broken, Verdict::Kept]);
+    assert!((sides.increase.by - 2.0).abs() < 0.2, "{sides:?}");
+    let slower = [program().slower(0, 1.5).record(&mut random, 0.0)];
+    let (_, checked) = check(&base, &slower, What::Own, &rules[..1], Limits::default());
+    assert_eq!(checked[0].verdict, Verdict::Broken, "{checked:?}");
+}
+
+#[test]
+fn functions_of_one_last_part_are_one() {
+    let named = |names: [&str; 2], samples: usize| {
+        let mut data = of_stacks([1, 2].repeat(samples), 2);
+        for (text, name) in data.texts[1..].iter_mut().zip(names) {
+            *text = name.into();
+        }
+        data
+    };
+    let names = ["small::slow_count", "large::slow_count"];
+    let (base, new) = (named(names, 1000), named(names, 3000));
+    let of = |function: &str| -> Checked {
+        let rule = Rule {
+            function: Some(function.to_owned()),
+            measure: Measure::Time,
+            limit_percent: 5.0,
+        };
+        let (base, new) = (std::slice::from_ref(&base), std::slice::from_ref(&new));
+        check(base, new, What::Total, &[rule], Limits::default()).1.remove(0)
+    };
+    let both = of("slow_count");
+    assert_eq!((both.verdict, both.found[0].functions), (Verdict::Broken, 2));
+    assert_eq!(both.found[0].samples, (2000, 6000));
+    let one = of("small::slow_count");
+    assert_eq!((one.verdict, one.found[0].samples), (Verdict::Broken, (1000, 3000)));
+    // What only contains the name is another function.
+    let Verdict::Unknown(Why::NoFunction { before: 0, alike }) = of("count").verdict else {
+        panic!()
+    };
+    assert_eq!(alike, 2);
+}
+
+/// The functions of `of_stacks` in a library, `main` in the program.
+fn with_libs(program: &str, lib: &str, stacks: usize) -> Data {
+    let mut data = of_stacks([1, 2].repeat(stacks), 2);
+    data.product = program.into();
+    data.libs = [program, lib]
+        .map(|name| SavedLib {
+            name: Some(name.into()),
+            ..SavedLib::default()
+        })
+        .into();
+    for (index, func) in data.funcs.iter_mut().enumerate() {
+        func.lib = u32::from(index > 0);
+    }
+    data.threads[0].process_name = program.chars().take(15).collect();
+    data
+}
+
+#[test]
+fn a_renamed_program_and_another_version_of_a_library_are_the_same() {
+    let mut base = [with_libs("a-program-with-a-long-name.old", "libwork.so.1.2", 500)];
+    let new = [with_libs("app", "libwork.so.1.3", 500)];
+    assert!(!changes(&base, &new, What::Total).is_empty());
+    let renamed = match_libs(&mut base, &new);
+    let pair = |base: &str, new: &str| Renamed {
+        base: base.into(),
+        new: new.into(),
+    };
+    assert_eq!(
+        renamed,
+        [
+            pair("a-program-with-a-long-name.old", "app"),
+            pair("libwork.so.1.2", "libwork.so.1.3")
+        ]
+    );
+    assert_eq!(changes(&base, &new, What::Total), []);
+    assert_eq!(base[0].threads[0].process_name, "app");
+    // A library that has most of the functions of one that is gone.
+    let mut base = [with_libs("app", "libwork.so", 500)];
+    let new = [with_libs("app", "libduty.so", 500)];
+    assert_eq!(match_libs(&mut base, &new), [pair("libwork.so", "libduty.so")]);
+    // The same names stay, also where others would fit.
+    let mut base = [with_libs("app", "libwork.so", 500)];
+    let both = [
+        with_libs("app", "libwork.so", 500),
+        with_libs("app", "libwork.so.2", 500),
+    ];
+    assert_eq!(match_libs(&mut base, &both), []);
+}
+
+#[test]
+fn samples_that_are_not_wanted_are_dropped() {
+    let mut data = of_stacks([1, 2].repeat(500), 2);
+    let filter = Filter {
+        focus: vec!["f0".into()],
+        from_ms: Some(500.0),
+        ..Filter::default()
+    };
+    keep(&mut data, &filter).unwrap();
+    let samples = &data.threads[0].samples;
+    assert_eq!((samples.len(), samples.time_ms[0], samples.stack[0]), (250, 500.0, 1));
 }

@@ -8,6 +8,7 @@
 //! | 126 | the program cannot be executed |
 //! | 125 | sprof itself failed |
 //! | 2 | wrong usage |
+//! | 1, 3 | `check`: a rule is broken; none is, and some are unknown |
 
 use std::fmt::Display;
 use std::process::ExitCode;

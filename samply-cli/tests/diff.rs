@@ -91,6 +91,12 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
     let mut lines = text.lines();
     assert!(lines.next().unwrap().starts_with(" before: 10 recordings, "), "{text}");
     assert!(lines.next().unwrap().starts_with("  after: 10 recordings, "), "{text}");
+    // A fifth more of a fifth.
+    let total = lines.next().unwrap();
+    assert!(
+        total.starts_with("  total: ") && total.contains(" % time (95 % sure: "),
+        "{text}"
+    );
     let slower: Vec<&str> = lines.skip_while(|line| !line.ends_with("slower")).skip(1).collect();
     assert!(slower[0].contains("version_1  [versions]"), "{text}");
     assert!(slower.last().unwrap().contains("changed"), "{text}");

@@ -2,29 +2,62 @@
 
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
+use profile::view::diff::rules::{Measure, Rule};
 
-use super::{By, LimitArgs};
+use super::{By, LimitArgs, PartArgs};
 
 /// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  sprof check new.json.gz --base old.json.gz --max-increase 'parse*=5%'
-  sprof check new.json.gz --base old.json.gz -f junit > report.xml")]
+  sprof check --base old.json.gz new.json.gz --max-total-increase 5%
+  sprof check new.json.gz --base old.json.gz --max-increase slow_count=5% --max-increase '*=10%'
+  sprof check new*.json.gz --base old*.json.gz -f junit > sprof.xml
+
+Each rule has one of three outcomes:
+  kept         chance explains what got slower by more than the rule allows, and an increase of 10
+               points more than that would have been seen (of shares 5 points; of a rule with a *, 10 %
+               of the whole time)
+  broken       chance does not explain it: of 100 rules that hold, at most 1 is called broken
+               (--false-discoveries)
+  cannot tell  neither: too few samples, runs that differ too much, or no such function
+
+Recordings of equal programs differ, and one a side does not show by how much: a standard deviation
+of 1.5 % is assumed. Several a side, taken in turn, show it; several runs in one (sprof record
+--iteration-count 5) find smaller changes.
+
+Exit status: 0 all rules are kept, 1 a rule is broken, 3 none is broken and sprof cannot tell of some
+(with --allow-unknown 0), 2 wrong usage, 125 sprof itself failed.")]
 pub(crate) struct CheckArgs {
-    /// Profiles of what is checked, one or more.
-    #[arg(value_name = "FILE", required = true)]
+    /// Profiles of what is checked, one or more. After --base OLD, one.
+    #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
     /// Profiles to compare to, one or more.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true, env = "SPROF_BASE", hide_env = true)]
     pub(crate) base: Vec<PathBuf>,
 
-    /// A rule: functions of this name may take at most so much more time. `*` stands for any text: 'parse*=2%', '*=10%'.
+    /// A rule: a function of this name, or of this last part, may take at most so much more time a run. `*` stands for any text, and
+    /// the rule is on each of these functions then: 'parse*=2%', '*=10%'. May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", env = "SPROF_MAX_INCREASE", hide_env = true,
-          value_parser = rule)]
+          value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<Rule>,
+
+    /// A rule: the whole program may take at most so much more time a run.
+    #[arg(long, value_name = "PERCENT", env = "SPROF_MAX_TOTAL_INCREASE", hide_env = true, value_parser = total)]
+    pub(crate) max_total_increase: Option<Rule>,
+
+    /// A rule: the function's share of the program's time may grow by at most so many points, from 20 % to 22 % with FUNCTION=2. It does
+    /// not see that the whole program gets slower. May be given several times.
+    #[arg(long, value_name = "FUNCTION=POINTS", env = "SPROF_MAX_SHARE_INCREASE", hide_env = true,
+          value_parser = rule_of_share)]
+    pub(crate) max_share_increase: Vec<Rule>,
+
+    /// End with status 0, not 3, where no rule is broken and sprof cannot tell whether all are kept.
+    #[arg(long, env = "SPROF_ALLOW_UNKNOWN", hide_env = true, value_parser = FalseyValueParser::new())]
+    pub(crate) allow_unknown: bool,
 
     /// File with more rules [default: sprof.toml, where there is one].
     #[arg(long, value_name = "FILE", env = "SPROF_CONFIG", hide_env = true)]
@@ -48,7 +81,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
-    /// text for people, md for a comment on a pull request, junit for CI systems.
+    /// text for people, md for a comment on a pull request, junit for CI systems, json for programs.
     #[arg(
         short,
         long,
@@ -58,6 +91,9 @@ pub(crate) struct CheckArgs {
         default_value = "text"
     )]
     pub(crate) format: CheckFormat,
+
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 }
 
 /// [`CheckArgs::format`].
@@ -66,48 +102,46 @@ pub(crate) enum CheckFormat {
     Text,
     Md,
     Junit,
+    Json,
 }
 
-/// Functions by name, and how much more time they may take.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rule {
-    /// With `*` for any text.
-    pub(crate) function: String,
-    /// Of the time that it took before.
-    pub(crate) max_increase_percent: f64,
+fn rule_of_time(text: &str) -> Result<Rule, String> {
+    rule(
+        text,
+        Measure::Time,
+        increase,
+        "a function and a percentage, for example 'parse*=2%'",
+    )
 }
 
-impl Rule {
-    /// True if the rule is about a function of this name.
-    pub(crate) fn is_about(&self, name: &str) -> bool {
-        let mut parts = self.function.split('*');
-        let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = name.strip_prefix(first) else {
-            return false;
-        };
-        let Some(last) = parts.next_back() else {
-            return rest.is_empty();
-        };
-        for part in parts {
-            match rest.split_once(part) {
-                Some((_, after)) => rest = after,
-                None => return false,
-            }
-        }
-        rest.ends_with(last)
-    }
+fn rule_of_share(text: &str) -> Result<Rule, String> {
+    rule(
+        text,
+        Measure::Share,
+        points,
+        "a function and points of all, for example 'parse*=2'",
+    )
 }
 
-/// `FUNCTION=PERCENT`. The last `=` counts: names of functions may hold some (`operator==`).
-pub(crate) fn rule(text: &str) -> Result<Rule, String> {
-    let expected = "a function and a percentage, for example 'parse*=2%'";
-    let (function, percent) = text.rsplit_once('=').ok_or(expected)?;
-    let max_increase_percent = increase(percent).ok_or(expected)?;
+fn total(text: &str) -> Result<Rule, String> {
+    let limit_percent = increase(text).ok_or("a percentage, for example 5%")?;
+    Ok(Rule {
+        function: None,
+        measure: Measure::Time,
+        limit_percent,
+    })
+}
+
+/// `FUNCTION=LIMIT`. The last `=` counts: names of functions may hold some (`operator==`).
+fn rule(text: &str, measure: Measure, limit: fn(&str) -> Option<f64>, expected: &str) -> Result<Rule, String> {
+    let (function, number) = text.rsplit_once('=').ok_or(expected)?;
+    let limit_percent = limit(number).ok_or(expected)?;
     match function.trim() {
         "" => Err(expected.into()),
         function => Ok(Rule {
-            function: function.to_owned(),
-            max_increase_percent,
+            function: Some(function.to_owned()),
+            measure,
+            limit_percent,
         }),
     }
 }
@@ -118,13 +152,18 @@ pub(crate) fn increase(text: &str) -> Option<f64> {
     (0.0..1e6).contains(&number).then_some(number)
 }
 
+/// `2`, `2%` of all.
+pub(crate) fn points(text: &str) -> Option<f64> {
+    increase(text).filter(|points| *points <= 100.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_rule_is_a_function_and_a_percentage() {
-        let of = |text: &str| rule(text).map(|rule| (rule.function, rule.max_increase_percent));
+        let of = |text: &str| rule_of_time(text).map(|rule| (rule.function.unwrap_or_default(), rule.limit_percent));
         assert_eq!(of("parse=2%"), Ok(("parse".into(), 2.0)));
         assert_eq!(of("operator== = 0.5 %"), Ok(("operator==".into(), 0.5)));
         for bad in [
@@ -138,36 +177,7 @@ mod tests {
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_star_stands_for_any_text() {
-        let about = |function: &str, name: &str| {
-            let function = function.to_owned();
-            Rule {
-                function,
-                max_increase_percent: 0.0,
-            }
-            .is_about(name)
-        };
-        for (function, name) in [
-            ("parse", "parse"),
-            ("parse*", "parse"),
-            ("parse*", "parse::json"),
-            ("*::json", "parse::json"),
-            ("a*b*c", "a1b2c"),
-            ("a*b*c", "abbc"),
-            ("*", ""),
-        ] {
-            assert!(about(function, name), "{function} {name}");
-        }
-        for (function, name) in [
-            ("parse", "parser"),
-            ("*::json", "json"),
-            ("a*b*c", "acb"),
-            ("aa*aa", "aaa"),
-        ] {
-            assert!(!about(function, name), "{function} {name}");
-        }
+        assert!(rule_of_share("parse=101").is_err() && rule_of_share("parse=2").is_ok());
+        assert!(total("parse=5%").is_err() && total("5%").is_ok());
     }
 }

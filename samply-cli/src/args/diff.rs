@@ -6,7 +6,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use profile::view::diff::{Limits, What};
 
-use super::{ServeArgs, SvgArgs, value};
+use super::{PartArgs, ServeArgs, SvgArgs, value};
 
 /// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
@@ -68,6 +68,9 @@ pub(crate) struct DiffArgs {
     pub(crate) open: bool,
 
     #[command(flatten)]
+    pub(crate) part: PartArgs,
+
+    #[command(flatten)]
     pub(crate) svg: SvgArgs,
 
     #[command(flatten)]
@@ -92,7 +95,7 @@ pub(crate) enum By {
 /// What counts as a change: the same for `sprof diff` and `sprof check`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArgs {
-    /// How many of 100 changes that are told may be chance, at most.
+    /// How many of 100 listed changes may be chance, at most; of 100 rules that hold, how many may be called broken.
     #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
           default_value = "1", value_parser = value::percentage)]
     pub(crate) false_discoveries: f64,

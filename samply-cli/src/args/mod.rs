@@ -18,7 +18,7 @@ mod serve;
 pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
-pub(crate) use check::{CheckArgs, CheckFormat, Rule, increase};
+pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
@@ -26,7 +26,7 @@ pub(crate) use habits::Named;
 pub(crate) use load::LoadArgs;
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
-pub(crate) use select::SelectArgs;
+pub(crate) use select::{PartArgs, SelectArgs};
 pub(crate) use serve::ServeArgs;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -85,7 +85,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print what a profile says: functions, lines, call trees, threads, cost buckets.
     Report(Box<ReportArgs>),
-    /// Check rules on what may get slower from one profile to another: exit status 1 where one is broken.
+    /// Check rules on what may get slower from one profile to another: exit status 1 where one is broken, 3 where
+    /// the recordings do not show it.
     Check(CheckArgs),
     /// Print source and machine code of a function with the samples of each line and instruction.
     Annotate(Box<AnnotateArgs>),

@@ -9,10 +9,10 @@ use profile::view::select::Filter;
 use super::value;
 use crate::input::InputOptions;
 
-/// Which samples.
+/// Which samples, of all commands that look at some.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which samples")]
-pub(crate) struct SelectArgs {
+pub(crate) struct PartArgs {
     /// Only threads of this name or tid. May be given several times.
     #[arg(short, long, value_name = "NAME|TID", env = "SPROF_THREAD", hide_env = true)]
     pub(crate) thread: Vec<String>,
@@ -37,6 +37,14 @@ pub(crate) struct SelectArgs {
     /// given several times.
     #[arg(long, value_name = "FUNCTION", env = "SPROF_FOCUS", hide_env = true)]
     pub(crate) focus: Vec<String>,
+}
+
+/// Which samples, and how their stacks are seen.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Which samples")]
+pub(crate) struct SelectArgs {
+    #[command(flatten)]
+    pub(crate) part: PartArgs,
 
     /// Take this function out of all stacks; what it cost is its callers'. May be given several times.
     #[arg(long, value_name = "FUNCTION", env = "SPROF_HIDE", hide_env = true)]
@@ -81,9 +89,37 @@ impl SelectArgs {
 
     /// Which of its samples.
     pub(crate) fn filter(&self) -> Filter {
-        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
         Filter {
             waits: self.waits,
+            hide: self.hide.clone(),
+            merge_generics: self.merge_generics,
+            ..self.part.filter()
+        }
+    }
+
+    /// The conditions in words, a phrase each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut words = self.part.describe();
+        if !self.hide.is_empty() {
+            words.push(format!("hiding {}", self.hide.join(" or ")));
+        }
+        if self.merge_generics {
+            words.push("generics merged".to_owned());
+        }
+        words
+    }
+}
+
+impl PartArgs {
+    /// True if these are all samples.
+    pub(crate) fn is_all(&self) -> bool {
+        self.describe().is_empty()
+    }
+
+    /// Which samples of a file, of running threads.
+    pub(crate) fn filter(&self) -> Filter {
+        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
+        Filter {
             threads: self.thread.clone(),
             processes: self.process.clone(),
             categories: self.category.clone(),
@@ -91,8 +127,7 @@ impl SelectArgs {
             to_ms: ms(self.time_range.and_then(|range| range.to_s)),
             marker: self.marker.clone(),
             focus: self.focus.clone(),
-            hide: self.hide.clone(),
-            merge_generics: self.merge_generics,
+            ..Filter::default()
         }
     }
 
@@ -109,12 +144,8 @@ impl SelectArgs {
         list("category", &self.category);
         list("while marker", self.marker.as_slice());
         list("stacks with", &self.focus);
-        list("hiding", &self.hide);
         if let Some(range) = self.time_range {
             words.push(format!("time {range}"));
-        }
-        if self.merge_generics {
-            words.push("generics merged".to_owned());
         }
         words
     }

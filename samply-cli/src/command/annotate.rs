@@ -31,7 +31,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let input = input::open(&args.file, &args.select.input(), &term)?;
     input.notes.iter().for_each(|note| term.warning(note));
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
-    calls::check_conditions(&args.file, &input.data, &args.select)?;
+    calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
     let found = selection.find(&args.function).map_err(|error| failed(&error))?;
     let annotation = Annotation {

@@ -5,16 +5,18 @@ use std::path::{Path, PathBuf};
 
 use profile::export::Time;
 use profile::view::data::{Calls, Data, Unit};
-use profile::view::diff::{Amount, Change, Comparison, Limits, Total, diff};
+use profile::view::diff::{Amount, Change, Comparison, Increase, Limits, Renamed, Sides, Total, diff, match_libs};
+use profile::view::select::{Filter, keep};
 use recording::command::own;
 use serde_json::{Value, json};
 
 use super::export::{self, Target};
 use super::{compare, diff_figures, differential, show};
-use crate::args::{self, By, DiffArgs, DiffFormat};
+use crate::args::{self, By, DiffArgs, DiffFormat, PartArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::input::{self, InputOptions};
+use crate::report::calls;
 use crate::screen;
 use crate::serve::Listener;
 use crate::term::Term;
@@ -37,28 +39,29 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         event: args.event.clone(),
         symbol_dirs: args.serve.symbol_dir.clone(),
     };
-    let (base, new) = read_sides(base_files, new_files, &options, args.by, &term)?;
+    let read = read_sides(base_files, new_files, &options, &args.part.filter(), args.by, &term)?;
+    let (base, new) = (&read.base, &read.new);
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
-        let status = differential::write(target, &base, &new, Time::Cpu, &options, args.limits.into(), &term)?;
+        let status = differential::write(target, base, new, Time::Cpu, &options, args.limits.into(), &term)?;
         if picture == Some(Path::new("-")) {
             return Ok(status);
         }
     }
-    let compared = compared(&base, &new, args.by, args.limits.into())?;
+    let compared = compared(base, new, args.by, args.limits.into())?;
     let text = match args.format {
         DiffFormat::Text => {
-            let mut out = text(args, &compared);
+            let mut out = text(args, &compared, &read.renamed);
             let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
             if args.by == By::Functions && knows_calls {
                 // A helper that is called more often changes nothing of its callers' own time: they are in this list.
-                let total = self::compared(&base, &new, By::Total, args.limits.into())?;
+                let total = self::compared(base, new, By::Total, args.limits.into())?;
                 out += &lists(args, &total, ", with all that it calls");
             }
             out
         }
-        DiffFormat::Md => markdown(args, &compared),
-        DiffFormat::Json => format!("{:#}\n", as_json(args, &compared)),
+        DiffFormat::Md => markdown(args, &compared, &read.renamed),
+        DiffFormat::Json => format!("{:#}\n", as_json(args, &compared, &read.renamed)),
     };
     screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
     match listener {
@@ -77,6 +80,15 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
 fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<Option<Listener>, Failure> {
     if !args.open {
         return Ok(None);
+    }
+    if !args.part.is_all() {
+        return Err(Failure::from(args::usage_error(
+            "diff",
+            format_args!(
+                "--open shows whole profiles, not {}: leave one away",
+                args.part.describe().join(", ")
+            ),
+        )));
     }
     if base.len() != 1 || new.len() != 1 {
         return Err(Failure::from(args::usage_error(
@@ -98,28 +110,49 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
     Err(Failure::from(args::usage_error("diff", problem)))
 }
 
-/// Reads the files of both sides.
+/// What was read of both sides.
+pub(super) struct Read {
+    pub(super) base: Vec<Data>,
+    pub(super) new: Vec<Data>,
+    /// Libraries that are the same under two names; in `base` they have those of `new`.
+    pub(super) renamed: Vec<Renamed>,
+}
+
+/// Reads the files of both sides, and of them the samples that are wanted.
 pub(super) fn read_sides(
     base: &[PathBuf],
     new: &[PathBuf],
     options: &InputOptions,
+    filter: &Filter,
     by: By,
     term: &Term,
-) -> Result<(Vec<Data>, Vec<Data>), Failure> {
-    let read =
-        |files: &[PathBuf]| -> Result<Vec<_>, _> { files.iter().map(|file| read(file, options, term)).collect() };
-    let sides: (Vec<Data>, Vec<Data>) = (read(base)?, read(new)?);
-    let files = base.iter().zip(&sides.0).chain(new.iter().zip(&sides.1));
+) -> Result<Read, Failure> {
+    let read = |files: &[PathBuf]| -> Result<Vec<_>, _> {
+        files.iter().map(|file| read(file, options, filter, term)).collect()
+    };
+    let (mut base_data, new_data): (Vec<Data>, Vec<Data>) = (read(base)?, read(new)?);
+    let files = base.iter().zip(&base_data).chain(new.iter().zip(&new_data));
     let files: Vec<(&Path, &Data)> = files.map(|(file, data)| (file.as_path(), data)).collect();
     diff_figures::check(&files, by)?;
-    Ok(sides)
+    let renamed = match_libs(&mut base_data, &new_data);
+    Ok(Read {
+        base: base_data,
+        new: new_data,
+        renamed,
+    })
 }
 
 /// Compares both sides.
 pub(super) fn compared(base: &[Data], new: &[Data], by: By, limits: Limits) -> Result<Comparison, Failure> {
     let compared = diff(base, new, by.into(), limits);
-    for (side, total) in [("before", &compared.base), ("after", &compared.new)] {
-        if total.samples == 0 && (compared.weights.is_none() || total.per_run <= 0.0) {
+    check_sides(&compared.sides)?;
+    Ok(compared)
+}
+
+/// Refuses to compare nothing.
+pub(super) fn check_sides(sides: &Sides) -> Result<(), Failure> {
+    for (side, total) in [("before", &sides.base), ("after", &sides.new)] {
+        if total.samples == 0 && (sides.weights.is_none() || total.per_run <= 0.0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {side} hold no samples of running threads: there is nothing to compare; \
                  `{} report FILE` tells what a profile holds",
@@ -127,14 +160,16 @@ pub(super) fn compared(base: &[Data], new: &[Data], by: By, limits: Limits) -> R
             )));
         }
     }
-    Ok(compared)
+    Ok(())
 }
 
-fn read(file: &Path, options: &InputOptions, term: &Term) -> Result<Data, Failure> {
-    let input = input::open(file, options, term)?;
+fn read(file: &Path, options: &InputOptions, filter: &Filter, term: &Term) -> Result<Data, Failure> {
+    let mut input = input::open(file, options, term)?;
     for note in &input.notes {
         term.warning(format_args!("{}: {note}", file.display()));
     }
+    calls::check_conditions(file, &input.data, filter)?;
+    keep(&mut input.data, filter).map_err(|error| Failure::failed(format_args!("{}: {error}", file.display())))?;
     Ok(input.data)
 }
 
@@ -154,20 +189,70 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     }
 }
 
-fn text(args: &DiffArgs, compared: &Comparison) -> String {
+fn text(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> String {
+    let sides = &compared.sides;
     let mut out = String::new();
-    for (name, total, base) in [
-        ("before", &compared.base, None),
-        ("after", &compared.new, Some(&compared.base)),
-    ] {
-        let _ = writeln!(out, "{name:>7}: {}", describe(compared, total, base));
+    for (name, total) in [("before", &sides.base), ("after", &sides.new)] {
+        let _ = writeln!(out, "{name:>7}: {}", describe(sides, total));
+    }
+    let _ = writeln!(out, "  total: {}", describe_increase(sides, &sides.increase));
+    for line in about(&args.part, renamed) {
+        let _ = writeln!(out, "         {line}");
     }
     out + &lists(args, compared, "")
 }
 
+/// Which samples were compared, where these are not all, and under which names what is the same.
+pub(super) fn about(part: &PartArgs, renamed: &[Renamed]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !part.is_all() {
+        lines.push(format!("only {}", part.describe().join(", ")));
+    }
+    lines.extend(
+        renamed
+            .iter()
+            .map(|Renamed { base, new }| format!("{base} before is {new} after")),
+    );
+    lines
+}
+
+/// `+20.1 % time (95 % sure: +14.9 to +25.6 %)`
+pub(super) fn describe_increase(sides: &Sides, increase: &Increase) -> String {
+    let what = match (&sides.weights, sides.unit) {
+        (Some(weights), _) => weights,
+        (None, Unit::Milliseconds) => "time",
+        (None, _) => unit(sides),
+    };
+    match sides.weights {
+        Some(_) => format!("{} {what}", signed_percent(increase.by)),
+        None => format!(
+            "{} {what} ({})",
+            signed_percent(increase.by),
+            range(sides, increase.range)
+        ),
+    }
+}
+
+/// `95 % sure: +14.9 to +25.6 %`
+pub(super) fn range(sides: &Sides, (low, high): (f64, f64)) -> String {
+    let sure = 100.0 * sides.confidence;
+    match high.is_finite() {
+        true => format!("{sure} % sure: {:+.1} to {}", low * 100.0, signed_percent(high)),
+        false => format!("{sure} % sure: {} or more", signed_percent(low)),
+    }
+}
+
+/// `+3.1 %`
+pub(super) fn signed_percent(part: f64) -> String {
+    match part.is_finite() {
+        true => format!("{:+.1} %", part * 100.0),
+        false => "new".to_owned(),
+    }
+}
+
 /// What got slower and what faster; `which` time is meant, where that is not said by the list's title alone.
 fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
-    if compared.weights.is_some() {
+    if compared.sides.weights.is_some() {
         return diff_figures::lists(args, compared, which);
     }
     let mut out = String::new();
@@ -183,7 +268,7 @@ fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
             "after",
             "points",
             "95 % sure",
-            format!("{} a run", unit(compared))
+            format!("{} a run", unit(&compared.sides))
         );
         for change in changes {
             let (low, high) = change.share_change;
@@ -203,11 +288,12 @@ fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
     out
 }
 
-fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
-    if compared.weights.is_some() {
+fn markdown(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> String {
+    let sides = &compared.sides;
+    if sides.weights.is_some() {
         return diff_figures::markdown(args, compared);
     }
-    let mut out = String::new();
+    let mut out = format!("total: {}\n\n", describe_increase(sides, &sides.increase));
     let _ = writeln!(out, "{}\n", conclusion(args, compared));
     if !compared.changes.is_empty() {
         let _ = writeln!(
@@ -230,18 +316,19 @@ fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
             change.new.per_run,
         );
     }
-    let _ = writeln!(
-        out,
-        "\nbefore: {}; after: {}",
-        describe(compared, &compared.base, None),
-        describe(compared, &compared.new, Some(&compared.base))
-    );
+    let mut notes = vec![
+        format!("before: {}", describe(sides, &sides.base)),
+        format!("after: {}", describe(sides, &sides.new)),
+    ];
+    notes.extend(about(&args.part, renamed));
+    let _ = writeln!(out, "\n{}", notes.join("; "));
     out
 }
 
-fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
+fn as_json(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> Value {
+    let sides = &compared.sides;
     // Of what was counted there are no samples, and chance is not told.
-    let sampled = |value: Value| if compared.weights.is_none() { value } else { Value::Null };
+    let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
     let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
     let amount = |amount: &Amount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
     let changes: Vec<Value> = shown(args, compared)
@@ -269,16 +356,25 @@ fn as_json(args: &DiffArgs, compared: &Comparison) -> Value {
             By::Lines => "lines",
             By::Paths => "paths",
         },
-        "base": total(&compared.base),
-        "new": total(&compared.new),
-        "unit": unit(compared),
-        "weights": compared.weights,
+        "base": total(&sides.base),
+        "new": total(&sides.new),
+        "increase": finite(sides.increase.by),
+        "increase_95": sampled(json!([finite(sides.increase.range.0), finite(sides.increase.range.1)])),
+        "only": args.part.describe(),
+        "renamed": renamed.iter().map(|Renamed { base, new }| json!({"base": base, "new": new})).collect::<Vec<_>>(),
+        "unit": unit(sides),
+        "weights": sides.weights,
         "tested": compared.tested,
         "false_discoveries": Limits::from(args.limits).false_discoveries,
         "least_change": Limits::from(args.limits).least_change,
         "changed": compared.changes.len(),
         "changes": changes,
     })
+}
+
+/// JSON has no infinity.
+pub(super) fn finite(number: f64) -> Option<f64> {
+    Some(number).filter(|number| number.is_finite())
 }
 
 pub(super) fn shown<'a>(args: &DiffArgs, compared: &'a Comparison) -> impl Iterator<Item = &'a Change> {
@@ -315,9 +411,10 @@ fn conclusion(args: &DiffArgs, compared: &Comparison) -> String {
     )
 }
 
-pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
-    if compared.weights.is_some() {
-        return diff_figures::describe(compared, total, base);
+/// `10 runs in 1 recording, 10342 samples, 1034 ms a run`
+pub(super) fn describe(sides: &Sides, total: &Total) -> String {
+    if sides.weights.is_some() {
+        return diff_figures::describe(sides, total);
     }
     let recordings = count(total.recordings as u64, "recording", "recordings");
     let mut text = format!(
@@ -328,11 +425,8 @@ pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total
         },
         count(total.samples, "sample", "samples"),
         total.per_run,
-        unit(compared),
+        unit(sides),
     );
-    if let Some(base) = base.filter(|base| base.per_run > 0.0) {
-        let _ = write!(text, " ({:+.1} %)", (total.per_run / base.per_run - 1.0) * 100.0);
-    }
     if total.empty_runs > 0 {
         let empty = count(total.empty_runs as u64, "run has", "runs have");
         let _ = write!(text, "; {empty} no sample and is left out");
@@ -341,12 +435,12 @@ pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total
 }
 
 /// What amounts are in.
-pub(super) fn unit(compared: &Comparison) -> &str {
-    match compared.unit {
+pub(super) fn unit(sides: &Sides) -> &str {
+    match sides.unit {
         Unit::Milliseconds => "ms",
         Unit::Samples => "samples",
         Unit::Bytes => "bytes",
-        Unit::Counts => compared.event.as_deref().unwrap_or("count"),
+        Unit::Counts => sides.event.as_deref().unwrap_or("count"),
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use profile::view::data::{Calls, Data};
-use profile::view::diff::{Change, Comparison, Total};
+use profile::view::diff::{Comparison, Sides, Total};
 
-use super::diff::{count, name, shown, things};
+use super::diff::{count, describe_increase, name, shown, things};
 use crate::args::{By, DiffArgs};
 use crate::exit::Failure;
 use crate::report::{bytes, counts, time};
@@ -44,17 +44,17 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
 }
 
 /// An amount as the file counts it.
-fn amount(compared: &Comparison, amount: f64) -> String {
+pub(super) fn amount(sides: &Sides, amount: f64) -> String {
     use profile::view::data::Unit;
-    match compared.unit {
+    match sides.unit {
         Unit::Milliseconds => time(amount),
         Unit::Bytes if amount >= 1e6 => bytes(amount),
         Unit::Bytes | Unit::Counts | Unit::Samples => counts(amount),
     }
 }
 
-fn weights(compared: &Comparison) -> &str {
-    compared.weights.as_deref().unwrap_or_default()
+fn weights(sides: &Sides) -> &str {
+    sides.weights.as_deref().unwrap_or_default()
 }
 
 /// `+12.3 %`
@@ -73,7 +73,7 @@ pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> Stri
         if changes.is_empty() {
             continue;
         }
-        let what = weights(compared);
+        let what = weights(&compared.sides);
         let _ = writeln!(
             out,
             "\n{:>15} {:>15} {:>10} {:>9}  {title} {what}{which}",
@@ -83,8 +83,8 @@ pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> Stri
             let _ = writeln!(
                 out,
                 "{:>15} {:>15} {:>10} {:>9}  {}",
-                amount(compared, change.base.per_run),
-                amount(compared, change.new.per_run),
+                amount(&compared.sides, change.base.per_run),
+                amount(&compared.sides, change.new.per_run),
                 change_of(change.base.per_run, change.new.per_run),
                 format!("{:+.1} %", compared.delta(change) * 100.0),
                 name(change),
@@ -96,13 +96,14 @@ pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> Stri
 }
 
 pub(super) fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
-    let mut out = String::new();
+    let sides = &compared.sides;
+    let mut out = format!("total: {}\n\n", describe_increase(sides, &sides.increase));
     let _ = writeln!(out, "{}\n", conclusion(args, compared));
     if !compared.changes.is_empty() {
         let _ = writeln!(
             out,
             "| | {0} before | after | change | of all |\n|---|---:|---:|---:|---:|",
-            weights(compared)
+            weights(&compared.sides)
         );
     }
     for change in shown(args, compared) {
@@ -110,8 +111,8 @@ pub(super) fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
             out,
             "| `{}` | {} | {} | {} | {:+.1} % |",
             name(change).replace('|', "\\|").replace('`', "'"),
-            amount(compared, change.base.per_run),
-            amount(compared, change.new.per_run),
+            amount(&compared.sides, change.base.per_run),
+            amount(&compared.sides, change.new.per_run),
             change_of(change.base.per_run, change.new.per_run),
             compared.delta(change) * 100.0,
         );
@@ -119,38 +120,19 @@ pub(super) fn markdown(args: &DiffArgs, compared: &Comparison) -> String {
     let _ = writeln!(
         out,
         "\nbefore: {}; after: {}",
-        describe(compared, &compared.base, None),
-        describe(compared, &compared.new, Some(&compared.base))
+        describe(sides, &sides.base),
+        describe(sides, &sides.new)
     );
     out
 }
 
-/// `1 file, 138,205 Ir a file (+3.1 %)`
-pub(super) fn describe(compared: &Comparison, total: &Total, base: Option<&Total>) -> String {
-    let mut text = format!(
+/// `1 file, 138,205 Ir a file`
+pub(super) fn describe(sides: &Sides, total: &Total) -> String {
+    format!(
         "{}, {} {} a file",
         count(total.recordings as u64, "file", "files"),
-        amount(compared, total.per_run),
-        weights(compared)
-    );
-    if let Some(base) = base.filter(|base| base.per_run > 0.0) {
-        let _ = write!(text, " ({})", change_of(base.per_run, total.per_run));
-    }
-    text
-}
-
-/// `work took 20.3 % more Ir: 634 -> 763`
-pub(super) fn describe_change(compared: &Comparison, change: &Change) -> String {
-    let more = match change.base.per_run > 0.0 {
-        true => format!("{:.1} % more", (change.new.per_run / change.base.per_run - 1.0) * 100.0),
-        false => "what it did not take before, of".to_owned(),
-    };
-    format!(
-        "{} took {more} {}: {} -> {}",
-        change.function,
-        weights(compared),
-        amount(compared, change.base.per_run),
-        amount(compared, change.new.per_run)
+        amount(sides, total.per_run),
+        weights(sides)
     )
 }
 

@@ -35,9 +35,10 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(verbosity);
     let input = input::open(&args.file, &args.select.input(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
-    calls::check_conditions(&args.file, &input.data, &args.select)?;
+    let filter = args.select.filter();
+    calls::check_conditions(&args.file, &input.data, &filter)?;
     calls::check_views(&args.file, &input.data, &args.view)?;
-    let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
+    let selection = select(&input.data, &filter).map_err(|error| failed(&error))?;
     let views = match args.view.as_slice() {
         [] => &[View::Summary][..],
         views => views,

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use profile::view::data::{Calls, Data};
+use profile::view::select::Filter;
 
-use crate::args::{SelectArgs, View};
+use crate::args::View;
 use crate::exit::Failure;
 
 /// Refuses views that the file has no data for, and says what there is instead.
@@ -30,8 +31,8 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
 }
 
 /// Refuses conditions that are about call paths.
-pub(crate) fn check_conditions(file: &Path, data: &Data, select: &SelectArgs) -> Result<(), Failure> {
-    let option = match (select.focus.is_empty(), select.hide.is_empty()) {
+pub(crate) fn check_conditions(file: &Path, data: &Data, filter: &Filter) -> Result<(), Failure> {
+    let option = match (filter.focus.is_empty(), filter.hide.is_empty()) {
         _ if data.calls == Calls::Paths => return Ok(()),
         (false, _) => "--focus",
         (_, false) => "--hide",

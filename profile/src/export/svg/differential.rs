@@ -319,7 +319,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
             Counted::Samples | Counted::Bytes | Counted::Named => 1.0,
         };
         let mut samples = Vec::new();
-        for (thread, nodes) in picked.data.threads.iter().zip(leaves) {
+        for ((index, thread), nodes) in (0..).zip(&picked.data.threads).zip(leaves) {
             samples.extend(picked.samples(thread).filter_map(|sample| {
                 let is_interrupt = interrupted
                     .get(sample.stack as usize)
@@ -330,6 +330,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
                 Some(Sampled {
                     time_ms: sample.time_ms,
                     place: *node,
+                    thread: index,
                     weight: sample.weight as f64 * scale,
                 })
             }));

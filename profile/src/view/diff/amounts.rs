@@ -1,5 +1,7 @@
 //! What each function, line or call path took in each run, in blocks of time.
 
+use std::iter;
+
 use rustc_hash::FxHashMap;
 
 use super::keys::{self, Keys};
@@ -23,12 +25,17 @@ pub(super) struct Side {
 
 /// One run of the program.
 pub(super) struct Run {
+    /// In which recording of its side.
+    pub(super) recording: usize,
     /// The weight of each block.
     pub(super) blocks: Vec<f64>,
     pub(super) weight: f64,
     pub(super) samples: u64,
     /// Sum of the squares of the weights: the more they differ, the less the samples tell.
     pub(super) squares: f64,
+    /// Sum over the threads of the square of a sample's largest weight: a clock that ticks once a period misses less than one
+    /// tick of each thread.
+    pub(super) ticks: f64,
     /// From weights to [`Total::per_run`]: recordings may have different rates.
     pub(super) factor: f64,
     amounts: FxHashMap<u32, RunAmount>,
@@ -45,9 +52,18 @@ pub(super) struct RunAmount {
 
 impl Side {
     pub(super) fn of(recordings: &[Data], what: What, keys: &mut Keys) -> Side {
+        let of_frames = recordings
+            .iter()
+            .map(|data| keys::of_frames(data, what, keys))
+            .collect();
+        Side::of_frames(recordings, of_frames, what, keys)
+    }
+
+    /// `of_frames` are the keys of each recording's frames.
+    pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: What, keys: &mut Keys) -> Side {
         let mut side = Side::default();
-        for data in recordings {
-            let mut keys_of = KeysOf::new(data, what, keys);
+        for (data, of_frame) in recordings.iter().zip(of_frames) {
+            let mut keys_of = KeysOf::new(data, what, of_frame);
             side.add(&Recording::of_running(data), |sample, add| {
                 keys_of.each(data, what, sample.place, keys, add);
             });
@@ -57,13 +73,16 @@ impl Side {
 
     /// Adds the runs of a recording. `each_key` calls its second argument with each key that a sample counts for, once.
     pub(super) fn add(&mut self, recording: &Recording, mut each_key: impl FnMut(&Sampled, &mut dyn FnMut(u32))) {
-        self.recordings += 1;
         for samples in recording.runs() {
             match samples.is_empty() {
                 true => self.empty_runs += 1,
-                false => self.runs.push(Run::of(recording, samples, &mut each_key)),
+                false => self.runs.push(Run {
+                    recording: self.recordings,
+                    ..Run::of(recording, samples, &mut each_key)
+                }),
             }
         }
+        self.recordings += 1;
     }
 
     pub(super) fn amount(&self, key: usize) -> Amount {
@@ -78,12 +97,16 @@ impl Side {
         }
     }
 
+    pub(super) fn samples(&self) -> u64 {
+        self.runs.iter().map(|run| run.samples).sum()
+    }
+
     pub(super) fn total(&self) -> Total {
         Total {
             recordings: self.recordings,
             runs: self.runs.len(),
             empty_runs: self.empty_runs,
-            samples: self.runs.iter().map(|run| run.samples).sum(),
+            samples: self.samples(),
             per_run: self.runs.iter().map(|run| run.weight * run.factor).sum::<f64>() / self.runs.len().max(1) as f64,
         }
     }
@@ -101,20 +124,26 @@ impl Run {
         let count_of = |weight: f64| if is_summed { weight as u64 } else { 1 };
         let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, most_blocks);
         let mut run = Run {
+            recording: 0,
             blocks: vec![0.0; block_count],
             weight: 0.0,
             samples: samples.iter().map(|sample| count_of(sample.weight)).sum(),
             squares: 0.0,
+            ticks: 0.0,
             factor: recording.factor,
             amounts: FxHashMap::default(),
         };
+        let mut tick_of: FxHashMap<u32, f64> = FxHashMap::default();
         for (index, sample) in samples.iter().enumerate() {
             let (block, weight) = (index * block_count / samples.len(), sample.weight);
             run.blocks[block] += weight;
             run.weight += weight;
             run.squares += if is_summed { weight } else { weight * weight };
+            let tick = tick_of.entry(sample.thread).or_default();
+            *tick = tick.max(if is_summed { 1.0 } else { weight });
             each_key(sample, &mut |key| run.add(key, block, weight, count_of(weight)));
         }
+        run.ticks = tick_of.values().map(|tick| tick * tick).sum();
         run
     }
 
@@ -140,9 +169,9 @@ struct KeysOf {
 }
 
 impl KeysOf {
-    fn new(data: &Data, what: What, keys: &mut Keys) -> KeysOf {
+    fn new(data: &Data, what: What, of_frame: Vec<u32>) -> KeysOf {
         KeysOf {
-            of_frame: keys::of_frames(data, what, keys),
+            of_frame,
             of_path: vec![NONE; if what == What::Paths { data.stacks.len() } else { 0 }],
             seen: FxHashMap::default(),
             sample: 0,
@@ -153,21 +182,29 @@ impl KeysOf {
         let Some(stack) = data.stacks.get(leaf as usize) else {
             return;
         };
+        let leaf_frame = match what {
+            What::Own => data.frame_with_code(leaf),
+            What::Inlined | What::Lines | What::Paths | What::Total => stack.frame,
+        };
+        let key = self.of_frame[leaf_frame as usize];
         match what {
-            What::Own => add(self.of_frame[data.frame_with_code(leaf) as usize]),
-            What::Inlined | What::Lines => add(self.of_frame[stack.frame as usize]),
+            What::Own | What::Inlined | What::Lines => add(key),
             What::Paths => add(keys::of_path(data, leaf, &self.of_frame, &mut self.of_path, keys)),
             What::Total => {
                 self.sample += 1;
                 let mut stack = leaf;
                 while let Some(node) = data.stacks.get(stack as usize) {
                     let key = self.of_frame[node.frame as usize];
-                    if self.seen.insert(key, self.sample) != Some(self.sample) {
-                        add(key);
+                    for key in iter::once(key).chain(keys.groups(key).iter().copied()) {
+                        if self.seen.insert(key, self.sample) != Some(self.sample) {
+                            add(key);
+                        }
                     }
                     stack = node.prefix;
                 }
+                return;
             }
         }
+        keys.groups(key).iter().copied().for_each(add);
     }
 }

@@ -5,19 +5,19 @@ use rustc_hash::FxHashMap;
 
 use super::amounts::Side;
 use super::keys::{self, Key, Keys};
-use super::{Amount, Change, Comparison, Limits, Total, What, by_change};
+use super::{Amount, Change, Comparison, Limits, Sides, Total, What, by_change};
 use crate::view::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
 
 /// One side: what each key costs a run, and all of it.
-struct Figures {
+pub(super) struct Figures {
     of_key: FxHashMap<usize, f64>,
-    total: Total,
+    pub(super) total: Total,
 }
 
 impl Figures {
-    fn of(files: &[Data], what: What, keys: &mut Keys) -> Figures {
+    pub(super) fn of(files: &[Data], what: What, keys: &mut Keys) -> Figures {
         let side = Side::of(files, what, keys);
         let mut figures = Figures {
             of_key: FxHashMap::default(),
@@ -60,7 +60,7 @@ impl Figures {
         }
     }
 
-    fn amount(&self, key: usize) -> Amount {
+    pub(super) fn amount(&self, key: usize) -> Amount {
         let per_run = self.of_key.get(&key).copied().unwrap_or(0.0);
         Amount {
             samples: 0,
@@ -77,14 +77,11 @@ impl Figures {
 /// Compares two sides. A change is one of the amount: of the share alone many change when one function does.
 pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
     let mut keys = Keys::default();
-    let unit = base.first().map(|data| data.unit).unwrap_or_default();
-    let weights = base.first().and_then(|data| data.weights.as_ref());
-    let weights = weights.map(|weights| weights.name.clone());
+    let files = base;
     let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
     let whole = base.total.per_run.max(new.total.per_run);
     let all = (0..keys.len()).filter(|key| base.of_key.contains_key(key) || new.of_key.contains_key(key));
     let all: Vec<usize> = all.collect();
-    let functions = all.iter().map(|key| keys.describe(*key).function).collect();
     let changes = all.iter().filter_map(|&key| {
         let (before, after) = (base.amount(key), new.amount(key));
         let change = after.per_run - before.per_run;
@@ -110,14 +107,9 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> C
         })
     });
     let mut compared = Comparison {
-        unit,
-        event: None,
-        weights,
+        sides: Sides::exact(base.total, new.total, files),
         changes: changes.collect(),
-        base: base.total,
-        new: new.total,
         tested: all.len(),
-        functions,
     };
     let mut changes = std::mem::take(&mut compared.changes);
     changes.sort_by(|a, b| by_change(compared.delta(a), compared.delta(b), a, b));

@@ -12,6 +12,12 @@ pub(super) struct Keys {
     text_of: Vec<Box<str>>,
     ids: FxHashMap<KeyParts, u32>,
     parts: Vec<KeyParts>,
+    groups_of: FxHashMap<u32, Vec<u32>>,
+}
+
+/// The key of what several keys of frames take together, by its number. These keys are the last ones that there can be.
+pub(super) fn group(number: usize) -> usize {
+    NONE as usize - 1 - number
 }
 
 /// Texts by number; 0 is none.
@@ -36,6 +42,24 @@ pub(super) struct Key {
 impl Keys {
     pub(super) fn len(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Makes the keys members of a [`group`].
+    pub(super) fn add_group(&mut self, number: usize, members: &[usize]) {
+        for member in members {
+            let groups = self.groups_of.entry(*member as u32).or_default();
+            groups.push(group(number) as u32);
+        }
+    }
+
+    /// The groups that the key of a frame is a member of.
+    pub(super) fn groups(&self, key: u32) -> &[u32] {
+        self.groups_of.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The function of a key.
+    pub(super) fn function(&self, key: usize) -> &str {
+        &self.text_of[self.parts[key].function as usize]
     }
 
     fn text(&mut self, text: &str) -> u32 {

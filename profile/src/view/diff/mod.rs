@@ -3,7 +3,8 @@
 //! 1. `samples`: which samples count, and of which run they are.
 //! 2. `keys`: the functions, lines or call paths that they count for.
 //! 3. `amounts`: what each of these took in each run, in small blocks of time.
-//! 4. `test`: how surely that differs.
+//! 4. `test`: how surely that differs; `increase`: by how much, at least and at most.
+//! 5. `rules`: what of it is allowed.
 //!
 //! `exact` compares what other profilers counted, of which chance can't be told. `nodes` does the same for the frames of a flame graph.
 //!
@@ -14,17 +15,22 @@
 
 mod amounts;
 mod exact;
+mod increase;
 mod keys;
+mod libs;
 pub(crate) mod nodes;
+pub mod rules;
 pub(crate) mod samples;
 mod test;
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
 use super::data::{Data, Unit};
 use amounts::Side;
 use keys::{Key, Keys};
+
+pub use increase::Increase;
+pub use libs::{Renamed, match_libs};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +51,17 @@ pub enum What {
 /// What changed, and of what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
+    /// What was compared.
+    pub sides: Sides,
+    /// How many functions, lines or paths had samples enough to be tested.
+    pub tested: usize,
+    /// Changes that are not chance; what got slower first, largest change of share first.
+    pub changes: Vec<Change>,
+}
+
+/// Both sides as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sides {
     /// What amounts are in: time, where the profiles tell how much time a sample stands for.
     pub unit: Unit,
     /// The name of what is compared, of files of other profilers: their figures are compared as they are, and chance is not told.
@@ -55,12 +72,10 @@ pub struct Comparison {
     pub base: Total,
     /// What was compared.
     pub new: Total,
-    /// How many functions, lines or paths had samples enough to be tested.
-    pub tested: usize,
-    /// The functions' names among these, each once.
-    pub functions: BTreeSet<String>,
-    /// Changes that are not chance; what got slower first, largest change of share first.
-    pub changes: Vec<Change>,
+    /// How the time of a run changed.
+    pub increase: Increase,
+    /// The confidence of [`Increase::range`], 0 to 1; 1 of figures, which are exact.
+    pub confidence: f64,
 }
 
 /// One side as a whole.
@@ -110,12 +125,45 @@ pub struct Amount {
     pub per_run: f64,
 }
 
+impl Sides {
+    fn of(base: &Side, new: &Side, recorded: &[Data], confidence: f64) -> Sides {
+        let first = recorded.first();
+        Sides {
+            unit: match first {
+                Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
+                Some(data) => data.unit,
+                None => Unit::Samples,
+            },
+            weights: None,
+            event: first.and_then(|data| data.event.clone()),
+            base: base.total(),
+            new: new.total(),
+            increase: increase::of_all(base, new, confidence),
+            confidence,
+        }
+    }
+
+    /// Of figures, which are what they are.
+    fn exact(base: Total, new: Total, files: &[Data]) -> Sides {
+        let first = files.first();
+        Sides {
+            unit: first.map(|data| data.unit).unwrap_or_default(),
+            weights: first.and_then(|data| Some(data.weights.as_ref()?.name.clone())),
+            event: None,
+            increase: Increase::of_time(base.per_run, new.per_run),
+            base,
+            new,
+            confidence: 1.0,
+        }
+    }
+}
+
 impl Comparison {
     /// How much a change is, of all: of the share, or of the amount where that is counted and not sampled. Positive where it got
     /// slower.
     pub fn delta(&self, change: &Change) -> f64 {
-        let whole = self.base.per_run.max(self.new.per_run);
-        match self.weights {
+        let whole = self.sides.base.per_run.max(self.sides.new.per_run);
+        match self.sides.weights {
             Some(_) if whole > 0.0 => (change.new.per_run - change.base.per_run) / whole,
             _ => change.share_delta(),
         }
@@ -157,12 +205,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
         return exact::diff(base, new, what, limits);
     }
     let mut keys = Keys::default();
-    let unit = match base.first() {
-        Some(data) if data.unit == Unit::Samples && data.interval_ms > 0.0 => Unit::Milliseconds,
-        Some(data) => data.unit,
-        None => Unit::Samples,
-    };
-    let event = base.first().and_then(|data| data.event.clone());
+    let recorded = base;
     let base = Side::of(base, what, &mut keys);
     let new = Side::of(new, what, &mut keys);
     let mut changes: Vec<Change> = (0..keys.len())
@@ -188,20 +231,14 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
         })
         .collect();
     let tested = changes.len();
-    let functions = changes.iter().map(|change| change.function.clone()).collect();
     changes.sort_by(|a, b| a.p.total_cmp(&b.p));
     let real = test::discoveries(changes.iter().map(|change| change.p), limits.false_discoveries);
     changes.truncate(real);
     changes.retain(|change| change.share_delta().abs() >= limits.least_change);
     changes.sort_by(|a, b| by_change(a.share_delta(), b.share_delta(), a, b));
     Comparison {
-        unit,
-        weights: None,
-        event,
-        base: base.total(),
-        new: new.total(),
+        sides: Sides::of(&base, &new, recorded, test::CONFIDENCE),
         tested,
-        functions,
         changes,
     }
 }

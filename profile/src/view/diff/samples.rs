@@ -18,6 +18,8 @@ pub(crate) struct Sampled {
     pub(crate) time_ms: f64,
     /// Where: a stack, or a node of a tree.
     pub(crate) place: u32,
+    /// Of which thread of the file.
+    pub(crate) thread: u32,
     /// More than 0.
     pub(crate) weight: f64,
 }
@@ -54,11 +56,18 @@ impl Recording {
     pub(super) fn of_running(data: &Data) -> Recording {
         let interrupted = interrupted(data);
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
-        let samples = (data.threads.iter())
-            .flat_map(|thread| thread.samples.iter())
-            .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack))
-            .map(|(time_ms, place, weight)| Sampled { time_ms, place, weight });
-        Recording::new(data, samples.collect())
+        let mut samples = Vec::new();
+        for (thread, of_thread) in (0..).zip(&data.threads) {
+            let running = (of_thread.samples.iter())
+                .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack));
+            samples.extend(running.map(|(time_ms, place, weight)| Sampled {
+                time_ms,
+                place,
+                thread,
+                weight,
+            }));
+        }
+        Recording::new(data, samples)
     }
 
     /// The samples of each run; of some there may be none.

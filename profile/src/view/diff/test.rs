@@ -13,7 +13,7 @@ const FEWEST_SAMPLES: u64 = 10;
 /// From so many runs a side on, their differences tell better what is chance than each run by itself.
 const ENOUGH_RUNS: usize = 3;
 /// The confidence of the range of a change.
-const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// The answer for one key.
 pub(super) struct Tested {
@@ -129,16 +129,16 @@ impl Estimate {
 
 /// The variance within a run, as far as it is known.
 #[derive(Clone, Copy)]
-struct Chance {
+pub(super) struct Chance {
     /// If each sample were drawn on its own.
-    counting: f64,
+    pub(super) counting: f64,
     /// As the run's blocks differ; `None` where there is only one.
-    blocks: Option<f64>,
+    pub(super) blocks: Option<f64>,
     degrees_of_freedom: f64,
 }
 
 impl Chance {
-    fn of_share(run: &Run, key: usize, pooled: f64) -> Chance {
+    pub(super) fn of_share(run: &Run, key: usize, pooled: f64) -> Chance {
         let counting = pooled * (1.0 - pooled) * run.squares / (run.weight * run.weight);
         let pairs = run.blocks.len() as f64 - 1.0;
         Chance {

@@ -1,0 +1,294 @@
+//! How much more something takes than before, and between which bounds that is known.
+//!
+//! Time differs from recording to recording of the same program: by caches, clocks and whatever else the machine does, and more than
+//! the runs of one recording show, which follow each other at once. Several recordings show it. Until they do, [`VARYING`] is
+//! assumed, with the weight of [`ASSUMED`] recordings: one recording has nothing else, three that happen to be equal do not count
+//! as exact, and of ten the assumption is the smaller part (a moderated t statistic: Smyth 2004, doi:10.2202/1544-6115.1027).
+//!
+//! What was disturbed counts less: of five runs or recordings or more the means are trimmed (Yuen 1974, doi:10.1093/biomet/61.1.165).
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::amounts::{Run, Side};
+use super::rules::Measure;
+use super::test::Chance;
+
+/// The standard deviation of a program's CPU time from recording to recording, of that time. On a machine with nine times as many
+/// busy threads as CPUs it was 3 to 5 % for a loop of half a second, and equal programs differed by up to 9 %, while the five runs in
+/// each recording differed by 2 %. To measure it again: `sprof diff` of equal recordings, taken in turn.
+const VARYING: f64 = 0.015;
+/// How many recordings the assumption counts for.
+const ASSUMED: f64 = 6.0;
+/// The part that is left out at either end, rounded down.
+const TRIMMED: f64 = 0.2;
+
+/// How much more it takes, of what it took before: 0.2 is a fifth more. Where it took nothing before, infinite.
+///
+/// Of shares: by how much more of all. 0.02 is two points.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Increase {
+    /// Before, a run: in [`Sides::unit`](super::Sides::unit), or as a share of all.
+    pub base: f64,
+    /// After.
+    pub new: f64,
+    /// As measured.
+    pub by: f64,
+    /// It is between these, with the confidence that was asked for.
+    pub range: (f64, f64),
+}
+
+impl Increase {
+    /// Of an amount that is counted, and not sampled.
+    pub(super) fn of_time(base: f64, new: f64) -> Increase {
+        Increase::exact(base, new, ratio(base, new))
+    }
+
+    /// Of a share that is counted.
+    pub(super) fn of_share(base: f64, new: f64) -> Increase {
+        Increase::exact(base, new, new - base)
+    }
+
+    fn exact(base: f64, new: f64, by: f64) -> Increase {
+        let range = (by, by);
+        Increase { base, new, by, range }
+    }
+}
+
+fn ratio(base: f64, new: f64) -> f64 {
+    match base > 0.0 {
+        true => new / base - 1.0,
+        false if new > 0.0 => f64::INFINITY,
+        false => 0.0,
+    }
+}
+
+/// A key on both sides; `None` is all that was sampled.
+pub(super) struct Pair {
+    base: Estimate,
+    new: Estimate,
+    measure: Measure,
+    degrees_of_freedom: f64,
+}
+
+impl Pair {
+    pub(super) fn of(base: &Side, new: &Side, key: Option<usize>, measure: Measure) -> Pair {
+        let [base, new] = [base, new].map(|side| Estimate::of(side, key, measure));
+        let part = |estimate: &Estimate| estimate.variance * estimate.variance / estimate.degrees_of_freedom;
+        let variance = base.variance + new.variance;
+        // Welch and Satterthwaite.
+        let degrees_of_freedom = variance * variance / (part(&base) + part(&new));
+        Pair {
+            base,
+            new,
+            measure,
+            degrees_of_freedom: match degrees_of_freedom.is_finite() {
+                true => degrees_of_freedom.clamp(1.0, 1e6),
+                false => 1e6,
+            },
+        }
+    }
+
+    /// What it takes a run: before, after.
+    pub(super) fn means(&self) -> (f64, f64) {
+        (self.base.mean, self.new.mean)
+    }
+
+    /// The chance of such an increase if the true one is `allowed` and no more. Of time, `allowed` is a part of what it took before;
+    /// `more` is an amount that may come on top.
+    pub(super) fn p_above(&self, allowed: f64, more: f64) -> f64 {
+        let Difference { mean, deviation } = self.beyond(allowed, more);
+        match (deviation > 0.0, mean > 0.0) {
+            (true, _) => self.student().map_or(1.0, |student| student.sf(mean / deviation)),
+            (false, true) => 0.0,
+            (false, false) => 1.0,
+        }
+    }
+
+    /// What it takes beyond the allowed increase is at most this, an amount. `p` is the chance that it is more.
+    pub(super) fn most_beyond(&self, allowed: f64, p: f64) -> f64 {
+        let Difference { mean, deviation } = self.beyond(allowed, 0.0);
+        mean + self.quantile(p) * deviation
+    }
+
+    /// The increase; `p` is the chance that it is below its range, and the same that it is above.
+    pub(super) fn increase(&self, p: f64) -> Increase {
+        let (a, b, t) = (self.base.mean, self.new.mean, self.quantile(p));
+        let (by, range) = match self.measure {
+            Measure::Share => {
+                let width = t * (self.base.variance + self.new.variance).sqrt();
+                (b - a, (b - a - width, b - a + width))
+            }
+            Measure::Time => (ratio(a, b), self.range_of_ratio(t)),
+        };
+        Increase {
+            base: a,
+            new: b,
+            by,
+            range,
+        }
+    }
+
+    /// Fieller 1954, doi:10.1111/j.2517-6161.1954.tb00159.x: where `b - r a` is not surely more or less than 0.
+    fn range_of_ratio(&self, t: f64) -> (f64, f64) {
+        let (a, b) = (self.base.mean, self.new.mean);
+        let lead = a * a - t * t * self.base.variance;
+        let root = (a * a * b * b - lead * (b * b - t * t * self.new.variance))
+            .max(0.0)
+            .sqrt();
+        match lead > 0.0 {
+            true => ((a * b - root) / lead - 1.0, (a * b + root) / lead - 1.0),
+            // That it took anything before may be chance: there is no upper bound.
+            false if a * b + root > 0.0 => {
+                let lowest = (b * b - t * t * self.new.variance) / (a * b + root);
+                (lowest.max(0.0) - 1.0, f64::INFINITY)
+            }
+            false => (-1.0, f64::INFINITY),
+        }
+    }
+
+    fn beyond(&self, allowed: f64, more: f64) -> Difference {
+        let (factor, more) = match self.measure {
+            Measure::Time => (1.0 + allowed, more),
+            Measure::Share => (1.0, more + allowed),
+        };
+        Difference {
+            mean: self.new.mean - factor * self.base.mean - more,
+            deviation: (self.new.variance + factor * factor * self.base.variance).sqrt(),
+        }
+    }
+
+    fn student(&self) -> Option<StudentsT> {
+        StudentsT::new(0.0, 1.0, self.degrees_of_freedom).ok()
+    }
+
+    fn quantile(&self, p: f64) -> f64 {
+        self.student()
+            .map_or(f64::INFINITY, |student| student.inverse_cdf(1.0 - p))
+    }
+}
+
+struct Difference {
+    mean: f64,
+    deviation: f64,
+}
+
+/// The increase of the whole time, for those who test nothing else.
+pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
+    Pair::of(base, new, None, Measure::Time).increase((1.0 - confidence) / 2.0)
+}
+
+/// What a run takes on a side, the variance of that, and how well it is known.
+struct Estimate {
+    mean: f64,
+    variance: f64,
+    degrees_of_freedom: f64,
+}
+
+impl Estimate {
+    fn of(side: &Side, key: Option<usize>, measure: Measure) -> Estimate {
+        let share = smoothed_share(side, key);
+        let (mut means, mut sampling, mut within) = (Vec::new(), 0.0, 0.0);
+        for runs in side.runs.chunk_by(|a, b| a.recording == b.recording) {
+            let values = runs.iter().map(|run| value(run, key, measure)).collect();
+            let of_runs: f64 = runs.iter().map(|run| sampling_variance(run, key, measure, share)).sum();
+            let of_runs = of_runs / (runs.len() * runs.len()) as f64;
+            let trimmed = Trimmed::of(values);
+            means.push(trimmed.mean);
+            sampling += of_runs;
+            within += trimmed.variance.max(of_runs);
+        }
+        let recordings = (means.len() as f64).max(1.0);
+        let [sampling, within] = [sampling, within].map(|sum| sum / (recordings * recordings));
+        let Trimmed {
+            mean,
+            variance: seen,
+            degrees_of_freedom: free,
+        } = Trimmed::of(means);
+        let varying = match measure {
+            Measure::Time => mean,
+            Measure::Share => mean * (1.0 - mean),
+        };
+        let assumed = within + (varying * VARYING).powi(2) / recordings;
+        let variance = ((ASSUMED * assumed + free * seen) / (ASSUMED + free)).max(sampling);
+        // What sampling gives is known; the rest as well as from so many recordings.
+        let rest = (variance - sampling).max(0.0);
+        Estimate {
+            mean,
+            variance,
+            degrees_of_freedom: (variance / rest).powi(2) * (ASSUMED + free),
+        }
+    }
+}
+
+/// The trimmed mean of values, and the variance of that mean.
+struct Trimmed {
+    mean: f64,
+    /// 0 for one value.
+    variance: f64,
+    degrees_of_freedom: f64,
+}
+
+impl Trimmed {
+    fn of(mut values: Vec<f64>) -> Trimmed {
+        values.sort_by(f64::total_cmp);
+        let trimmed = (values.len() as f64 * TRIMMED) as usize;
+        let kept = &values[trimmed..values.len() - trimmed];
+        let mean = kept.iter().sum::<f64>() / (kept.len() as f64).max(1.0);
+        let degrees_of_freedom = kept.len().saturating_sub(1) as f64;
+        let variance = match (kept.first(), kept.last()) {
+            (Some(low), Some(high)) if degrees_of_freedom > 0.0 => {
+                // Those that are left out count as the nearest that is not.
+                let winsorized = values.iter().map(|value| value.clamp(*low, *high));
+                let center = winsorized.clone().sum::<f64>() / values.len() as f64;
+                let squares: f64 = winsorized.map(|value| (value - center) * (value - center)).sum();
+                squares / (kept.len() as f64 * degrees_of_freedom)
+            }
+            _ => 0.0,
+        };
+        Trimmed {
+            mean,
+            variance,
+            degrees_of_freedom,
+        }
+    }
+}
+
+fn weight(run: &Run, key: Option<usize>) -> f64 {
+    match key {
+        None => run.weight,
+        Some(key) => run.amount(key).map_or(0.0, |amount| amount.weight),
+    }
+}
+
+fn value(run: &Run, key: Option<usize>, measure: Measure) -> f64 {
+    match measure {
+        Measure::Time => weight(run, key) * run.factor,
+        Measure::Share => weight(run, key) / run.weight,
+    }
+}
+
+/// The share of a key, as if it had one sample more, and the rest, too: what was not seen may be rare.
+fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
+    let Some(key) = key else {
+        return 1.0;
+    };
+    let samples: u64 = side.runs.iter().map(|run| run.samples).sum();
+    let all: f64 = side.runs.iter().map(|run| run.weight).sum();
+    let of_one = all / samples.max(1) as f64;
+    (side.amount(key).share * all + of_one) / (all + 2.0 * of_one)
+}
+
+/// The variance of a run's value, as far as it comes from looking now and then only.
+fn sampling_variance(run: &Run, key: Option<usize>, measure: Measure, share: f64) -> f64 {
+    let of_share = match key {
+        None => 0.0,
+        Some(key) => {
+            let chance = Chance::of_share(run, key, share);
+            chance.blocks.unwrap_or(0.0).max(chance.counting)
+        }
+    };
+    match measure {
+        Measure::Share => of_share,
+        Measure::Time => (of_share * run.weight * run.weight + share * share * run.ticks) * run.factor * run.factor,
+    }
+}

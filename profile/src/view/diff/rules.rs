@@ -1,0 +1,408 @@
+//! Rules on what may get slower: kept, broken, or unknown.
+//!
+//! A rule is broken where the increase is above its limit by more than chance explains. It is kept where chance explains what is above, and
+//! where the recordings are good enough to have shown an increase of [`RESOLUTION`] more than the limit. All else is
+//! unknown: a gate that passes for want of samples is none.
+
+use super::amounts::Side;
+use super::exact::Figures;
+use super::increase::{Increase, Pair};
+use super::keys::{self, Keys};
+use super::test::discoveries;
+use super::{Amount, Limits, Sides, What};
+use crate::view::data::Data;
+use crate::view::names;
+
+/// An increase of so much more than the limit must be ruled out: of what it took before; of a rule with a `*`, of the whole time.
+pub const RESOLUTION: f64 = 0.1;
+/// The same for shares, of all.
+pub const RESOLUTION_OF_SHARE: f64 = 0.05;
+/// What has fewer samples on both sides is no more than start-up, interrupts and chance.
+pub const FEWEST_SAMPLES: u64 = 30;
+
+/// What a rule is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The time of a run.
+    Time,
+    /// The share of all.
+    Share,
+}
+
+/// What may get slower, and by how much.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Functions, by a name as [`of_name`](names::of_name) takes it, or with `*` for any text. `None`: the whole program.
+    pub function: Option<String>,
+    /// What of them.
+    pub measure: Measure,
+    /// Of the time that it took before, in percent; of shares, in points.
+    pub limit_percent: f64,
+}
+
+/// What became of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The answer.
+    pub verdict: Verdict,
+    /// What it is about: what broke it, or what is unknown; of a rule on one name, that.
+    pub found: Vec<Found>,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing got slower by more, but for what chance explains.
+    Kept,
+    /// Something did.
+    Broken,
+    /// The recordings do not show which.
+    Unknown(Why),
+}
+
+/// Why a rule is neither kept nor broken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// No function has this name: in neither side, or of so many there is none in what is checked.
+    NoFunction {
+        /// Functions of this name before.
+        before: usize,
+        /// How many names contain it.
+        alike: usize,
+    },
+    /// Fewer than [`FEWEST_SAMPLES`] on both sides.
+    FewSamples {
+        /// Before.
+        base: u64,
+        /// After.
+        new: u64,
+    },
+    /// An increase far above the limit could not have been seen.
+    TooWide,
+}
+
+/// A function, several of one name, or the whole program, and how its time changed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The function's name; `None` for the whole program.
+    pub function: Option<String>,
+    /// How many functions these are.
+    pub functions: usize,
+    /// Samples on both sides; 0 where nothing was sampled.
+    pub samples: (u64, u64),
+    /// How much more time, or share.
+    pub increase: Increase,
+    /// Shares of all, before and after.
+    pub shares: (f64, f64),
+}
+
+impl Rule {
+    /// True if it is about each function of many names by itself.
+    pub fn is_pattern(&self) -> bool {
+        self.function.as_ref().is_some_and(|function| function.contains('*'))
+    }
+
+    fn allowed(&self) -> f64 {
+        self.limit_percent / 100.0
+    }
+
+    fn resolution(&self) -> f64 {
+        match self.measure {
+            Measure::Time => RESOLUTION,
+            Measure::Share => RESOLUTION_OF_SHARE,
+        }
+    }
+
+    /// Which of the names it is about, by their index.
+    fn about<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Vec<usize> {
+        match &self.function {
+            None => Vec::new(),
+            Some(pattern) if self.is_pattern() => {
+                let matching = names.enumerate().filter(|(_, name)| matches(pattern, name));
+                matching.map(|(index, _)| index).collect()
+            }
+            Some(function) => names::of_name(names, function),
+        }
+    }
+}
+
+/// `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.split_once(part) {
+            Some((_, after)) => rest = after,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+/// Checks rules. Both sides hold the same kind of samples, or figures of the same.
+pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
+    if base.iter().chain(new).any(|data| data.weights.is_some()) {
+        return check_figures(base, new, what, rules, limits);
+    }
+    let mut keys = Keys::default();
+    let [base_frames, new_frames] = [base, new]
+        .map(|side| -> Vec<Vec<u32>> { side.iter().map(|data| keys::of_frames(data, what, &mut keys)).collect() });
+    // Path keys come later; their functions are those of frames.
+    let frames = keys.len();
+    let about: Vec<Vec<usize>> = (rules.iter())
+        .map(|rule| rule.about((0..frames).map(|key| keys.function(key))))
+        .collect();
+    for (number, (rule, about)) in rules.iter().zip(&about).enumerate() {
+        if !rule.is_pattern() {
+            keys.add_group(number, about);
+        }
+    }
+    let sides = Sampled {
+        base: Side::of_frames(base, base_frames, what, &mut keys),
+        new: Side::of_frames(new, new_frames, what, &mut keys),
+        keys,
+        limits,
+    };
+    let checked = rules.iter().zip(about).enumerate();
+    let checked = checked.map(|(number, (rule, about))| match (&rule.function, rule.is_pattern()) {
+        (Some(_), true) => sides.check_each(rule),
+        (Some(name), false) => sides.check_group(rule, name, number, &about),
+        (None, _) => sides.check_one(rule, None, None, 1),
+    });
+    let checked = checked.collect();
+    // Each end of a range is wrong as often as a rule that holds may be called broken.
+    let confidence = 1.0 - 2.0 * limits.false_discoveries;
+    (Sides::of(&sides.base, &sides.new, base, confidence), checked)
+}
+
+struct Sampled {
+    keys: Keys,
+    base: Side,
+    new: Side,
+    limits: Limits,
+}
+
+impl Sampled {
+    /// All functions of a name as one: the time in which any of them is on the stack.
+    fn check_group(&self, rule: &Rule, name: &str, number: usize, members: &[usize]) -> Checked {
+        let seen = |side: &Side| members.iter().filter(|key| side.amount(**key).samples > 0).count();
+        let (before, after) = (seen(&self.base), seen(&self.new));
+        if after == 0 {
+            let names = (0..self.keys.len()).map(|key| self.keys.function(key));
+            return Checked {
+                verdict: Verdict::Unknown(Why::NoFunction {
+                    before,
+                    alike: names.filter(|function| function.contains(name)).count(),
+                }),
+                found: Vec::new(),
+            };
+        }
+        let mut functions: Vec<&str> = members.iter().map(|key| self.keys.function(*key)).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        let name = match functions.as_slice() {
+            [only] => only,
+            _ => name,
+        };
+        self.check_one(rule, Some(keys::group(number)), Some(name), functions.len())
+    }
+
+    fn check_one(&self, rule: &Rule, key: Option<usize>, name: Option<&str>, functions: usize) -> Checked {
+        let pair = Pair::of(&self.base, &self.new, key, rule.measure);
+        let found = self.found(key, name.map(str::to_owned), functions, &pair);
+        let p = self.limits.false_discoveries;
+        let (base, new) = found.samples;
+        let verdict = if base.max(new) < FEWEST_SAMPLES {
+            Verdict::Unknown(Why::FewSamples { base, new })
+        } else if pair.p_above(rule.allowed(), 0.0) <= p {
+            Verdict::Broken
+        } else if found.increase.range.1 <= rule.allowed() + rule.resolution() {
+            Verdict::Kept
+        } else {
+            Verdict::Unknown(Why::TooWide)
+        };
+        Checked {
+            verdict,
+            found: vec![found],
+        }
+    }
+
+    /// Each function by itself.
+    fn check_each(&self, rule: &Rule) -> Checked {
+        let whole = match rule.measure {
+            Measure::Time => Pair::of(&self.base, &self.new, None, Measure::Time).means().0,
+            Measure::Share => 1.0,
+        };
+        // What takes less can't have got slower by as much.
+        let least = self.limits.least_change * whole;
+        let (mut seen, mut gone) = (0, 0);
+        let mut tested: Vec<(f64, usize, Pair)> = Vec::new();
+        for key in (0..self.keys.len()).filter(|key| self.is_about(rule, *key)) {
+            let samples = [&self.base, &self.new].map(|side| side.amount(key).samples);
+            seen += usize::from(samples[1] > 0);
+            gone += usize::from(samples[1] == 0 && samples[0] > 0);
+            let pair = Pair::of(&self.base, &self.new, Some(key), rule.measure);
+            if samples[1] == 0 || pair.means().1 < least {
+                continue;
+            }
+            let p = match samples.iter().max() {
+                Some(samples) if *samples >= FEWEST_SAMPLES => {
+                    pair.p_above(rule.allowed(), 0.0).max(pair.p_above(0.0, least))
+                }
+                _ => 1.0,
+            };
+            tested.push((p, key, pair));
+        }
+        if seen == 0 {
+            return Checked {
+                verdict: Verdict::Unknown(Why::NoFunction { before: gone, alike: 0 }),
+                found: Vec::new(),
+            };
+        }
+        tested.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let p = self.limits.false_discoveries;
+        let broken = discoveries(tested.iter().map(|(p, ..)| *p), p);
+        let is_wide = |pair: &Pair| pair.most_beyond(rule.allowed(), p) > rule.resolution() * whole;
+        let (verdict, found): (_, Vec<_>) = match broken {
+            0 => {
+                let wide: Vec<_> = tested.iter().filter(|(.., pair)| is_wide(pair)).collect();
+                let verdict = match (wide.is_empty(), self.base.samples().max(self.new.samples())) {
+                    (_, samples) if samples < FEWEST_SAMPLES => Verdict::Unknown(Why::FewSamples {
+                        base: self.base.samples(),
+                        new: self.new.samples(),
+                    }),
+                    (true, _) => Verdict::Kept,
+                    (false, _) => Verdict::Unknown(Why::TooWide),
+                };
+                (verdict, wide)
+            }
+            _ => (Verdict::Broken, tested[..broken].iter().collect()),
+        };
+        let mut found: Vec<Found> = (found.into_iter())
+            .map(|(_, key, pair)| self.found(Some(*key), Some(self.keys.function(*key).to_owned()), 1, pair))
+            .collect();
+        // What costs most first.
+        let more = |found: &Found| found.increase.new - found.increase.base;
+        found.sort_by(|a, b| more(b).total_cmp(&more(a)).then_with(|| a.function.cmp(&b.function)));
+        Checked { verdict, found }
+    }
+
+    fn is_about(&self, rule: &Rule, key: usize) -> bool {
+        (rule.function.as_ref()).is_some_and(|pattern| matches(pattern, self.keys.function(key)))
+    }
+
+    fn found(&self, key: Option<usize>, function: Option<String>, functions: usize, pair: &Pair) -> Found {
+        let amount = |side: &Side| match key {
+            Some(key) => {
+                let amount = side.amount(key);
+                (amount.samples, amount.share)
+            }
+            None => (side.samples(), 1.0),
+        };
+        let ((base_samples, base_share), (new_samples, new_share)) = (amount(&self.base), amount(&self.new));
+        Found {
+            function,
+            functions,
+            samples: (base_samples, new_samples),
+            increase: pair.increase(self.limits.false_discoveries),
+            shares: (base_share, new_share),
+        }
+    }
+}
+
+/// Figures of other profilers are compared as they are: each function by itself, and each rule is kept or broken.
+fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
+    let mut keys = Keys::default();
+    let files = base;
+    let (base, new) = (Figures::of(base, what, &mut keys), Figures::of(new, what, &mut keys));
+    let names = || (0..keys.len()).map(|key| keys.function(key));
+    let whole = base.total.per_run.max(new.total.per_run);
+    let checked = rules.iter().map(|rule| {
+        let found = |key: Option<usize>| {
+            let [before, after] = [&base, &new].map(|side| match key {
+                Some(key) => side.amount(key),
+                None => Amount {
+                    samples: 0,
+                    share: 1.0,
+                    per_run: side.total.per_run,
+                },
+            });
+            Found {
+                function: key.map(|key| keys.function(key).to_owned()),
+                functions: 1,
+                samples: (0, 0),
+                increase: match rule.measure {
+                    Measure::Time => Increase::of_time(before.per_run, after.per_run),
+                    Measure::Share => Increase::of_share(before.share, after.share),
+                },
+                shares: (before.share, after.share),
+            }
+        };
+        let all: Vec<Found> = match rule.function {
+            None => vec![found(None)],
+            Some(_) => rule.about(names()).into_iter().map(|key| found(Some(key))).collect(),
+        };
+        let is_there = |found: &Found| found.shares.1 != 0.0 || found.function.is_none();
+        let least = match (rule.is_pattern(), rule.measure) {
+            (false, _) => 0.0,
+            (true, Measure::Time) => limits.least_change * whole,
+            (true, Measure::Share) => limits.least_change,
+        };
+        let is_broken = |found: &Found| {
+            let Increase { base, new, by, .. } = found.increase;
+            by > rule.allowed() && new - base >= least
+        };
+        let alike = |name: &String| names().filter(|function| function.contains(name)).count();
+        if !all.iter().any(is_there) {
+            return Checked {
+                verdict: Verdict::Unknown(Why::NoFunction {
+                    before: all.iter().filter(|found| found.shares.0 != 0.0).count(),
+                    alike: rule.function.as_ref().map_or(0, alike),
+                }),
+                found: Vec::new(),
+            };
+        }
+        let (broken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_broken);
+        let only = if kept.len() == 1 { kept } else { Vec::new() };
+        match broken.is_empty() {
+            false => Checked {
+                verdict: Verdict::Broken,
+                found: broken,
+            },
+            true => Checked {
+                verdict: Verdict::Kept,
+                found: only,
+            },
+        }
+    });
+    let checked = checked.collect();
+    (Sides::exact(base.total, new.total, files), checked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, name) in [
+            ("parse*", "parse"),
+            ("parse*", "parse::json"),
+            ("*::json", "parse::json"),
+            ("a*b*c", "a1b2c"),
+            ("a*b*c", "abbc"),
+            ("*", ""),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("*::json", "json"), ("a*b*c", "acb"), ("aa*aa", "aaa")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}
