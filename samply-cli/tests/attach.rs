@@ -491,7 +491,8 @@ fn on_the_whole_machine_a_set_user_id_program_is_one_process_with_all_its_sample
     let Some(of_root) = playground.processes_of_root("of-root", 0o4755) else {
         return;
     };
-    let running = record().options(&["-a"]).attach();
+    // Names of all that runs on a machine may take minutes.
+    let running = record().options(&["-a", "--no-symbolicate"]).attach();
     running.wait_for_sprof("whole machine");
     let mut command = playground.as_nobody_with_rights(of_root);
     let mut child = command.args(["work", "500"]).stdout(Stdio::null()).spawn().unwrap();
