@@ -44,7 +44,7 @@ pub(super) fn understood(
     with(line, 1, command)
 }
 
-fn flamegraph(mut line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
+fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&OsStr) -> Named) -> Vec<OsString> {
     let ours = line.iter().position(|word| word == "--").unwrap_or(line.len());
     let names_target = |word: &OsString| {
         let word = word.to_string_lossy();
@@ -53,13 +53,12 @@ fn flamegraph(mut line: Vec<OsString>, definition: &clap::Command, look: impl Fn
     let Some(definition) = definition.find_subcommand("flamegraph") else {
         return line;
     };
-    match first_positional(&line[..ours], 2, definition) {
-        // The program's own options are not ours: all that follows belongs to it.
-        Some(at) if look(&line[at]) == Named::Program => with(line, at, "--"),
-        None if line[..ours].iter().any(names_target) => {
-            line.insert(1, "cargo".into());
-            line
-        }
+    // Words behind the program's name, and the values of cargo's options, are no words of ours.
+    let target = line[..ours].iter().position(names_target);
+    let program = first_positional(&line[..ours], 2, definition);
+    match (target, program) {
+        (Some(target), program) if program.is_none_or(|program| target < program) => with(line, 1, "cargo"),
+        (_, Some(program)) if look(&line[program]) == Named::Program => with(line, program, "--"),
         _ => line,
     }
 }

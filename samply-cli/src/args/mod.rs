@@ -311,7 +311,14 @@ mod tests {
                         let words: Vec<_> = words[2..].iter().map(Into::into).collect();
                         cargo::parse(&words, clap::ColorChoice::Never).map(|_| ())
                     }
-                    _ => Cli::try_parse_from(&words).map(|_| ()),
+                    _ => {
+                        let look = |word: &std::ffi::OsStr| match word == "./app" {
+                            true => Named::Program,
+                            false => Named::Nothing,
+                        };
+                        let line = habits::understood(words.iter().map(Into::into).collect(), &definition, look);
+                        Cli::try_parse_from(line).map(|_| ())
+                    }
                 };
                 taken.unwrap_or_else(|error| panic!("{name}: {own}\n{error}"));
             }

@@ -133,11 +133,6 @@ impl Recorded {
         Profile::read(&self.output)
     }
 
-    /// What was written in the place of a profile.
-    pub(crate) fn output_text(&self) -> String {
-        std::fs::read_to_string(&self.output).unwrap()
-    }
-
     pub(crate) fn has_profile(&self) -> bool {
         self.output.exists()
     }
