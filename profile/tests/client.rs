@@ -37,16 +37,29 @@ impl Client {
             );
             return None;
         }
-        // A socket lives in here: a path of at most 108 bytes.
-        let dir = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
-        let file = dir.path().join("profile.json.gz");
-        profile::export::firefox::write_gz(profile, std::fs::File::create(&file).unwrap()).unwrap();
-        let client = Client { bin, dir };
-        client.run(&["load", file.to_str().unwrap()]);
-        Some(client)
+        // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms).
+        for attempt in 1.. {
+            // A socket lives in here: a path of at most 108 bytes.
+            let dir = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
+            let file = dir.path().join("profile.json.gz");
+            profile::export::firefox::write_gz(profile, std::fs::File::create(&file).unwrap()).unwrap();
+            let client = Client { bin: bin.clone(), dir };
+            match client.try_run(&["load", file.to_str().unwrap()]) {
+                Ok(_) => return Some(client),
+                Err(text) => assert!(text.contains("did not become ready") && attempt < 5, "{text}"),
+            }
+        }
+        None
     }
 
     fn run(&self, arguments: &[&str]) -> Value {
+        let text = self.try_run(arguments).unwrap_or_else(|text| panic!("{text}"));
+        // `load` says what it does before the answer.
+        let text = &text[text.find('{').unwrap_or_default()..];
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("profiler-cli {arguments:?}: {error}: {text}"))
+    }
+
+    fn try_run(&self, arguments: &[&str]) -> Result<String, String> {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new(self.bin.join("profiler-cli"))
             .args(arguments)
@@ -57,10 +70,10 @@ impl Client {
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "profiler-cli {arguments:?}: {text}{error}");
-        // `load` says what it does before the answer.
-        let text = &text[text.find('{').unwrap_or_default()..];
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("profiler-cli {arguments:?}: {error}: {text}"))
+        match output.status.success() {
+            true => Ok(text.into_owned()),
+            false => Err(format!("profiler-cli {arguments:?}: {text}{error}")),
+        }
     }
 }
 

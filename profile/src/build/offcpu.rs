@@ -351,6 +351,10 @@ impl ThreadWaits {
     /// Adds a wait that came as a whole.
     pub(super) fn waited(&mut self, wait: Waited, samples: &mut Samples, tables: &mut WaitTables<'_>) {
         self.flush(samples, tables);
+        // A switch record began the same wait.
+        if let State::Waiting { since, .. } = &mut self.state {
+            *since = wait.until.max(*since);
+        }
         let Waited { stack, reason, ns, .. } = wait;
         let guess = stack.is_none().then_some(WaitGuess::NotSampled);
         tables.totals.add(reason, guess, ns);

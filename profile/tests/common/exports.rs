@@ -29,9 +29,9 @@ impl Costs {
     }
 }
 
-/// Folded stacks have no `;` in names, lines no line ends.
+/// Folded stacks have no `;` in names, formats of lines no control characters.
 pub(crate) fn common_name(name: &str) -> String {
-    name.replace(';', ":").replace('\n', " ")
+    profile::text::one_line(name).replace(';', ":")
 }
 
 /// `skip`: frames of process and thread.
