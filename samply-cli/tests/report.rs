@@ -358,7 +358,7 @@ fn in_a_pipe_names_are_whole_and_without_colour() {
     assert!(forced.stdout.contains(&0x1b));
     let markdown = text(&file, &["--format", "md"]);
     let rows: Vec<&str> = markdown.lines().filter(|line| line.starts_with('|')).collect();
-    assert!(rows.iter().any(|row| row.contains("tab\there\\|bar")), "{markdown}");
+    assert!(rows.iter().any(|row| row.contains("tab here\\|bar")), "{markdown}");
     let merged = json(&file, &["--merge-generics", "--view", "functions"]);
     assert!(
         functions(&merged).keys().any(|name| name.contains("BTreeMap<_> as")),

@@ -237,7 +237,11 @@ fn what_an_ordinary_user_may_not_record_is_said_with_the_next_step() {
     let (output, path) = playground.sprof(&["-p", &of_root.pid(), "-d", "2"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{stderr}");
-    let advice = format!("sudo sprof record -p {}", of_root.pid());
+    let advice = format!(
+        "`sudo {} record -p {}`",
+        playground.path("sprof").display(),
+        of_root.pid()
+    );
     for words in ["(split)", "another user", &advice] {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }
