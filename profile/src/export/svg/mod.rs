@@ -14,6 +14,7 @@ use super::label::Kind;
 pub use super::tree::Shape;
 use super::tree::Tree;
 use super::{Counted, Picked, Time};
+use crate::text::one_line;
 use color::Color;
 use layout::{Decimal, Layout, PERCENT};
 use text::{Xml, amount, count, fit};
@@ -104,12 +105,12 @@ impl Picture<'_> {
             let node = &self.tree.nodes[*id as usize];
             let (x, width) = layout.span(place, total);
             let y = layout.y(place.depth, options.inverted);
-            let name = self.tree.label(node);
+            let name = one_line(self.tree.label(node));
             let class = if node.inlined { " class=\"i\"" } else { "" };
             write!(
                 out,
                 "<g{class}><title>{} ({}{})</title><rect x=\"{}%\" y=\"{y}\" width=\"{}%\" height=\"{}\" fill=\"{}\"/>",
-                Xml(name),
+                Xml(&name),
                 if node.inlined { "inlined, " } else { "" },
                 (self.words)(*id),
                 Decimal(x),
@@ -123,7 +124,7 @@ impl Picture<'_> {
                 "<text x=\"{}%\" y=\"{}\">{}</text></g>",
                 Decimal(x),
                 y + 12,
-                Xml(&fit(name, pixels))
+                Xml(&fit(&name, pixels))
             )?;
         }
         self.end(&mut out, options, layout)?;
