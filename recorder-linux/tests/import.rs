@@ -108,7 +108,7 @@ fn normal_pipe_and_compressed_files_give_the_same_in_time_order() {
         assert_eq!(imported.info.interval_ns, 1_000_000);
         assert_eq!(
             imported.notes,
-            ["1 samples of the event page-faults are left out; --event page-faults shows them"]
+            ["1 sample of the event page-faults is left out; --event page-faults shows it"]
         );
     }
 }

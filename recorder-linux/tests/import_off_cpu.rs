@@ -171,7 +171,7 @@ fn switches_asked_for_by_name_are_counted_like_any_event() {
         imported.notes,
         [
             "5 switches of threads are left out: waits are shown beside an event that measures time (--event)",
-            "1 samples of the event cpu-clock are left out; --event cpu-clock shows them"
+            "1 sample of the event cpu-clock is left out; --event cpu-clock shows it"
         ]
     );
 }

@@ -138,9 +138,10 @@ impl<R: Read + Seek> Import<R> {
         }
         for (event, samples) in &output.other_samples {
             let name = input.attrs.list[*event].label();
-            notes.push(format!(
-                "{samples} samples of the event {name} are left out; --event {name} shows them"
-            ));
+            notes.push(match samples {
+                1 => format!("1 sample of the event {name} is left out; --event {name} shows it"),
+                _ => format!("{samples} samples of the event {name} are left out; --event {name} shows them"),
+            });
         }
         notes
     }

@@ -33,6 +33,7 @@ use crate::args::RecordingArgs;
 use crate::exit::Failure;
 use crate::pipeline::recorder::{Held, Recording};
 use crate::pipeline::{Plan, ProgramExit, Whom};
+use crate::summary::count;
 use crate::term::Term;
 use config::Config;
 use filter::Programs;
@@ -279,8 +280,8 @@ impl CargoRun {
     pub(crate) fn tell(&self, info: &mut RecordingInfo) {
         if self.left_out > 0 {
             info.notes.push(format!(
-                "{} samples of cargo and of what it builds with are left out; --include-build keeps them",
-                self.left_out
+                "left out: {} of cargo and of what it builds with; --include-build keeps them",
+                count(self.left_out, "sample", "samples")
             ));
         }
     }

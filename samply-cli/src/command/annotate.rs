@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::report::{Measure, calls};
 use crate::screen;
-use crate::summary::grouped;
+use crate::summary::count;
 use crate::term::{self, Style, Styled, Term, Verbosity};
 
 /// Runs the command.
@@ -298,7 +298,7 @@ impl Annotation<'_> {
     fn amount(&self, cost: Cost) -> String {
         match (self.measure.has_samples, self.measure.amount_label()) {
             (false, Some(name)) => format!("{} {name}", self.measure.amount(cost)),
-            _ => format!("{} samples", grouped(cost.samples)),
+            _ => count(cost.samples, "sample", "samples"),
         }
     }
 

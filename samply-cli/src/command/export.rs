@@ -16,6 +16,7 @@ use crate::file_kind::FileKind;
 use crate::input::{self, Input, InputOptions};
 use crate::output::{Earlier, Output, OutputError};
 use crate::screen;
+use crate::summary::count;
 use crate::term::{Style, Term, Verbosity};
 
 /// Runs the command.
@@ -143,7 +144,7 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
     if totals.left_out > 0 && !is_for_waits(picked) {
         let amount = match picked.counted() {
             Counted::Nanoseconds => format!("{:.3} s", totals.left_out as f64 / 1e9),
-            Counted::Samples => format!("{} samples", totals.left_out),
+            Counted::Samples => count(totals.left_out, "sample", "samples"),
             Counted::Bytes => format!("{} bytes", totals.left_out),
             Counted::Named => format!("{} {}", totals.left_out, picked.named().map_or("", |(name, _)| name)),
         };
@@ -153,8 +154,8 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
     }
     if totals.unusable > 0 {
         term.warning(format_args!(
-            "{} samples are left out: their weight is negative or missing",
-            totals.unusable
+            "left out: {} whose weight is negative or missing",
+            count(totals.unusable, "sample", "samples")
         ));
     }
     Ok(())

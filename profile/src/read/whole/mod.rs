@@ -3,8 +3,10 @@
 //! 1. `columns`: lists of numbers and texts.
 //! 2. `raw`: the tables as the file has them.
 //! 3. `normal`: checked, and brought to one form.
+//! 4. `end`: what the samples of all threads together decide.
 
 mod columns;
+mod end;
 mod normal;
 mod raw;
 

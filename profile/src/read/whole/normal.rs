@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::end;
 use super::raw::{RawCause, RawRowValue, RawSchema, RawSection, frame_flag, func_flag};
 use super::raw::{RawFrames, RawFuncs, RawMarkers, RawProfile, RawSamples, RawStacks, RawTables, RawThread};
 use crate::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
@@ -92,39 +93,15 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    count_equal_weights(&mut normal.data);
+    end::count_equal_weights(&mut normal.data);
     normal.data.point_events = normal.periods.into_keys().collect();
     normal.data.point_events.sort();
     // Behind all others: CPU time is what a file is of, unless it has none.
     normal.data.threads.append(&mut normal.of_points);
+    end::begin_at(&mut normal.data, raw.meta.profiling_start_time);
     let first = normal.data.threads.iter().find(|thread| !thread.samples.is_empty());
     normal.data.unit = first.map_or(Unit::default(), |thread| thread.unit);
     Ok(normal.data)
-}
-
-/// Where all samples stand for the same time, they are counted, each of them for that time: sums stay whole numbers.
-fn count_equal_weights(data: &mut Data) {
-    let Some(each_ms) = equal_weight_ms(&data.threads) else {
-        return;
-    };
-    data.interval_ms = each_ms;
-    for thread in data.threads.iter_mut().filter(|thread| is_own_time(thread)) {
-        thread.unit = Unit::Samples;
-        thread.samples.weight = None;
-    }
-}
-
-/// What each sample stands for, if it is the same for all.
-fn equal_weight_ms(threads: &[Thread]) -> Option<f64> {
-    let timed = threads.iter().filter(|thread| is_own_time(thread));
-    let mut weights = timed.flat_map(|thread| thread.samples.iter().map(|(_, _, weight)| weight));
-    let first = weights.next().filter(|ms| *ms > 0.0)?;
-    weights.all(|weight| weight == first).then_some(first)
-}
-
-/// The samples of further events have threads of their own.
-fn is_own_time(thread: &Thread) -> bool {
-    thread.unit == Unit::Milliseconds && thread.event.is_none()
 }
 
 /// An event whose markers are samples, and what each of these stands for.
