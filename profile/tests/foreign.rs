@@ -13,7 +13,7 @@ use common::exports::{Costs, common_name};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use profile::export::{Picked, Time, callgrind, pprof};
+use profile::export::{Picked, Time, callgrind, perf_script, pprof};
 use profile::read::{self, Foreign, Kind, ReadError, ReadLimits};
 use profile::view::data::{Calls, Data, Unit};
 use profile::view::functions::functions;
@@ -85,6 +85,27 @@ proptest! {
         let counted = picked.totals();
         let expected = if data.unit == Unit::Samples { counted.weight } else { counted.samples };
         prop_assert_eq!(costs(&samples.data).sum, expected);
+    }
+
+    /// With its threads, whose numbers are all that it has of the names of processes.
+    #[test]
+    fn perf_script_text_of_our_own_is_read_back_to_the_sample(data in data(), time in prop_oneof![Just(Time::Cpu), Just(Time::All)]) {
+        let picked = Picked::new(&data, time);
+        let mut bytes = Vec::new();
+        perf_script::write(&picked, &mut bytes).unwrap();
+        prop_assume!(picked.totals().samples > 0);
+        let found = read(&bytes, None);
+        let (found_costs, expected) = (costs(&found.data), common::data::expected(&data, time));
+        // The format has no library of an inlined function, so totals of equal names in several are others; and what stands for a
+        // function without a name, `lib+0x1f`, is to all its readers an offset in a function.
+        let mut own = std::collections::BTreeMap::new();
+        for (name, weight) in expected.own {
+            let bare = name.rsplit_once("+0x").map_or(&*name, |(bare, _)| bare);
+            *own.entry(bare.to_owned()).or_default() += weight;
+        }
+        prop_assert_eq!((found_costs.sum, &found_costs.own), (expected.sum, &own));
+        let is_whole = !found.notes.iter().any(|note| note.contains("not understood"));
+        prop_assert!(is_whole, "{:?}", found.notes);
     }
 
     /// Of recursion, too: a function's total is what was spent while it was on the stack.
@@ -163,7 +184,13 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [Kind; 4] = [Kind::Pprof, Kind::Callgrind, Kind::Cachegrind, Kind::Dhat];
+const GOOD: [Kind; 5] = [
+    Kind::Pprof,
+    Kind::Callgrind,
+    Kind::Cachegrind,
+    Kind::Dhat,
+    Kind::PerfScript,
+];
 
 /// As dh_main.c writes it.
 const DHAT: &str = r#"{"dhatFileVersion":2
@@ -192,6 +219,11 @@ fn good(which: usize) -> Vec<u8> {
             bytes
         }
         Kind::Dhat => DHAT.as_bytes().to_vec(),
+        Kind::PerfScript => {
+            let mut bytes = Vec::new();
+            perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            bytes
+        }
         Kind::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
             .to_vec(),
     }
@@ -487,6 +519,7 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
         ("Cachegrind", good(2)),
         ("Dhat", good(3)),
         ("Folded", folded.into_bytes()),
+        ("PerfScript", good(4)),
         ("None", json),
         ("None", perf_data),
         ("None", elf),
@@ -506,6 +539,75 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
             );
         }
     }
+}
+
+/// As perf 6.1 and 6.12 print it: with and without process ids, call chains, periods and source lines, with several events, a thread
+/// that gets its name later, losses, and functions that are inlined.
+#[test]
+fn perf_script_has_threads_times_events_and_call_paths() {
+    let text = "# ========\n# captured on    : Sun Nov 22 02:00:00 2026\n# os release : 6.1.0\n# ========\n#\n\
+        sh  70/71 [000]   100.000000:    1000000 cpu-clock:u: \n\t          10 helper+0x1 (inlined)\n  a.c:7\n\t          10 work+0x1 (/home/app)\n\
+        \t           5 main+0x2 (/home/app)\n\n\
+        app  70/71 [001]   100.250000:    2000000 cpu-clock:u: \n\t    ffff8100 [unknown] ([kernel.kallsyms])\n\t           5 main+0x9 (/home/app)\n\n\
+        app  70/70 [001]   100.100000:         1 page-faults:u: \n\t           5 main+0x9 (/home/app)\n\n\
+        app  70/70 [001]   100.200000: PERF_RECORD_LOST lost 12\n\
+        what is this\n";
+    let found = read(text.as_bytes(), None);
+    let data = &found.data;
+    assert_eq!((data.unit, data.os.as_str()), (Unit::Milliseconds, "Linux 6.1.0"));
+    let thread = &data.threads[0];
+    assert_eq!(
+        (thread.name.as_str(), thread.pid.as_str(), thread.tid.as_str()),
+        ("app", "70", "71")
+    );
+    assert_eq!(thread.samples.time_ms, [0.0, 250.0]);
+    let costs = costs(data);
+    assert_eq!(costs.sum, 3_000_000);
+    assert_eq!(
+        (costs.own["helper"], costs.total["work"], costs.total["main"]),
+        (1_000_000, 1_000_000, 3_000_000)
+    );
+    let helper = data
+        .frames
+        .iter()
+        .find(|frame| data.func_name(frame.func) == "helper")
+        .unwrap();
+    assert_eq!(
+        (helper.inlined, helper.line, data.lib_name(helper.func)),
+        (true, 7, Some("app"))
+    );
+    for note in [
+        "12 records were lost",
+        "the leaf of 1 sample;",
+        "1 line is not understood and left out, the first of them line 20",
+    ] {
+        assert!(
+            found.notes.iter().any(|told| told.contains(note)),
+            "{note}: {:?}",
+            found.notes
+        );
+    }
+    assert_eq!(data.weights.as_ref().unwrap().others, ["page-faults:u"]);
+    let faults = read(text.as_bytes(), Some("page-faults:u")).data;
+    assert_eq!((faults.unit, faults.threads.len()), (Unit::Counts, 1));
+    // Without process ids, call chains and periods.
+    let short = "     app    7 [000]     1.500000: cpu-clock:      10 work+0x3 (/home/app)\n     app    7 [000]     1.600000: cpu-clock:      10 work+0x5 (/home/app)\n";
+    let found = read(short.as_bytes(), None);
+    assert_eq!(
+        (found.data.unit, found.data.threads[0].tid.as_str()),
+        (Unit::Samples, "7")
+    );
+    let selection = select(&found.data, &Filter::default()).unwrap();
+    assert_eq!((selection.total.samples, functions(&selection).len()), (2, 1));
+    let asked = read_as(Kind::PerfScript, text.as_bytes(), Some("cycles"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        asked.contains("counts no \"cycles\"; it counts cpu-clock:u, page-faults:u"),
+        "{asked}"
+    );
+    let empty = error(Kind::PerfScript, b"# nothing\n");
+    assert!(empty.contains("expected a sample of perf script"), "{empty}");
 }
 
 #[test]

@@ -90,10 +90,7 @@ impl FileKind {
             Pprof => read::kind(path) == Some(read::Kind::Pprof),
             Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
             Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),
-            // `comm pid/tid seconds: period event: `, and an indented line for each frame.
-            PerfScript => text(&start)
-                .split_once("\n\t")
-                .is_some_and(|(head, _)| head.trim_end().ends_with(':') && head.contains('/')),
+            PerfScript => read::kind(path) == Some(read::Kind::PerfScript),
             ReportText => text(&start).lines().any(|line| line.starts_with("quality: ")),
             ReportMarkdown => {
                 text(&start).lines().any(|line| line.starts_with("quality: ")) && start.starts_with(b"**")

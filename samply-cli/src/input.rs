@@ -187,8 +187,8 @@ pub(crate) fn converted(profile: &profile::Profile, event: Option<&str>) -> Resu
 fn failure(error: &ReadError) -> Failure {
     Failure::failed(match error {
         ReadError::NotAProfile { path, found } => format!(
-            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, folded \
-             stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind or DHAT",
+            "{} is {found}; expected a Firefox profile (JSON, or JSON in gzip), a file of perf record, a .partial file, text of \
+             perf script, folded stacks (lines like `main;work;leaf 12`), or a file of pprof, callgrind, cachegrind or DHAT",
             path.display()
         ),
         error => error.to_string(),

@@ -13,7 +13,7 @@
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines; [`highlights`]: where its time went.
 //!    [`names`]: what look-ups of names came to; [`advice`]: what helps where a result is poor.
 //! 6. [`serve`]: the local server, and the browser.
-//! 7. [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
+//! 7. [`stdin`], [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
 //!
 //! [`term`] is the terminal, [`fit`] what fits there, [`screen`] what all text passes on its way there, [`interrupt`] the signals, [`exit`] the only way out.
 
@@ -39,6 +39,7 @@ mod report;
 mod screen;
 mod serve;
 mod spool;
+mod stdin;
 mod summary;
 mod term;
 mod unrecorded;
@@ -57,7 +58,8 @@ fn main() -> ExitCode {
         recording::command::set_own(&path);
     }
     exit::run(|| {
-        let args = args::parse(term::clap_color(), input::named)?;
+        let mut args = args::parse(term::clap_color(), input::named)?;
+        stdin::stand_in(args.command.files())?;
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),

@@ -64,6 +64,67 @@ fn frame_pointer_chains() {
     assert!(profile.sample_count() > 1000, "{}", profile.summary());
 }
 
+/// What `sprof` prints, with this text on stdin.
+fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
+    let mut cat = Command::new("cat").arg(text).stdout(Stdio::piped()).spawn().unwrap();
+    let output = sprof().args(words).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    cat.wait().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_text_of_perf_script_shows_what_perf_report_shows() {
+    let Some(machine) = perf() else { return };
+    let (dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "--call-graph", "fp"]);
+    let script = dir.path().join("script.txt");
+    for options in [&[][..], &["-F", "+pid"], &["--header"]] {
+        let output = Command::new("perf")
+            .arg("script")
+            .args(options)
+            .arg("-i")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::write(&script, &output.stdout).unwrap();
+        let (profile, stderr) = load(&script, &[]);
+        assert_as_perf(&profile, &file, "cpu-clock");
+        assert_rooted(&profile);
+        assert!(!stderr.contains("not understood"), "{stderr}");
+    }
+    let path = script.to_str().unwrap();
+    let views = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["views"].clone();
+    let report = ["report", path, "--format", "json", "--view", "functions"];
+    let of_file = sprof().args(report).output().unwrap();
+    let (code, of_stdin, stderr) = from_stdin(&["report", "-", "--format", "json", "--view", "functions"], &script);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(views(&of_stdin), views(std::str::from_utf8(&of_file.stdout).unwrap()));
+    // All commands that read a file; and a file of perf itself.
+    for (words, text, expected) in [
+        (&["annotate", "-", "sixty"][..], &script, "sixty"),
+        (&["export", "-", "--format", "folded"], &file, ";sixty"),
+        (&["export", "-", "--format", "firefox", "-o", "-"], &script, ""),
+        (&["flamegraph", "-", "-o", "-"], &file, "<svg"),
+        (&["diff", path, "-"], &script, ""),
+        (&["check", "-", "--base", path, "--max-increase", "*=50%"], &script, ""),
+        (&["report", "-"], &file, "thirty"),
+    ] {
+        let mut cat = Command::new("cat").arg(text).stdout(Stdio::piped()).spawn().unwrap();
+        let output = sprof().args(words).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        assert!(stdout.contains(expected), "{words:?}: {stdout}{stderr}");
+    }
+    fs::write(&script, "what is this\n").unwrap();
+    let (code, _, stderr) = from_stdin(&["report", "-"], &script);
+    assert!(code == Some(125) && stderr.contains("/dev/stdin is"), "{stderr}");
+}
+
 #[test]
 fn stack_dumps_are_unwound() {
     let Some(machine) = perf() else { return };

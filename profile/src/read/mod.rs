@@ -197,7 +197,7 @@ impl Opened {
         let (Some(mut file), Some(metadata)) = (opened, metadata.filter(is_file)) else {
             return Err(ReadError::NotAProfile {
                 path: path_buf(),
-                found: "not a regular file",
+                found: NO_FILE,
             });
         };
         let mut start = [0u8; 16];
@@ -239,6 +239,9 @@ impl Opened {
         }
     }
 }
+
+/// Of a pipe or a device. Opening a pipe would wait for its other end.
+const NO_FILE: &str = "not a regular file (what comes through a pipe is read with `-` in the place of the file)";
 
 /// What the file is instead, if its first bytes say so.
 fn not_a_profile(start: &[u8]) -> Option<&'static str> {

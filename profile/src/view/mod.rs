@@ -2,7 +2,9 @@
 //!
 //! Of a profile that was read ([`data`]): [`select`] says which samples, and every view is a function of its answer.
 //! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`].
-//! [`shortfalls()`]: what a result lacks, and why. Of one that was just recorded: [`recorded()`] makes such data, `top` and `waits` take it as it is.
+//! [`mod@shortfalls`]: what a result lacks, and why.
+//!
+//! Of a profile that was just recorded: [`recorded()`] makes such data, `top` and `waits` take it as it is.
 
 pub mod annotate;
 pub mod arcs;

@@ -31,7 +31,7 @@ of 1.5 % is assumed. Several a side, taken in turn, show it; several runs in one
 Exit status: 0 all rules are kept, 1 a rule is broken, 3 none is broken and sprof cannot tell of some
 (with --allow-unknown 0), 2 wrong usage, 125 sprof itself failed.")]
 pub(crate) struct CheckArgs {
-    /// Profiles of what is checked, one or more. After --base OLD, one.
+    /// Profiles of what is checked, one or more. After --base OLD, one. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 

@@ -17,7 +17,7 @@ Examples:
   sprof diff old.json.gz new.json.gz --flamegraph diff.svg
   sprof diff old.json.gz new.json.gz -f md > comment.md")]
 pub(crate) struct DiffArgs {
-    /// Two profiles: before and after. With --new: one profile or more from before.
+    /// Two profiles: before and after. With --new: one profile or more from before. `-` is stdin.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 

@@ -11,8 +11,8 @@ use super::{RecordingArgs, value};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = format!("{EXAMPLES}\n\n{UNITS}"))]
 pub(crate) struct ExportArgs {
-    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, a .partial file, folded
-    /// stacks, or a file of pprof, callgrind, cachegrind or DHAT.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`, a .partial
+    /// file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
@@ -81,8 +81,8 @@ With --off-cpu the flame graph shows where threads wait, with --wall CPU time an
         .required_unless_present_any(["pid", "all", "file"])),
 )]
 pub(crate) struct FlamegraphArgs {
-    /// A saved profile, a file of `perf record`, a .partial file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT,
-    /// instead of a program to record.
+    /// A saved profile, a file of `perf record`, text of `perf script`, a .partial file, folded stacks, or a file of pprof, callgrind,
+    /// cachegrind or DHAT, instead of a program to record. `-` is stdin.
     #[arg(value_name = "FILE", conflicts_with_all = CHOICES_OF_A_RECORDING)]
     pub(crate) file: Option<PathBuf>,
 

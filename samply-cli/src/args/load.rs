@@ -17,7 +17,8 @@ Examples:
   sprof load -n -P 8080 profile.json.gz   print the link, open no browser")]
 pub(crate) struct LoadArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's
-    /// `simpleperf record`, or the .partial file that is left of a recording when sprof is killed or the power fails.
+    /// `simpleperf record`, text of `perf script`, or the .partial file that is left of a recording when sprof is killed or the
+    /// power fails. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

@@ -29,6 +29,8 @@ pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::{PartArgs, SelectArgs};
 pub(crate) use serve::ServeArgs;
 
+use std::path::PathBuf;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use profile::text::one_line;
 
@@ -119,6 +121,26 @@ Examples:
     },
 }
 
+impl Command {
+    /// The files that the command reads. `-` among them is stdin.
+    pub(crate) fn files(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            Command::Load(args) => vec![&mut args.file],
+            Command::Report(args) => vec![&mut args.file],
+            Command::Annotate(args) => vec![&mut args.file],
+            Command::Export(args) => vec![&mut args.file],
+            Command::Diff(args) => args.files.iter_mut().chain(&mut args.new).collect(),
+            Command::Check(args) => args.files.iter_mut().chain(&mut args.base).collect(),
+            Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),
+            Command::Record(_)
+            | Command::Cargo { .. }
+            | Command::Doctor(_)
+            | Command::Completions { .. }
+            | Command::Man { .. } => Vec::new(),
+        }
+    }
+}
+
 /// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one for the
 /// version.
 pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&std::ffi::OsStr) -> Named) -> Result<Cli, clap::Error> {
@@ -132,6 +154,11 @@ pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&std::ffi::OsStr) ->
 /// The definition itself, for completions and man pages.
 pub(crate) fn definition() -> clap::Command {
     Cli::command()
+}
+
+/// A usage error that no command is the reason of.
+pub(crate) fn general_usage_error(message: impl std::fmt::Display) -> clap::Error {
+    definition().error(clap::error::ErrorKind::ValueValidation, message)
 }
 
 /// A usage error found after parsing, in the form that clap gives its own.

@@ -17,7 +17,7 @@ Examples:
   sprof report perf.data --format json | jq '.views[0].rows[:3]'")]
 pub(crate) struct ReportArgs {
     /// A saved profile (from sprof, samply or the Firefox Profiler, plain or gzip), a file of `perf record`, a .partial file,
-    /// folded stacks, or a file of pprof, callgrind, cachegrind or DHAT.
+    /// text of `perf script`, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 

@@ -1,11 +1,13 @@
 //! `sprof load` of a perf.data file or a spool: convert, then serve or save.
 
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use profile::export::firefox;
 use profile::{Profile, Tracks};
 use symbolicator::{SymbolOptions, Symbolicator};
+use tempfile::NamedTempFile;
 
 use super::{record, show};
 use crate::args::LoadArgs;
@@ -13,6 +15,7 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::highlights::Highlights;
 use crate::import::{self, Imported};
+use crate::input::{self, InputOptions};
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
 use crate::output::{Earlier, Output};
@@ -112,6 +115,26 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     show::open(term, &args.serve, address, &links, may_open);
     server.wait();
     Ok(Status::SUCCESS)
+}
+
+/// Text of perf script as a profile, in a file that is gone when sprof ends.
+pub(super) fn script(path: &Path, event: Option<String>, term: &Term) -> Result<NamedTempFile, Failure> {
+    let options = InputOptions {
+        event,
+        ..InputOptions::default()
+    };
+    let input = input::open(path, &options, term)?;
+    (input.notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
+    let written = NamedTempFile::new().and_then(|mut file| {
+        firefox::write_data_gz(&input.data, &mut file)?;
+        Ok(file)
+    });
+    written.map_err(|error| {
+        Failure::failed(format_args!(
+            "converting {} failed: {error}; free space in the folder of temporary files",
+            path.display()
+        ))
+    })
 }
 
 /// The profile in a file that is gone when sprof ends: nobody asked for one.

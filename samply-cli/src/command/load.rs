@@ -1,19 +1,22 @@
 //! `sprof load`: serves a saved profile, untouched. Files of perf are converted first (see `convert`).
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
+use profile::read::{self, Form, Kind, ReadLimits, SavedLib, SavedProfile};
 use recording::command::on_file;
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
+use tempfile::NamedTempFile;
 
 use super::{convert, record, show};
 use crate::args::{self, LoadArgs};
 use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
+use crate::output::{Earlier, Output};
 use crate::serve::{Content, Listener, Server};
-use crate::term::Term;
+use crate::term::{Style, Term};
 use crate::{import, pipeline};
 
 /// Runs the command.
@@ -23,14 +26,20 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
         return convert::run(args, &term);
     }
     term.progress(false, format_args!("reading {}", args.file.display()));
-    if let Some(kind) = read::kind(&args.file) {
-        return Err(elsewhere(&args.file, kind));
+    let script = match read::kind(&args.file) {
+        Some(Kind::PerfScript) => Some(convert::script(&args.file, args.event.clone(), &term)?),
+        Some(kind) => return Err(elsewhere(&args.file, kind)),
+        None => None,
+    };
+    if let Some(script) = script.as_ref().filter(|_| args.save_only) {
+        return save(&args.output, script, &term);
     }
-    let saved = read::open(&args.file, ReadLimits::default()).map_err(Failure::failed)?;
-    if args.save_only || args.event.is_some() {
+    let path = script.as_ref().map_or(args.file.as_path(), |script| script.path());
+    let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
+    if script.is_none() && (args.save_only || args.event.is_some()) {
         return Err(Failure::from(args::usage_error(
             "load",
-            "--save-only and --event are for files of perf record and .partial files; this is neither",
+            "--save-only and --event are for files of perf record, .partial files and text of perf script; this is none of them",
         )));
     }
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
@@ -56,14 +65,34 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
         symbols: pipeline::symbol_answers(symbolicator),
     };
     let server = Server::start(listener, content).map_err(Failure::failed)?;
-    let may_open = std::io::stderr().is_terminal() && !record::in_ci();
+    let may_open = io::stderr().is_terminal() && !record::in_ci();
     show::open(&term, &args.serve, address, &links, may_open);
     server.wait();
     Ok(Status::SUCCESS)
 }
 
+fn save(path: &Path, converted: &NamedTempFile, term: &Term) -> Outcome {
+    let saved = Output::prepare(path, FileKind::Profile, Earlier::Kept).and_then(|output| {
+        output.save(term, |out| {
+            io::copy(&mut converted.reopen()?, out)?;
+            out.flush()
+        })
+    });
+    let saved = saved.map_err(Failure::failed)?;
+    if let Some(path) = &saved.path {
+        term.line(format_args!("saved {}", term.style(Style::Link, path.display())));
+    }
+    match saved.problem {
+        Some(problem) => {
+            term.error(problem);
+            Ok(Status::PARTIAL)
+        }
+        None => Ok(Status::SUCCESS),
+    }
+}
+
 /// What the Firefox Profiler would have to be given as a profile, and is none.
-pub(super) fn elsewhere(file: &Path, kind: read::Kind) -> Failure {
+pub(super) fn elsewhere(file: &Path, kind: Kind) -> Failure {
     Failure::failed(format_args!(
         "{} is {}, no Firefox profile; `{}` shows it, and `{}` writes it in other formats",
         file.display(),

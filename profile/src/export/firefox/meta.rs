@@ -13,7 +13,7 @@ use crate::category::CATEGORIES;
 use crate::model::Profile;
 
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
-const GECKO_VERSION: u32 = 34;
+pub(super) const GECKO_VERSION: u32 = 34;
 
 pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
     json.key("meta")?;

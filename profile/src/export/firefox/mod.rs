@@ -5,6 +5,7 @@
 
 mod counters;
 mod cpu;
+mod data;
 mod extra;
 mod json;
 mod markers;
@@ -19,6 +20,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::model::Profile;
+use crate::view::data::Data;
 use json::Json;
 pub(crate) use tracks::Shown;
 
@@ -40,6 +42,15 @@ pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
         threads::write(profile, json)
     })?;
     json.finish().map(drop)
+}
+
+/// Writes data that was read of a file, as JSON through gzip: samples that have times and call paths.
+pub fn write_data_gz(data: &Data, out: impl Write) -> io::Result<()> {
+    let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
+    let mut json = Json::new(&mut gz);
+    data::write(data, &mut json)?;
+    json.finish()?;
+    gz.finish()?.flush()
 }
 
 /// Like [`write()`], through gzip: the form that profiles are saved and served in.

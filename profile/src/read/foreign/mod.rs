@@ -5,6 +5,7 @@
 
 mod callgrind;
 mod dhat;
+mod perf_script;
 mod pprof;
 mod source;
 mod tables;
@@ -26,6 +27,8 @@ pub enum Kind {
     Cachegrind,
     /// DHAT's, of valgrind and of the Rust crate: JSON.
     Dhat,
+    /// What `perf script` prints: text, with threads, times and call paths.
+    PerfScript,
 }
 
 impl Kind {
@@ -36,6 +39,7 @@ impl Kind {
             Kind::Callgrind => "a callgrind file",
             Kind::Cachegrind => "a cachegrind file",
             Kind::Dhat => "a DHAT file",
+            Kind::PerfScript => "text of perf script",
         }
     }
 }
@@ -62,6 +66,9 @@ pub fn kind(path: &Path) -> Option<Kind> {
     if let Some(kind) = callgrind::kind(&start) {
         return Some(kind);
     }
+    if perf_script::is_perf_script(&start) {
+        return Some(Kind::PerfScript);
+    }
     pprof::is_pprof(&start).then_some(Kind::Pprof)
 }
 
@@ -74,6 +81,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     match kind {
         Kind::Pprof => pprof::read(&mut source, event),
         Kind::Dhat => dhat::read(&mut source, event),
+        Kind::PerfScript => perf_script::read(&mut source, event),
         Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
     }
 }
@@ -90,6 +98,11 @@ fn choose(path: &Path, asked: Option<&str>, known: &[String], default: usize) ->
         asked: asked.to_owned(),
         known: known.join(", "),
     })
+}
+
+/// `1 sample`, `2 samples`.
+fn count(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// All but the one that was chosen.

@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::{Position, ReadError, ReadLimits};
 use crate::read::error::io_error;
-use crate::read::{DISPROPORTIONATE, proportionate_bytes, read_up_to};
+use crate::read::{DISPROPORTIONATE, NO_FILE, proportionate_bytes, read_up_to};
 
 /// Longest line: ten thousand characters of a name that was made by a template machine, and a hundred such names.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl Source {
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(ReadError::NotAProfile {
                 path: path.to_owned(),
-                found: "not a regular file",
+                found: NO_FILE,
             });
         }
         let mut file = File::open(path).map_err(unreadable)?;

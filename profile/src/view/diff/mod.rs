@@ -89,7 +89,7 @@ pub struct Total {
     pub empty_runs: usize,
     /// Samples of running threads.
     pub samples: u64,
-    /// What they weigh, a run, in [`Comparison::unit`].
+    /// What they weigh, a run, in [`Sides::unit`].
     pub per_run: f64,
 }
 

@@ -10,10 +10,10 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use profile::export::{firefox, firefox_v55};
-use profile::read::{self, Form, ReadLimits};
+use profile::read::{self, Form, Kind, ReadLimits};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::super::load;
+use super::super::{convert, load};
 use super::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
@@ -26,11 +26,13 @@ use crate::term::Term;
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
     let path = &args.file;
     let is_perf_data = import::is_perf_data(path);
-    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_perf_data) {
+    let is_script = read::kind(path) == Some(Kind::PerfScript);
+    let is_converted = is_perf_data || is_script;
+    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_converted) {
         return Err(Failure::from(args::usage_error(
             "export",
             "this format copies the whole profile: it goes without --off-cpu, --wall and --threads, and --event is for files of \
-             perf record",
+             perf record and text of perf script",
         )));
     }
     let ending = (args.output.as_deref())
@@ -41,9 +43,10 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         Some("json") => false,
         _ => is_gzip,
     };
-    let source = match is_perf_data {
-        true => converted(args, term)?,
-        false => saved(path)?,
+    let source = match (is_perf_data, is_script) {
+        (true, _) => converted(args, term)?,
+        (_, true) => saved(convert::script(path, args.event.clone(), term)?.path())?,
+        (false, false) => saved(path)?,
     };
     let wants_gzip = wants_gzip(source.is_gzip);
     if format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {

@@ -1,0 +1,244 @@
+//! Data that was read of a file as a profile of the same format: of text that the front end would read with less of what it says.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use super::FORMAT_VERSION;
+use super::json::{Json, put_ms, put_optional, put_or_minus_one, put_string, put_unsigned};
+use super::meta::GECKO_VERSION;
+use crate::category::CATEGORIES;
+use crate::view::data::{Data, Frame, NONE, Thread, Unit};
+
+/// Writes data whose samples have times and call paths, and whose frames have our categories or none.
+pub(super) fn write<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+    json.object(|json| {
+        json.key("meta")?;
+        json.object(|json| meta(data, json))?;
+        json.key("libs")?;
+        json.array(|json| (0..data.libs.len()).try_for_each(|lib| write_lib(data, lib, json)))?;
+        json.key("shared")?;
+        json.object(|json| tables(data, json))?;
+        json.key("threads")?;
+        json.array(|json| (data.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(thread, json))))
+    })
+}
+
+fn ns(ms: f64) -> i64 {
+    // `as` saturates.
+    (ms * 1e6).round() as i64
+}
+
+fn some(index: u32) -> Option<u64> {
+    (index != NONE).then_some(index.into())
+}
+
+fn meta<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+    let last_ms = data
+        .threads
+        .iter()
+        .filter_map(|thread| thread.samples.time_ms.last())
+        .copied();
+    let end_ms = last_ms.fold(0.0, f64::max) + data.interval_ms.max(1e-3);
+    let interval_ms = if data.interval_ms > 0.0 { data.interval_ms } else { 1.0 };
+    json.entry("version", &GECKO_VERSION)?;
+    json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
+    for (key, ms) in [
+        ("interval", interval_ms),
+        ("startTime", data.start_ms),
+        ("profilingStartTime", 0.0),
+        ("profilingEndTime", end_ms),
+    ] {
+        json.key(key)?;
+        json.value(|buf| put_ms(buf, ns(ms)))?;
+    }
+    json.entry("product", &data.product)?;
+    json.entry("importedFrom", &data.imported_from)?;
+    for (key, text) in [("oscpu", &data.os), ("CPUName", &data.cpu)] {
+        if !text.is_empty() {
+            json.entry(key, text)?;
+        }
+    }
+    json.entry("processType", &0)?;
+    json.entry("stackwalk", &1)?;
+    json.entry("debug", &false)?;
+    let categories: Vec<Value> = (CATEGORIES.iter())
+        .map(
+            |category| json!({"name": category.name, "color": category.color, "subcategories": category.subcategories}),
+        )
+        .collect();
+    json.entry("categories", &categories)?;
+    if data.unit == Unit::Milliseconds {
+        json.entry(
+            "sampleUnits",
+            &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"}),
+        )?;
+    }
+    json.entry("symbolicated", &data.symbolicated)?;
+    json.entry("usesOnlyOneStackType", &true)?;
+    json.entry("sourceCodeIsNotOnSearchfox", &true)?;
+    json.constant_column("markerSchema", 0, "")
+}
+
+fn write_lib<W: Write>(data: &Data, lib: usize, json: &mut Json<W>) -> io::Result<()> {
+    let lib = &data.libs[lib];
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    json.object(|json| {
+        json.entry("arch", &text(&lib.arch))?;
+        json.entry("name", &text(&lib.name))?;
+        json.entry("path", &text(&lib.path))?;
+        // The front end's key of a library is `debugName/breakpadId`, split at the slash.
+        json.entry("debugName", &text(&lib.debug_name).replace('/', "_"))?;
+        json.entry("debugPath", &text(&lib.debug_path))?;
+        json.entry("breakpadId", &lib.breakpad_id.clone().unwrap_or_else(|| "0".repeat(33)))?;
+        json.entry("codeId", &lib.code_id)
+    })
+}
+
+fn tables<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+    json.key("stackTable")?;
+    json.object(|json| {
+        json.column("frame", data.stacks.iter(), |buf, stack| {
+            put_unsigned(buf, stack.frame.into())
+        })?;
+        json.column("prefixOffset", data.stacks.iter().enumerate(), |buf, (at, stack)| {
+            put_unsigned(buf, some(stack.prefix).map_or(0, |prefix| at as u64 - prefix));
+        })?;
+        json.entry("length", &data.stacks.len())
+    })?;
+    json.key("frameTable")?;
+    json.object(|json| frames(&data.frames, json))?;
+    let (mut files, mut file_ids) = (Vec::new(), FxHashMap::default());
+    for func in data.funcs.iter().filter(|func| func.file != NONE) {
+        file_ids.entry(func.file).or_insert_with(|| {
+            files.push(func.file);
+            files.len() as u64 - 1
+        });
+    }
+    // The names of libraries stand behind the other texts.
+    let first_lib = data.texts.len() as u64;
+    json.key("funcTable")?;
+    json.object(|json| {
+        let (funcs, count) = (|| data.funcs.iter(), data.funcs.len());
+        json.column("name", funcs(), |buf, func| put_unsigned(buf, func.name.into()))?;
+        json.constant_column("isJS", count, "false")?;
+        json.constant_column("relevantForJS", count, "false")?;
+        json.column("resource", funcs(), |buf, func| put_or_minus_one(buf, some(func.lib)))?;
+        json.column("source", funcs(), |buf, func| {
+            put_optional(buf, file_ids.get(&func.file).copied())
+        })?;
+        json.constant_column("lineNumber", count, "null")?;
+        json.constant_column("columnNumber", count, "null")?;
+        json.constant_column("originalLocation", count, "null")?;
+        json.entry("length", &count)
+    })?;
+    json.key("resourceTable")?;
+    json.object(|json| {
+        json.entry("length", &data.libs.len())?;
+        json.column("name", 0..data.libs.len() as u64, |buf, lib| {
+            put_unsigned(buf, first_lib + lib)
+        })?;
+        json.constant_column("host", data.libs.len(), "null")?;
+        // ResourceType.Library
+        json.constant_column("type", data.libs.len(), "1")
+    })?;
+    json.key("nativeSymbols")?;
+    json.object(|json| {
+        ["libIndex", "address", "name", "functionSize"]
+            .iter()
+            .try_for_each(|key| json.constant_column(key, 0, ""))?;
+        json.entry("length", &0)
+    })?;
+    json.key("sources")?;
+    json.object(|json| {
+        json.entry("length", &files.len())?;
+        json.constant_column("id", files.len(), "null")?;
+        json.column("filename", files.iter(), |buf, file| put_unsigned(buf, (*file).into()))?;
+        json.constant_column("startLine", files.len(), "1")?;
+        json.constant_column("startColumn", files.len(), "1")?;
+        json.constant_column("sourceMapURL", files.len(), "null")?;
+        json.constant_column("content", files.len(), "null")
+    })?;
+    json.key("sourceLocationTable")?;
+    json.object(|json| {
+        ["source", "line", "column"]
+            .iter()
+            .try_for_each(|key| json.constant_column(key, 0, ""))?;
+        json.entry("length", &0)
+    })?;
+    let libs = data.libs.iter().map(|lib| lib.name.as_deref().unwrap_or_default());
+    let texts = data.texts.iter().map(|text| &**text);
+    json.column("stringArray", texts.chain(libs), put_string)
+}
+
+fn frames<W: Write>(frames: &[Frame], json: &mut Json<W>) -> io::Result<()> {
+    let count = frames.len();
+    json.column("address", frames.iter(), |buf, frame| {
+        put_or_minus_one(buf, frame.address)
+    })?;
+    json.column("lib", frames.iter(), |buf, frame| {
+        put_or_minus_one(buf, some(frame.lib))
+    })?;
+    json.column("inlineDepth", frames.iter(), |buf, frame| {
+        put_unsigned(buf, frame.inlined.into())
+    })?;
+    json.column("category", frames.iter(), |buf, frame| {
+        put_unsigned(buf, some(frame.category).unwrap_or(0));
+    })?;
+    json.constant_column("subcategory", count, "0")?;
+    json.column("func", frames.iter(), |buf, frame| put_unsigned(buf, frame.func.into()))?;
+    json.constant_column("nativeSymbol", count, "null")?;
+    json.constant_column("innerWindowID", count, "null")?;
+    json.column("line", frames.iter(), |buf, frame| put_optional(buf, some(frame.line)))?;
+    json.constant_column("column", count, "null")?;
+    json.constant_column("originalLocation", count, "null")?;
+    json.entry("length", &count)
+}
+
+fn write_thread<W: Write>(thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+    json.entry("processType", &"default")?;
+    json.entry("processStartupTime", &0)?;
+    json.entry("processShutdownTime", &())?;
+    json.entry("registerTime", &0)?;
+    json.entry("unregisterTime", &())?;
+    json.constant_column("pausedRanges", 0, "")?;
+    json.entry("name", &thread.name)?;
+    json.entry("isMainThread", &thread.is_main)?;
+    json.entry("processName", &thread.process_name)?;
+    json.entry("pid", &thread.pid)?;
+    json.entry("tid", &thread.tid)?;
+    if let Some(event) = &thread.event {
+        json.entry("event", event)?;
+    }
+    let samples = &thread.samples;
+    json.key("samples")?;
+    json.object(|json| {
+        json.column("stack", samples.stack.iter(), |buf, stack| {
+            put_optional(buf, some(*stack))
+        })?;
+        json.column("time", samples.time_ms.iter(), |buf, time| put_ms(buf, ns(*time)))?;
+        json.column("weight", samples.iter(), |buf, (_, _, weight)| put_ms(buf, ns(weight)))?;
+        json.entry(
+            "weightType",
+            &match thread.unit {
+                Unit::Milliseconds => "tracing-ms",
+                Unit::Bytes => "bytes",
+                Unit::Samples | Unit::Counts => "samples",
+            },
+        )?;
+        if thread.unit == Unit::Milliseconds {
+            json.column("threadCPUDelta", samples.iter(), |buf, (_, _, weight)| {
+                put_unsigned(buf, ns(weight).unsigned_abs());
+            })?;
+        }
+        json.entry("length", &samples.len())
+    })?;
+    json.key("markers")?;
+    json.object(|json| {
+        ["data", "name", "startTime", "endTime", "phase", "category"]
+            .iter()
+            .try_for_each(|key| json.constant_column(key, 0, ""))?;
+        json.entry("length", &0)
+    })
+}

@@ -1,0 +1,674 @@
+//! The text of `perf script`, with times, threads and call paths: what users of `cargo flamegraph` and inferno have.
+//!
+//! There is no specification: tools/perf/builtin-script.c of Linux writes it, by the fields that the user asks for (`-F`). A sample is a
+//! line with its thread, time and event, then its frames, leaf first, then an empty line:
+//!
+//! ```text
+//! app 7/8 [000]   12.000345:    1000000 cpu-clock:uhH:
+//!         55d1c2a3b1e5 leaf+0x15 (/home/me/app)
+//!         7f3a1b2c3d4e __libc_start_main+0x7d (/usr/lib/libc.so.6)
+//! ```
+
+use std::path::Path;
+
+use rustc_hash::FxHashMap;
+
+use super::source::{Reader, Source};
+use super::tables::Tables;
+use super::{Foreign, ReadError, choose, others};
+use crate::category::{CATEGORIES, Kind};
+use crate::export::label::NO_STACK;
+use crate::read::SavedLib;
+use crate::view::data::{NONE, Samples, Thread, Unit, Weights};
+
+/// True if these bytes begin with a sample, or with what `perf script --header` prints before the first.
+pub(super) fn is_perf_script(start: &[u8]) -> bool {
+    // perf_session__fprintf_info, tools/perf/util/session.c.
+    if start.starts_with(b"# ========\n# captured on") {
+        return true;
+    }
+    let mut lines = start.split_inclusive(|byte| *byte == b'\n');
+    let first = lines.find(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"));
+    let text = first.and_then(|line| std::str::from_utf8(line).ok());
+    text.is_some_and(|line| line.ends_with('\n') && head(line).is_some())
+}
+
+/// The line that a sample begins with.
+struct Head<'a> {
+    name: &'a str,
+    /// `None` without `-F +pid`.
+    pid: Option<&'a str>,
+    tid: &'a str,
+    time_ns: u64,
+    period: Option<u64>,
+    event: &'a str,
+    /// Where samples have no call chain, their only frame; of tracepoints, their fields.
+    rest: &'a str,
+}
+
+/// `name [PID/]TID [CPU] SECONDS.FRACTION: [PERIOD] EVENT: ...`. Names of threads have any characters, so it is known by its time.
+fn head(line: &str) -> Option<Head<'_>> {
+    let mut from = 0;
+    while let Some(at) = line[from..]
+        .find(": ")
+        .or_else(|| line[from..].find(":\t"))
+        .map(|at| from + at)
+    {
+        from = at + 1;
+        if let Some(head) = head_around(&line[..at], &line[at + 1..]) {
+            return Some(head);
+        }
+    }
+    None
+}
+
+fn head_around<'a>(before: &'a str, after: &'a str) -> Option<Head<'a>> {
+    let (before, time) = last_word(before)?;
+    let time_ns = time_ns(time)?;
+    let (mut before, mut ids) = last_word(before)?;
+    if ids.starts_with('[') && is_number(ids.trim_start_matches('[').strip_suffix(']')?) {
+        (before, ids) = last_word(before)?;
+    }
+    let (pid, tid) = match ids.split_once('/') {
+        Some((pid, tid)) => (Some(pid), tid),
+        None => (None, ids),
+    };
+    // Of threads that are gone, perf prints -1.
+    let is_id = |id: &str| is_number(id.strip_prefix('-').unwrap_or(id));
+    let name = before.trim();
+    if name.is_empty() || !is_id(tid) || !pid.is_none_or(is_id) {
+        return None;
+    }
+    let (word, rest) = first_word(after)?;
+    let (period, event, rest) = match word.parse() {
+        Ok(period) => {
+            let (event, rest) = first_word(rest)?;
+            (Some(period), event, rest)
+        }
+        Err(_) => (None, word, rest),
+    };
+    let event = match event.strip_suffix(':') {
+        Some(event) => event,
+        // What --show-mmap-events and others add.
+        None if event.starts_with("PERF_RECORD_") => event,
+        None => return None,
+    };
+    Some(Head {
+        name,
+        pid,
+        tid,
+        time_ns,
+        period,
+        event,
+        rest: rest.trim(),
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn last_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_end();
+    let at = text.rfind(char::is_whitespace)?;
+    let word = text[at..].trim_start();
+    Some((&text[..at], word))
+}
+
+fn first_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+/// Seconds with six digits behind the point, or nine.
+fn time_ns(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    if !is_number(seconds) || !is_number(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let scale = 10u64.pow(9 - fraction.len() as u32);
+    let ns = fraction.parse::<u64>().ok()? * scale;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
+}
+
+/// A frame: the name of the function, and the file that it is in.
+struct FrameLine<'a> {
+    name: &'a str,
+    file: &'a str,
+}
+
+/// `ADDRESS NAME[+0xOFFSET] (FILE)`, where `-F` may leave away what follows the address.
+fn frame(line: &str) -> Option<FrameLine<'_>> {
+    let (address, rest) = first_word(line)?;
+    let digits = address.strip_prefix("0x").unwrap_or(address);
+    u64::from_str_radix(digits, 16).ok()?;
+    let rest = rest.trim();
+    // A file that was replaced while it ran has this behind its path.
+    let (rest, is_deleted) = match rest.strip_suffix(" (deleted))") {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let inner = if is_deleted { Some(rest) } else { rest.strip_suffix(')') };
+    let place = inner.and_then(|inner| match inner.rsplit_once(" (") {
+        Some((name, file)) => Some((name, file)),
+        None => Some(("", inner.strip_prefix('(')?)),
+    });
+    let (name, file) = place.unwrap_or((rest, ""));
+    let name = match name.rsplit_once("+0x") {
+        Some((bare, offset)) if u64::from_str_radix(offset, 16).is_ok() => bare,
+        _ => name,
+    };
+    Some(FrameLine {
+        name: name.trim(),
+        file,
+    })
+}
+
+/// What samples of an event stand for, each by its period.
+fn unit(event: &str) -> (Unit, f64) {
+    // Modifiers follow a colon: `cpu-clock:u`.
+    let name = event.split(':').next().unwrap_or_default();
+    match name {
+        "cpu-clock" | "task-clock" => (Unit::Milliseconds, 1e-6),
+        // As our own export names them.
+        "samples" | "waits" => (Unit::Samples, 1.0),
+        "bytes" => (Unit::Bytes, 1.0),
+        name if name.ends_with("-ns") => (Unit::Milliseconds, 1e-6),
+        _ => (Unit::Counts, 1.0),
+    }
+}
+
+/// Reads the text.
+pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
+    let path = source.path.clone();
+    let mut building = Building::new(event);
+    let mut reader = source.read()?;
+    let mut line = Vec::new();
+    while reader.line(&mut line)? {
+        let text = String::from_utf8_lossy(&line);
+        building.line(&text);
+        reader.keeps(building.values())?;
+    }
+    building.end_sample();
+    let lines = reader.line_number();
+    building.finish(&path, lines, &reader)
+}
+
+/// A frame of the sample at hand: text of the name, library, and where the source is known its file and line. [`INLINED`] stands for
+/// the library of the frame that it is inlined into.
+#[derive(Clone, Copy)]
+struct Place {
+    name: u32,
+    lib: u32,
+    file: u32,
+    line: u32,
+}
+
+const INLINED: u32 = NONE - 1;
+
+struct Rows {
+    name: String,
+    /// Texts of the file; the first is empty where it has none.
+    pid: String,
+    tid: String,
+    time_ns: Vec<u64>,
+    stack: Vec<u32>,
+    period: Vec<Option<u64>>,
+}
+
+struct Building<'a> {
+    asked: Option<&'a str>,
+    tables: Tables,
+    libs: FxHashMap<u32, u32>,
+    /// By name: how many samples.
+    events: Vec<(String, u64)>,
+    /// Of these.
+    chosen: Option<usize>,
+    threads: Vec<Rows>,
+    by_ids: FxHashMap<(String, String), usize>,
+    /// Thread, time and period of the sample at hand, if it is one of the event that is shown.
+    at_hand: Option<(usize, u64, Option<u64>)>,
+    /// True from the line that a sample begins with up to the empty line behind it.
+    is_inside: bool,
+    /// Its frames, leaf first.
+    frames: Vec<Place>,
+    nameless_leaves: u64,
+    lost: u64,
+    not_understood: u64,
+    first_not_understood: u64,
+    lines: u64,
+    os: String,
+    cpu: String,
+    values: u64,
+}
+
+impl<'a> Building<'a> {
+    fn new(asked: Option<&'a str>) -> Building<'a> {
+        Building {
+            asked,
+            tables: Tables::default(),
+            libs: FxHashMap::default(),
+            events: Vec::new(),
+            chosen: None,
+            threads: Vec::new(),
+            by_ids: FxHashMap::default(),
+            at_hand: None,
+            is_inside: false,
+            frames: Vec::new(),
+            nameless_leaves: 0,
+            lost: 0,
+            not_understood: 0,
+            first_not_understood: 0,
+            lines: 0,
+            os: String::new(),
+            cpu: String::new(),
+            values: 0,
+        }
+    }
+
+    fn values(&self) -> u64 {
+        self.values + self.tables.values() + self.frames.len() as u64 * 2
+    }
+
+    fn line(&mut self, line: &str) {
+        self.lines += 1;
+        if line.trim().is_empty() {
+            return self.end_sample();
+        }
+        if let Some(comment) = line.strip_prefix('#') {
+            return self.comment(comment);
+        }
+        if let Some(head) = head(line) {
+            self.end_sample();
+            return self.begin_sample(&head);
+        }
+        if self.is_inside && line.starts_with(char::is_whitespace) {
+            match frame(line) {
+                Some(frame) => return self.frame(&frame),
+                None if self.source_line(line.trim()) => return,
+                None => {}
+            }
+        }
+        if self.not_understood == 0 {
+            self.first_not_understood = self.lines;
+        }
+        self.not_understood += 1;
+    }
+
+    /// `# os release : 6.1.0`, among others.
+    fn comment(&mut self, comment: &str) {
+        let Some((key, value)) = comment.split_once(" : ") else {
+            return;
+        };
+        match key.trim() {
+            "os release" => self.os = format!("Linux {}", value.trim()),
+            "cpudesc" => self.cpu = value.trim().to_owned(),
+            _ => {}
+        }
+    }
+
+    fn begin_sample(&mut self, head: &Head<'_>) {
+        if let Some(record) = head.event.strip_prefix("PERF_RECORD_") {
+            // `PERF_RECORD_LOST lost 12`, of --show-lost-events.
+            if record == "LOST" || record == "LOST_SAMPLES" {
+                let count = head.rest.split_whitespace().last().and_then(|word| word.parse().ok());
+                self.lost = self.lost.saturating_add(count.unwrap_or(1));
+            }
+            return;
+        }
+        self.is_inside = true;
+        let event = self.event(head.event);
+        if self.chosen != Some(event) {
+            return;
+        }
+        let thread = self.thread(head);
+        self.at_hand = Some((thread, head.time_ns, head.period));
+        if let Some(frame) = frame(head.rest).filter(|frame| !frame.file.is_empty()) {
+            self.frame(&frame);
+        }
+    }
+
+    fn event(&mut self, name: &str) -> usize {
+        let found = self.events.iter().position(|(known, _)| known == name);
+        let at = found.unwrap_or(self.events.len());
+        if found.is_none() && at < MAX_EVENTS {
+            self.events.push((name.to_owned(), 0));
+            let is_asked = self.asked.is_none_or(|asked| name.eq_ignore_ascii_case(asked));
+            self.chosen = self.chosen.or(is_asked.then_some(at));
+        }
+        if let Some((_, count)) = self.events.get_mut(at) {
+            *count += 1;
+        }
+        at
+    }
+
+    fn thread(&mut self, head: &Head<'_>) -> usize {
+        let ids = (head.pid.unwrap_or_default().to_owned(), head.tid.to_owned());
+        let threads = &mut self.threads;
+        let values = &mut self.values;
+        let at = *self.by_ids.entry(ids).or_insert_with_key(|(pid, tid)| {
+            *values += 48;
+            threads.push(Rows {
+                name: String::new(),
+                pid: pid.clone(),
+                tid: tid.clone(),
+                time_ns: Vec::new(),
+                stack: Vec::new(),
+                period: Vec::new(),
+            });
+            threads.len() - 1
+        });
+        // A thread begins with its parent's name.
+        let name = &mut threads[at].name;
+        if name != head.name {
+            self.values += head.name.len() as u64 / 8;
+            head.name.clone_into(name);
+        }
+        at
+    }
+
+    fn frame(&mut self, frame: &FrameLine<'_>) {
+        if self.at_hand.is_none() {
+            return;
+        }
+        let lib = match frame.file {
+            "" | "[unknown]" => NONE,
+            "inlined" => INLINED,
+            file => self.lib(file),
+        };
+        let is_nameless = matches!(frame.name, "" | "[unknown]");
+        self.nameless_leaves += u64::from(is_nameless && self.frames.is_empty());
+        let name = if is_nameless { "[unknown]" } else { frame.name };
+        self.frames.push(Place {
+            name: self.tables.text(name),
+            lib,
+            file: NONE,
+            line: NONE,
+        });
+    }
+
+    /// `main.c:12`, on a line of its own below the frame (`-F +srcline`). False if it is none.
+    fn source_line(&mut self, text: &str) -> bool {
+        let place = text
+            .rsplit_once(':')
+            .and_then(|(file, line)| Some((file, line.parse().ok()?)));
+        match (place, self.frames.last_mut()) {
+            (Some((file, line)), Some(frame)) => {
+                (frame.file, frame.line) = (self.tables.text(file), line);
+                true
+            }
+            (place, _) => place.is_some() && self.at_hand.is_none(),
+        }
+    }
+
+    fn lib(&mut self, path: &str) -> u32 {
+        let text = self.tables.text(path);
+        let libs = &mut self.tables.data.libs;
+        let next = libs.len() as u32;
+        let lib = *self.libs.entry(text).or_insert(next);
+        if lib == next {
+            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+            self.values += 24 + path.len() as u64 / 2;
+            libs.push(SavedLib {
+                name: Some(name.clone()),
+                path: Some(path.to_owned()),
+                debug_name: Some(name),
+                debug_path: Some(path.to_owned()),
+                ..SavedLib::default()
+            });
+        }
+        lib
+    }
+
+    fn end_sample(&mut self) {
+        self.is_inside = false;
+        let Some((thread, time_ns, period)) = self.at_hand.take() else {
+            return;
+        };
+        let mut stack = NONE;
+        let mut outer = NONE;
+        let is_no_stack = |frame: &Place| self.tables.data.text(frame.name) == NO_STACK;
+        if let [frame] = &self.frames[..]
+            && is_no_stack(frame)
+        {
+            // How our own export marks samples without one.
+            self.frames.clear();
+        }
+        for place in self.frames.drain(..).rev() {
+            let inlined = place.lib == INLINED;
+            if !inlined {
+                outer = place.lib;
+            }
+            let func = self.tables.func_of(place.name, outer, place.file);
+            let line = if place.line == NONE { 0 } else { place.line };
+            let frame = self.tables.frame(func, line, outer, None, inlined);
+            stack = self.tables.stack(stack, frame);
+        }
+        let rows = &mut self.threads[thread];
+        rows.time_ns.push(time_ns);
+        rows.stack.push(stack);
+        rows.period.push(period);
+        self.values += 8;
+    }
+
+    fn finish(self, path: &Path, lines: u64, reader: &Reader<'_>) -> Result<Foreign, ReadError> {
+        let names: Vec<String> = self.events.iter().map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            let expected =
+                "expected a sample of perf script, `app 7/8 [000] 12.345678: 1000000 cpu-clock:`, found the end";
+            return Err(reader.wrong_line(if lines == 0 {
+                "expected a sample, found an empty file"
+            } else {
+                expected
+            }));
+        }
+        let chosen = choose(path, self.asked, &names, 0)?;
+        let event = names[chosen].clone();
+        let all_periods = || self.threads.iter().flat_map(|rows| &rows.period);
+        let has_periods = all_periods().all(Option::is_some);
+        let (unit, scale) = if has_periods {
+            unit(&event)
+        } else {
+            (Unit::Samples, 1.0)
+        };
+        let mut notes = self.notes(has_periods);
+        let zero_ns = self
+            .threads
+            .iter()
+            .flat_map(|rows| &rows.time_ns)
+            .min()
+            .copied()
+            .unwrap_or(0);
+        let interval_ms = match unit {
+            Unit::Milliseconds => all_periods()
+                .flatten()
+                .max()
+                .map_or(0.0, |period| *period as f64 * scale),
+            _ => 0.0,
+        };
+        let mut main_names: FxHashMap<String, String> = FxHashMap::default();
+        for rows in &self.threads {
+            match rows.pid == rows.tid {
+                true => main_names.insert(rows.pid.clone(), rows.name.clone()),
+                false => None,
+            };
+        }
+        let mut data = self.tables.data;
+        let threads = self.threads.into_iter().map(|rows| {
+            let mut order: Vec<usize> = (0..rows.stack.len()).collect();
+            order.sort_by_key(|at| rows.time_ns[*at]);
+            let weights = || order.iter().map(|at| rows.period[*at].unwrap_or(1));
+            let process_name = main_names.get(&rows.pid).filter(|_| !rows.pid.is_empty());
+            Thread {
+                is_main: rows.pid == rows.tid,
+                process_name: process_name.unwrap_or(&rows.name).clone(),
+                samples: Samples {
+                    time_ms: (order.iter())
+                        .map(|at| (rows.time_ns[*at] - zero_ns) as f64 / 1e6)
+                        .collect(),
+                    stack: order.iter().map(|at| rows.stack[*at]).collect(),
+                    weight: Some(weights().map(|period| period as f64 * scale).collect()),
+                    count: Some(match unit {
+                        Unit::Samples => weights().collect(),
+                        _ => vec![1; order.len()],
+                    }),
+                },
+                unit,
+                event: (unit == Unit::Counts).then(|| event.clone()),
+                name: rows.name,
+                pid: rows.pid,
+                tid: rows.tid,
+                ..Thread::default()
+            }
+        });
+        data.threads = threads.collect();
+        data.product = data
+            .threads
+            .first()
+            .map(|thread| thread.process_name.clone())
+            .unwrap_or_default();
+        data.imported_from = "perf script".to_owned();
+        (data.os, data.cpu) = (self.os, self.cpu);
+        data.interval_ms = interval_ms;
+        data.unit = unit;
+        data.symbolicated = true;
+        data.categories = CATEGORIES.iter().map(|category| category.name.to_owned()).collect();
+        for frame in &mut data.frames {
+            let lib = data.libs.get(frame.lib as usize).and_then(|lib| lib.path.as_deref());
+            frame.category = lib.map_or(0, |lib| kind_of(lib, &data.product).category(frame.inlined).0 as u32);
+        }
+        data.weights = Some(Weights {
+            name: event,
+            unit: if unit == Unit::Milliseconds {
+                "nanoseconds".to_owned()
+            } else {
+                String::new()
+            },
+            others: others(&names, chosen),
+        });
+        if data.threads.iter().all(|thread| thread.pid.is_empty()) {
+            notes.push("the text has no process ids; `perf script -F +pid` prints them".to_owned());
+        }
+        Ok(Foreign { data, notes })
+    }
+
+    fn notes(&self, has_periods: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.lost > 0 {
+            notes.push(format!("{} records were lost while recording", self.lost));
+        }
+        if !has_periods {
+            notes.push("the text does not say what samples stand for: each counts as one".to_owned());
+        }
+        if self.nameless_leaves > 0 {
+            notes.push(format!(
+                "perf had no name for the leaf of {}; a report of the perf.data file itself may have one",
+                super::count(self.nameless_leaves, "sample")
+            ));
+        }
+        if self.not_understood > 0 {
+            notes.push(format!(
+                "{} not understood and left out, the first of them line {}",
+                match self.not_understood {
+                    1 => "1 line is".to_owned(),
+                    lines => format!("{lines} lines are"),
+                },
+                self.first_not_understood
+            ));
+        }
+        notes
+    }
+}
+
+/// Names that a file has at most: each is looked for among the others.
+const MAX_EVENTS: usize = 1000;
+
+/// What a file of the recording is, by its path.
+fn kind_of(path: &str, program: &str) -> Kind {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match path {
+        "[vdso]" => Kind::Vdso,
+        // The kernel, and its modules: `[ext4]`, or their files.
+        path if path.starts_with("[kernel") || path.contains("/vmlinux") || name.contains(".ko") => Kind::Kernel,
+        path if path.starts_with("/tmp/perf-") || name.starts_with("jitted-") => Kind::Jit,
+        _ if name.starts_with(program) && !program.is_empty() => Kind::Program,
+        path => Kind::of_file(Path::new(path)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lines_of_samples_are_as_perf_prints_them() {
+        let of = |line: &'static str| {
+            let head = head(line)?;
+            Some((head.name, head.pid, head.tid, head.time_ns, head.period, head.event))
+        };
+        for (line, expected) in [
+            (
+                "java 25607 4794564.109216: cycles:",
+                ("java", None, "25607", 4_794_564_109_216_000, None, "cycles"),
+            ),
+            (
+                "V8 WorkerThread 24636/25607 [000] 94564.109216:      33 cycles:u: ",
+                (
+                    "V8 WorkerThread",
+                    Some("24636"),
+                    "25607",
+                    94_564_109_216_000,
+                    Some(33),
+                    "cycles:u",
+                ),
+            ),
+            (
+                "            perf   123 [001]     1.000000001:   250000   cpu-clock:pppH:      ffff81 f+0x1 ([kernel.kallsyms])",
+                ("perf", None, "123", 1_000_000_001, Some(250_000), "cpu-clock:pppH"),
+            ),
+            (
+                "a: 1.5: b 7/-1 [003] 2.000000: sched:sched_switch: prev_comm=x",
+                ("a: 1.5: b", Some("7"), "-1", 2_000_000_000, None, "sched:sched_switch"),
+            ),
+        ] {
+            assert_eq!(of(line), Some(expected), "{line}");
+        }
+        for line in [
+            "main;work 12",
+            "hello: world",
+            "a 7/7 1: cycles:",
+            "a 7 1.5: 12",
+            "a x 1.5: cycles:",
+            "7 1.5: cycles:",
+        ] {
+            assert_eq!(of(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn frames_have_a_name_and_a_file() {
+        for (line, name, file) in [
+            ("\t    55d1 leaf+0x15 (/home/me/app)", "leaf", "/home/me/app"),
+            (
+                "\t  ffff8100 do_sys+0x5 ([kernel.kallsyms])",
+                "do_sys",
+                "[kernel.kallsyms]",
+            ),
+            (
+                "\t 7f A::operator()(int) const+0x1f (/a b/c)",
+                "A::operator()(int) const",
+                "/a b/c",
+            ),
+            ("\t 7f f+0x1 (/usr/bin/app (deleted))", "f", "/usr/bin/app"),
+            ("\t 7f f (inlined)", "f", "inlined"),
+            ("\t 7f [unknown] ([unknown])", "[unknown]", "[unknown]"),
+            ("\t 7f only_a_name", "only_a_name", ""),
+            ("\t 7f (/lib/x)", "", "/lib/x"),
+        ] {
+            let found = frame(line).unwrap();
+            assert_eq!((found.name, found.file), (name, file), "{line}");
+        }
+        assert!(frame("\t main.c:12").is_none());
+    }
+}
