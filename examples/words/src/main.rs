@@ -3,7 +3,7 @@
 //! `reader` walks the tree and reads files, `words-1` and `words-2` split them into words and count, `merger` adds the
 //! counts up and keeps the most frequent ones sorted. The whole is repeated until it has taken the given seconds.
 //!
-//! usage: words [FOLDER [SECONDS]]
+//! Usage: `words [FOLDER [SECONDS]]`
 
 use std::collections::HashMap;
 use std::fs;
