@@ -30,6 +30,7 @@ pub(crate) use finding::examine;
 pub use leftovers::{Leftovers, leftovers, remove_leftovers};
 pub(crate) use named::{DefinedProbe, define_all};
 
+use recording::command::own;
 use recording::probe::ProbePlace;
 
 use owner::Owner;
@@ -52,7 +53,8 @@ pub enum ProbeError {
     NotMounted,
     /// Only root may define probes.
     #[error(
-        "probes in programs are defined in {path}, which only root may write to: run sprof as root (`sudo sprof ...`)"
+        "probes in programs are defined in {path}, which only root may write to: run sprof as root (`sudo {} ...`)",
+        own()
     )]
     NotAllowed {
         /// `uprobe_events`.
