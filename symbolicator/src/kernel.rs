@@ -1,6 +1,6 @@
 //! The running kernel's functions, from /proc/kallsyms.
 //!
-//! Relative address 0 of the kernel is its symbol `_text`: absolute kernel addresses exceed 2^53, and a profile's
+//! Relative address 0 of the kernel is its symbol `_text`, or `_stext` where that is none of kallsyms' symbols: absolute kernel addresses exceed 2^53, and a profile's
 //! numbers are JSON. Modules lie above it, at places that hold for this boot alone.
 
 use recording::module::{BuildId, Module};
@@ -19,22 +19,33 @@ const MAX_BYTES: u64 = 256 << 20;
 /// A function is taken to reach up to the next symbol, but no further than this: kallsyms knows no sizes.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
-/// The address of `_text`, which is relative address 0 of the kernel module of a recording.
+/// The address that is relative address 0 of the kernel module of a recording.
 ///
 /// `None` if the kernel hides its addresses from this user (kptr_restrict) or has no /proc/kallsyms.
 pub fn kernel_text_base() -> Option<u64> {
     use std::io::BufRead;
-    // `_text` is among the first symbols: no need to read on.
     let file = std::fs::File::open(KALLSYMS).ok()?;
     let lines = std::io::BufReader::new(file)
         .lines()
         .take(100_000)
         .map_while(Result::ok);
-    let base = lines.into_iter().find_map(|line| {
-        let symbol = parse(&line)?;
-        (symbol.name == "_text").then_some(symbol.address)
-    });
-    base.filter(|base| *base != 0)
+    base(lines)
+}
+
+/// `_text`. Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only what is between `_stext` and `_etext`.
+fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
+    let mut start_of_code = None;
+    for line in lines {
+        let Some(symbol) = parse(line.as_ref()) else { continue };
+        match symbol.name {
+            "_text" => return Some(symbol.address).filter(|base| *base != 0),
+            "_stext" => start_of_code = Some(symbol.address).filter(|base| *base != 0),
+            // `_text` is not above `_stext`, and the kernel's own symbols come in order: no need to read on.
+            _ if start_of_code.is_some_and(|start| symbol.address > start) => break,
+            _ => {}
+        }
+    }
+    start_of_code
 }
 
 /// The functions of the running kernel that `classify` knows by name: (first address, address behind the last one, what it
@@ -137,13 +148,10 @@ impl KernelSymbols {
     }
 
     fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
-        let lines = || text.lines().filter_map(parse);
-        let base = lines()
-            .find(|line| line.name == "_text")
-            .map(|line| line.address)
-            .filter(|address| *address != 0)
-            .ok_or(SymbolError::KernelAddressesHidden)?;
-        let mut functions: Vec<Line<'_>> = lines()
+        let base = base(text.lines()).ok_or(SymbolError::KernelAddressesHidden)?;
+        let mut functions: Vec<Line<'_>> = text
+            .lines()
+            .filter_map(parse)
             .filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address >= base)
             .collect();
         // Of several names for an address: a global function before local and weak ones, few leading underscores
@@ -227,6 +235,20 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
         assert_eq!(name(&symbols, 0x3f20_1004).as_deref(), Some("nf_hook [nf_tables]"));
         // Far from any symbol: no guess.
         assert_eq!(name(&symbols, 0x2000_0000), None);
+    }
+
+    /// The first lines of Debian's 6.1 for arm64.
+    #[test]
+    fn a_kernel_without_text_begins_with_its_code() {
+        let text = "ffffa59073810000 t bcm2835_handle_irq\nffffa59073810000 T _stext\n\
+                    ffffa59073810000 T __irqentry_text_start\nffffa59073810050 t bcm2836_arm_irqchip_handle_irq\n";
+        assert_eq!(super::base(text.lines()), Some(0xffff_a590_7381_0000));
+        let symbols = KernelSymbols::from_text(text).unwrap();
+        assert_eq!(name(&symbols, 0x60).as_deref(), Some("bcm2836_arm_irqchip_handle_irq"));
+        // Whichever of the two comes first at one address.
+        let both = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 t helper\n";
+        assert_eq!(super::base(both.lines()), Some(0xffff_ffff_8100_0000));
+        assert_eq!(super::base("0000000000000000 T _stext\n".lines()), None);
     }
 
     #[test]
