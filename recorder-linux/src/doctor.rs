@@ -29,7 +29,7 @@ pub fn examine() -> Examination {
     let mut limits = vec![paranoid(&opened), counters(&opened)];
     limits.extend(rings(&opened));
     limits.push(hidden_addresses());
-    limits.push(probes::examine());
+    limits.extend(probes::examine());
     Examination {
         ways: vec![with_kernel(&opened), user_only(&opened, own_pid), traced()],
         limits,

@@ -171,7 +171,8 @@ impl Translator {
         match decode::decode(record, layout) {
             Ok(Record::Sample(sample)) => {
                 let values = format.map_or(Vec::new(), |format| format.values(sample.raw));
-                self.sample(time, &sample, subject, &values, sink);
+                let return_address = format.and_then(|format| format.return_address(sample.raw));
+                self.sample(time, &sample, subject, &values, return_address, sink);
             }
             record => self.decoded(time, record, subject, sink),
         }
@@ -186,7 +187,7 @@ impl Translator {
         sink: &mut dyn EventSink,
     ) {
         match record {
-            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, &[], sink),
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, &[], None, sink),
             // What tasks outside of this PID namespace do cannot be told apart.
             Ok(
                 Record::Mmap { pid: 0, .. }
@@ -304,13 +305,15 @@ impl Translator {
         });
     }
 
-    /// Translates one sample, of a point event with its values.
+    /// Translates one sample, of a point event with its values. `return_address` is where the kernel's function at `ip`, which has only
+    /// begun, returns to.
     pub(crate) fn sample(
         &mut self,
         time: Timestamp,
         raw: &RawSample<'_>,
         subject: Subject,
         values: &[Value<'_>],
+        return_address: Option<u64>,
         sink: &mut dyn EventSink,
     ) {
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
@@ -345,7 +348,9 @@ impl Translator {
         } else if raw.in_kernel {
             self.kernel_frames.push(Frame::KernelInstructionPointer(Avma(raw.ip)));
             // The chain starts with the interrupted instruction itself.
-            let callers = raw.kernel_chain().skip_while(|address| *address == raw.ip);
+            let mut callers = raw.kernel_chain().skip_while(|address| *address == raw.ip).peekable();
+            let missing = return_address.filter(|address| callers.peek() != Some(address));
+            let callers = missing.into_iter().chain(callers);
             self.kernel_frames
                 .extend(callers.map(|address| Frame::KernelReturnAddress(Avma(address))));
         }

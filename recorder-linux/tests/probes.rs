@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use recorder_linux::probes::{ProbeError, Probes};
-use recording::probe::ProbePlace;
+use recording::probe::{FilePlace, ProbePlace};
 
 /// `None`, said, where probes can't be defined.
 fn define(probes: &[ProbePlace]) -> Option<Result<Probes, ProbeError>> {
@@ -32,12 +32,12 @@ fn list() -> String {
 }
 
 fn probe(path: &Path, file_offset: u64) -> ProbePlace {
-    ProbePlace {
+    ProbePlace::File(FilePlace {
         path: path.to_owned(),
         file_offset,
         semaphore: None,
         arguments: String::new(),
-    }
+    })
 }
 
 /// A file with these instructions. In the folder of the tests: what is in /tmp may not be executable.

@@ -1,8 +1,9 @@
-//! Probes as a user named them, after their names were found in the files: plain data for the recorder.
+//! Probes as a user named them, after their places were found: plain data for the recorder.
 
+use std::fmt;
 use std::path::PathBuf;
 
-/// Places in programs where each passing is to be recorded, under one name.
+/// Places where each passing is to be recorded, under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// As the user wrote it: `uprobe:/usr/bin/app:function`.
@@ -17,7 +18,16 @@ pub struct Probe {
 
 /// One place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbePlace {
+pub enum ProbePlace {
+    /// In a file that programs run.
+    File(FilePlace),
+    /// In the running kernel.
+    Kernel(KernelPlace),
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePlace {
     /// The file, as sprof's own mount namespace has it. All processes that map the same file are meant.
     pub path: PathBuf,
     /// Where in the file an instruction begins.
@@ -26,4 +36,23 @@ pub struct ProbePlace {
     pub semaphore: Option<u64>,
     /// The arguments of a USDT probe as its note has them: `-4@%eax 8@-16(%rbp)`.
     pub arguments: String,
+}
+
+/// A place in the running kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelPlace {
+    /// A function as /proc/kallsyms names it, the only one of this name.
+    pub function: String,
+    /// Bytes from its start to an instruction.
+    pub offset: u64,
+}
+
+impl fmt::Display for ProbePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProbePlace::File(place) => write!(f, "{} at offset {:#x}", place.path.display(), place.file_offset),
+            ProbePlace::Kernel(KernelPlace { function, offset: 0 }) => write!(f, "the kernel at {function}"),
+            ProbePlace::Kernel(KernelPlace { function, offset }) => write!(f, "the kernel at {function}+{offset:#x}"),
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! `-e uprobe:PATH:FUNCTION` and `-e usdt:PATH:PROVIDER:NAME`: from names to places in files.
+//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to places in files and in the kernel.
 
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use recorder_linux::events::ProbeKind;
-use recording::probe::{Probe, ProbePlace};
+use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{self, Functions, Place, StaticProbe};
 
@@ -24,20 +24,14 @@ const LIBRARY_FOLDERS: [&str; 9] = [
     "/usr/local/lib",
 ];
 
-/// Finds the places. `text` is the event as the user wrote it, `place` what stands behind `uprobe:` or `usdt:`.
+/// Finds the places. `text` is the event as the user wrote it, `place` what stands behind the first colon.
 pub(crate) fn find(kind: ProbeKind, text: &str, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
     let find = || {
-        let (path, name) = split(place)?;
-        let path = std::path::absolute(&path).unwrap_or(path);
-        let mut found = match kind {
-            ProbeKind::Uprobe => uprobe(&path, name, options),
-            ProbeKind::Usdt => usdt(&path, name),
+        let found = match kind {
+            ProbeKind::Uprobe => in_file(place, |path, name| uprobe(path, name, options)),
+            ProbeKind::Usdt => in_file(place, usdt),
+            ProbeKind::Kprobe => kprobe(place),
         }?;
-        if !place.contains('/') {
-            found
-                .notes
-                .insert(0, format!("{} is in {}", found.name, path.display()));
-        }
         Ok(Probe {
             text: text.to_owned(),
             name: found.name,
@@ -54,6 +48,70 @@ struct Found {
     notes: Vec<String>,
 }
 
+/// Finds a name in a file, and says which that is if it was not given by its path.
+fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Found, String>) -> Result<Found, String> {
+    let (path, name) = split(place)?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let mut found = find(&path, name)?;
+    if !place.contains('/') {
+        let note = format!("{} is in {}", found.name, path.display());
+        found.notes.insert(0, note);
+    }
+    Ok(found)
+}
+
+/// A function of the kernel. Of several with one name, Linux before 6.6 probes the first that it finds and is silent about the others.
+fn kprobe(place: &str) -> Result<Found, String> {
+    let (function, offset) = function_and_offset(place);
+    if function.is_empty() {
+        return Err("a probe in the kernel has a function, as in kprobe:do_sys_openat2".to_owned());
+    }
+    let functions = symbolicator::find_kernel_function(function).map_err(|error| error.to_string())?;
+    match (functions.count, &functions.similar[..]) {
+        (0, []) => {
+            return Err(format!(
+                "the kernel has no function {function} (modules that are not loaded have none); /proc/kallsyms lists what it has"
+            ));
+        }
+        (0, similar) => {
+            let similar = list(similar.iter());
+            return Err(format!(
+                "the kernel has no function {function} that was not inlined; did you mean {similar}?"
+            ));
+        }
+        (1, _) => {}
+        (count, _) => {
+            return Err(format!(
+                "the kernel has {count} functions {function}, and a name stands for one only: probe one that calls it"
+            ));
+        }
+    }
+    if let Some(size_bytes) = functions.size_bytes
+        && offset >= size_bytes
+    {
+        return Err(format!(
+            "{function} has {size_bytes} bytes, and {offset:#x} is behind its end"
+        ));
+    }
+    let kernel_place = KernelPlace {
+        function: function.to_owned(),
+        offset,
+    };
+    Ok(Found {
+        name: format!("kprobe:{place}"),
+        places: vec![ProbePlace::Kernel(kernel_place)],
+        notes: Vec::new(),
+    })
+}
+
+/// `function+OFFSET`. `operator+` has no number behind it.
+fn function_and_offset(place: &str) -> (&str, u64) {
+    match place.rsplit_once('+').map(|(name, offset)| (name, number(offset))) {
+        Some((name, Some(offset))) if !name.is_empty() => (name, offset),
+        _ => (place, 0),
+    }
+}
+
 fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, String> {
     if let Some(file_offset) = place.strip_prefix("0x").and_then(|_| number(place)) {
         let note = check_place(path, file_offset, options)?;
@@ -63,11 +121,7 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, St
             notes: vec![note],
         });
     }
-    // `operator+` has no number behind it.
-    let (function, offset) = match place.rsplit_once('+').map(|(name, offset)| (name, number(offset))) {
-        Some((name, Some(offset))) if !name.is_empty() => (name, offset),
-        _ => (place, 0),
-    };
+    let (function, offset) = function_and_offset(place);
     let functions = probe::find_functions(path, function, options).map_err(|error| error.to_string())?;
     if functions.found.is_empty() {
         return Err(not_found(path, function, &functions));
@@ -93,12 +147,12 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, St
 }
 
 fn at(path: &Path, file_offset: u64) -> ProbePlace {
-    ProbePlace {
+    ProbePlace::File(FilePlace {
         path: path.to_owned(),
         file_offset,
         semaphore: None,
         arguments: String::new(),
-    }
+    })
 }
 
 /// What is at an offset. In the middle of an instruction a probe would make another instruction of it.
@@ -212,7 +266,7 @@ fn usdt(path: &Path, name: &str) -> Result<Found, String> {
             ));
         }
     };
-    let places = meant.iter().map(|probe| ProbePlace {
+    let places = meant.iter().map(|probe| FilePlace {
         path: path.to_owned(),
         file_offset: probe.file_offset,
         semaphore: probe.semaphore,
@@ -220,7 +274,7 @@ fn usdt(path: &Path, name: &str) -> Result<Found, String> {
     });
     Ok(Found {
         name: format!("usdt:{name}"),
-        places: places.collect(),
+        places: places.map(ProbePlace::File).collect(),
         notes: Vec::new(),
     })
 }

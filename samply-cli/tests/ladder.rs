@@ -526,6 +526,7 @@ fn the_doctor_of_root_finds_all_ways_open() {
         "memlock",
         "kptr-restrict",
         "uprobes",
+        "kprobes",
         "kernel-symbols",
         "libc-symbols",
     ];

@@ -419,19 +419,91 @@ fn a_probe_within_an_instruction_is_refused() {
     assert_eq!(hits(&profile, "uprobe:probed+4").len(), 120, "{}", recording.stderr);
 }
 
+/// The kernel's name for the system call that `events ask` makes.
+const ASK: &str = match cfg!(target_arch = "aarch64") {
+    true => "__arm64_sys_getppid",
+    false => "__x64_sys_getppid",
+};
+
+/// See `arm64_machine.rs` for a kernel that certainly has such probes.
+#[test]
+fn a_function_of_the_kernel_is_recorded_at_each_call() {
+    let Some(_machine) = skip::tracepoints() else { return };
+    let event = format!("kprobe:{ASK}");
+    let path = program("events").unwrap();
+    if !Path::new("/sys/kernel/tracing/kprobe_events").exists() {
+        let recording = record().options(&["-e", &event]).run(&path, &["ask", "500"]);
+        assert_eq!(recording.code, Some(125), "{}", recording.stderr);
+        for words in [event.as_str(), "CONFIG_KPROBES", "record -e list"] {
+            assert!(recording.stderr.contains(words), "{words}: {}", recording.stderr);
+        }
+        assert!(!recording.stdout.contains("parent="), "the program ran");
+        return;
+    }
+    // `main` asks once more.
+    for (terms, calls) in [("", 501), ("/period=10/", 50)] {
+        let (recording, profile) = record()
+            .options(&["-e", &format!("{event}{terms}")])
+            .profile(&path, &["ask", "500"]);
+        let hits = hits(&profile, &event);
+        assert_eq!(hits.len(), calls, "{}", recording.stderr);
+        for hit in &hits {
+            assert_eq!(hit.stack.last(), Some(&ASK), "{:?}", hit.stack);
+            assert!(hit.stack.contains(&"main"), "{:?}", hit.stack);
+        }
+    }
+    let list = fs::read_to_string("/sys/kernel/tracing/kprobe_events").unwrap();
+    assert!(!list.contains(ASK), "{list}");
+}
+
+#[test]
+fn a_function_that_the_kernel_has_not_or_has_twice_is_no_place_for_a_probe() {
+    let Some(_machine) = skip::tracepoints() else { return };
+    let mut names = BTreeMap::<String, usize>::new();
+    for line in fs::read_to_string("/proc/kallsyms").unwrap().lines() {
+        if let [_, "t" | "T" | "w" | "W", name, ..] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            *names.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    let twice = names
+        .iter()
+        .find(|(name, count)| **count == 2 && name.len() > 8)
+        .unwrap()
+        .0;
+    let refusals = [
+        (
+            "no_such_function_anywhere".to_owned(),
+            "the kernel has no function no_such_function_anywhere",
+        ),
+        ("_sys_getppid".to_owned(), ASK),
+        (twice.clone(), "the kernel has 2 functions"),
+        (format!("{ASK}+0x10000000"), "is behind its end"),
+        ("+4".to_owned(), "the kernel has no function"),
+        (String::new(), "has a function"),
+    ];
+    for (place, words) in refusals {
+        let event = format!("kprobe:{place}");
+        let recording = record().options(&["-e", &event]).run("/bin/true", &[] as &[&str]);
+        assert_eq!(recording.code, Some(125), "{event}: {}", recording.stderr);
+        assert!(recording.stderr.contains(words), "{event}: {}", recording.stderr);
+        assert!(recording.stderr.contains(&event), "{event}: {}", recording.stderr);
+    }
+}
+
 #[test]
 fn who_is_not_root_is_told_what_is_needed() {
     if !skip::root() {
         return;
     }
     let playground = Playground::new(&["probes"]);
-    let event = spec(&playground.path("probes"), "probed");
-    let (output, _) = playground.record(&["-e", &event], "probes", &["calls", "1"]);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(125), "{stderr}");
     // `sudo sprof` may start glibc's.
     let typed = format!("run sprof as root (`sudo {} ...`)", playground.path("sprof").display());
-    assert!(stderr.contains(&typed), "{stderr}");
+    for event in [spec(&playground.path("probes"), "probed"), format!("kprobe:{ASK}")] {
+        let (output, _) = playground.record(&["-e", &event], "probes", &["calls", "1"]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(&typed), "{stderr}");
+    }
 }
 
 fn copy_without_symbols(path: &Path) -> PathBuf {

@@ -51,13 +51,7 @@ fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
 /// The functions of the running kernel that `classify` knows by name: (first address, address behind the last one, what it
 /// said). Absolute addresses. Empty if the kernel hides its addresses from this user.
 pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
-    let mut text = String::new();
-    let read = std::fs::File::open(KALLSYMS)
-        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_BYTES), &mut text));
-    if read.is_err() {
-        return Vec::new();
-    }
-    functions_of(&text, classify)
+    read().map_or_else(|_| Vec::new(), |text| functions_of(&text, classify))
 }
 
 fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
@@ -71,6 +65,54 @@ fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64
         Some((line.address, next.map_or(limit, |next| next.address.min(limit)), what))
     });
     known.collect()
+}
+
+/// What the running kernel has by the name of a function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelFunctions {
+    /// How many there are: functions of several files, or of modules, may share a name.
+    pub count: usize,
+    /// How long the only one is; `None` where the kernel hides its addresses.
+    pub size_bytes: Option<u64>,
+    /// Names that contain it, at most a few: `name.isra.0`, `__name`.
+    pub similar: Vec<String>,
+}
+
+/// Longer lists help nobody.
+const MAX_SIMILAR: usize = 5;
+
+/// Looks for a function of the running kernel.
+pub fn find_kernel_function(name: &str) -> Result<KernelFunctions, SymbolError> {
+    Ok(named(&read()?, name))
+}
+
+fn named(text: &str, name: &str) -> KernelFunctions {
+    let is_code = |line: &Line<'_>| matches!(line.kind, b't' | b'T' | b'w' | b'W');
+    let (same, others): (Vec<Line<'_>>, Vec<Line<'_>>) = text
+        .lines()
+        .filter_map(parse)
+        .filter(|line| is_code(line) && line.name.contains(name))
+        .partition(|line| line.name == name);
+    let mut similar: Vec<&str> = others.iter().map(|line| line.name).collect();
+    similar.sort_unstable_by_key(|name| (name.len(), *name));
+    similar.dedup();
+    let range = functions_of(text, |found| (found == name).then_some(()))
+        .into_iter()
+        .next();
+    KernelFunctions {
+        count: same.len(),
+        size_bytes: range.map(|(start, end, ())| end - start),
+        similar: similar.into_iter().take(MAX_SIMILAR).map(str::to_owned).collect(),
+    }
+}
+
+/// All of kallsyms.
+fn read() -> Result<String, SymbolError> {
+    let mut text = String::new();
+    std::fs::File::open(KALLSYMS)
+        .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_BYTES), &mut text))
+        .map_err(|error| SymbolError::unreadable(KALLSYMS, error))?;
+    Ok(text)
 }
 
 /// The build id of the running kernel.
@@ -140,11 +182,7 @@ impl KernelSymbols {
                 found: found.to_hex(),
             });
         }
-        let mut text = String::new();
-        std::fs::File::open(KALLSYMS)
-            .and_then(|file| std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_BYTES), &mut text))
-            .map_err(|error| SymbolError::unreadable(KALLSYMS, error))?;
-        KernelSymbols::from_text(&text)
+        KernelSymbols::from_text(&read()?)
     }
 
     fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
@@ -260,6 +298,23 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
             [(start, far.min(start + (1 << 20)), 6), (far, far + (1 << 20), 7)]
         );
         assert_eq!(super::functions_of("0000000000000000 T helper\n", known), []);
+    }
+
+    #[test]
+    fn functions_are_counted_by_their_whole_name() {
+        let found = |name: &str| super::named(TEXT, name);
+        assert_eq!((found("helper").count, found("helper").size_bytes), (1, Some(1 << 20)));
+        assert_eq!(found("startup_64").size_bytes, Some(0x100));
+        assert_eq!(
+            (found("data").count, found("hook").count),
+            (0, 0),
+            "not code, not the whole name"
+        );
+        assert_eq!(found("hook").similar, ["nf_hook"]);
+        let twice = format!("{TEXT}ffffffffc0300000 t helper\t[other]\n0000000000000000 t hidden\n");
+        assert_eq!(super::named(&twice, "helper").count, 2);
+        let hidden = super::named(&twice, "hidden");
+        assert_eq!((hidden.count, hidden.size_bytes), (1, None));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use recording::event::Value;
 
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
 const PROBE_ADDRESS: &str = "__probe_ip";
+/// A probe of ours at the first instruction of a kernel function: where that returns to.
+pub(crate) const RETURN_ADDRESS: &str = "__return_address";
 
 /// Values of one event, at most.
 const MAX_FIELDS: usize = 32;
@@ -21,6 +23,7 @@ const MAX_NUMBERS: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
     fields: Vec<Field>,
+    return_address: Option<Field>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +64,19 @@ impl Format {
         let fields = text.lines().filter_map(field);
         // What every event has is in the sample already, and so is where a probe was hit.
         let own = fields.filter(|field| !field.name.starts_with("common_") && field.name != PROBE_ADDRESS);
+        let (of_stack, values): (Vec<Field>, Vec<Field>) =
+            own.take(MAX_FIELDS).partition(|field| field.name == RETURN_ADDRESS);
         Format {
-            fields: own.take(MAX_FIELDS).collect(),
+            fields: values,
+            return_address: of_stack.into_iter().next(),
+        }
+    }
+
+    /// Where the function returns to that has begun, if the event wrote it.
+    pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
+        match self.return_address.as_ref()?.value(raw)? {
+            Value::Unsigned(address) | Value::Address(address) => Some(address),
+            _ => None,
         }
     }
 
@@ -278,6 +292,22 @@ mod tests {
         // A location beyond the end.
         raw[26] = 0xff;
         assert_eq!(format.values(&raw)[2], Value::Text("".into()));
+    }
+
+    #[test]
+    fn a_return_address_is_a_part_of_the_stack_and_no_value() {
+        let format = Format::parse(
+            "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n\
+             \tfield:u64 __return_address;\toffset:16;\tsize:8;\tsigned:0;\n",
+        );
+        let raw: Vec<u8> = [0, 1, 0xffff_8000_0801_0000u64]
+            .into_iter()
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        assert_eq!(format.return_address(&raw), Some(0xffff_8000_0801_0000));
+        assert_eq!(format.return_address(&raw[..20]), None);
+        assert_eq!(format.names().count(), 0);
+        assert_eq!(Format::parse(SWITCH).return_address(&raw), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::names::{self, Sort};
 use super::parse::Sides;
 use super::tracefs::{Tracefs, matches};
 use super::{pmu, trouble};
+use crate::probes::ProbeList;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use recording::command::own;
 use recording::info::SampleBy;
@@ -87,10 +88,19 @@ fn section(out: &mut String, title: &str, sort: Sort, wanted: &dyn Fn(&str) -> b
 
 /// Probes have no list: any function is one.
 fn probes(out: &mut String, wanted: &dyn Fn(&str) -> bool) {
+    if wanted("kprobe") {
+        match crate::probes::leftovers(ProbeList::Kprobes) {
+            Ok(_) => say!(
+                out,
+                "probes in the kernel: FUNCTION is a name in /proc/kallsyms\n  kprobe:FUNCTION  kprobe:FUNCTION+OFFSET"
+            ),
+            Err(error) => say!(out, "probes in the kernel: none: {error}"),
+        }
+    }
     if !wanted("uprobe") && !wanted("usdt") {
         return;
     }
-    match crate::probes::leftovers() {
+    match crate::probes::leftovers(ProbeList::Uprobes) {
         Ok(_) => {
             say!(
                 out,

@@ -32,6 +32,8 @@ mod trouble;
 pub(crate) use counter::Counter;
 pub use format::Format;
 #[cfg(target_os = "linux")]
+pub(crate) use format::RETURN_ADDRESS;
+#[cfg(target_os = "linux")]
 pub(crate) use limit::PointLimit;
 #[cfg(target_os = "linux")]
 pub use list::list_events;

@@ -64,7 +64,7 @@ pub enum Selector {
         /// A folder in that.
         name: String,
     },
-    /// `uprobe:FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`.
+    /// `uprobe:FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, `kprobe:FUNCTION`.
     Probe {
         /// Which of them.
         kind: ProbeKind,
@@ -73,20 +73,29 @@ pub enum Selector {
     },
 }
 
-/// A kind of probe in a program.
+/// A kind of probe in a program or in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// At a function or an offset.
     Uprobe,
     /// At a mark of the program's author.
     Usdt,
+    /// At a function of the kernel or an offset in it.
+    Kprobe,
 }
 
 impl ProbeKind {
     /// What it is and the rest, if the text names one.
     fn of(text: &str) -> Option<(ProbeKind, &str)> {
-        let uprobe = text.strip_prefix("uprobe:").map(|rest| (ProbeKind::Uprobe, rest));
-        uprobe.or_else(|| Some((ProbeKind::Usdt, text.strip_prefix("usdt:")?)))
+        let (word, place) = text.split_once(':')?;
+        let kind = match word {
+            "uprobe" => ProbeKind::Uprobe,
+            "usdt" => ProbeKind::Usdt,
+            // Patterns are of tracepoints: somebody may have called a group of his own so.
+            "kprobe" if !place.contains(['*', '?']) => ProbeKind::Kprobe,
+            _ => return None,
+        };
+        Some((kind, place))
     }
 }
 
@@ -222,24 +231,16 @@ fn other_probe(text: &str) -> Option<String> {
     let function: String = (place.chars())
         .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
         .collect();
-    let define = |letter: char, event: &str, place: &str| {
-        format!(
-            "run `echo '{letter}:sprof_kernel/{event} {place}' | sudo tee -a /sys/kernel/tracing/kprobe_events`, then record \
-             -e sprof_kernel:{event} (a kernel without that file was built without CONFIG_KPROBE_EVENTS)"
-        )
-    };
     match kind {
         "uretprobe" => Some(format!(
             "`{text}`: probes on returns are not supported, because they cut the stacks of everything below; \
              uprobe: records the calls, and uprobe:FILE:FUNCTION+OFFSET one `ret` instruction, with whole stacks"
         )),
-        "kprobe" if !place.contains(['*', '?']) => Some(format!(
-            "`{text}`: sprof does not define probes in the kernel, but records those that are defined: {}",
-            define('p', &function, place)
-        )),
         "kretprobe" if !place.contains(['*', '?']) => Some(format!(
-            "`{text}`: sprof does not define probes in the kernel, but records those that are defined: {}",
-            define('r', &format!("{function}_return"), place)
+            "`{text}`: sprof defines no probes on returns, because the kernel follows only so many calls at once and leaves out \
+             the others in silence; kprobe: records the calls. It records a probe that you define: run \
+             `echo 'r:sprof_kernel/{function}_return {place}' | sudo tee -a /sys/kernel/tracing/kprobe_events`, then record \
+             -e sprof_kernel:{function}_return (where the kernel has CONFIG_KPROBE_EVENTS)"
         )),
         _ => None,
     }
@@ -446,11 +447,12 @@ mod tests {
         );
         assert!(refusal("uprobe:/a:f/period=0/").contains("1 or more"));
         assert!(refusal("uretprobe:/a:b").contains("uprobe: records the calls"));
-        let refused = refusal("kprobe:tcp_sendmsg+0x10");
-        assert!(
-            refused.contains("p:sprof_kernel/tcp_sendmsg tcp_sendmsg+0x10'"),
-            "{refused}"
+        assert_eq!(
+            place("kprobe:tcp_sendmsg+0x10"),
+            (ProbeKind::Kprobe, "tcp_sendmsg+0x10".to_owned())
         );
+        assert_eq!(place("kprobe:tcp_sendmsg/period=10/").1, "tcp_sendmsg");
+        assert!(matches!(parsed("kprobe:tcp_*").selector, Selector::Tracepoints { .. }));
         let refused = refusal("kretprobe:tcp_sendmsg");
         assert!(refused.contains("-e sprof_kernel:tcp_sendmsg_return "), "{refused}");
         let texts = |list: &str| -> Vec<String> { parse(list).unwrap().into_iter().map(|spec| spec.text).collect() };

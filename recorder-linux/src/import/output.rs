@@ -174,7 +174,7 @@ impl Output {
         }
         if let (Ok(Record::Sample(sample)), Subject::Counted(_) | Subject::Point(_)) = (&decoded, subject) {
             let values = self.named.values(subject, sample.raw);
-            return self.translator.sample(time, sample, subject, &values, sink);
+            return self.translator.sample(time, sample, subject, &values, None, sink);
         }
         self.translator.decoded(time, decoded, subject, sink);
     }

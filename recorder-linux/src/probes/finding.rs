@@ -4,14 +4,18 @@ use recording::doctor::{Finding, State};
 
 use super::ProbeError;
 use super::leftovers::{Leftovers, leftovers};
+use super::tracefs::ProbeList;
 
-/// Whether probes can be defined here, and what a killed sprof left.
-pub(crate) fn examine() -> Finding {
-    describe(leftovers())
+/// Whether probes of each kind can be defined here, and what a killed sprof left.
+pub(crate) fn examine() -> [Finding; 2] {
+    ProbeList::ALL.map(|list| describe(list, leftovers(list)))
 }
 
-fn describe(found: Result<Leftovers, ProbeError>) -> Finding {
-    let finding = Finding::works("uprobes", "probes in programs (-e uprobe:..., usdt:...)", "");
+fn describe(list: ProbeList, found: Result<Leftovers, ProbeError>) -> Finding {
+    let finding = match list {
+        ProbeList::Uprobes => Finding::works("uprobes", "probes in programs (-e uprobe:..., usdt:...)", ""),
+        ProbeList::Kprobes => Finding::works("kprobes", "probes in the kernel (-e kprobe:...)", ""),
+    };
     let limited = |reason: String, mends: &[&str]| {
         Finding {
             reason,
@@ -51,11 +55,12 @@ mod tests {
     #[test]
     fn what_was_left_is_named_with_the_command_that_removes_it() {
         let left = |places: &[&str], pids: &[i32]| {
-            describe(Ok(Leftovers {
+            let left = Leftovers {
                 places: places.iter().map(|place| (*place).to_owned()).collect(),
                 pids: pids.to_vec(),
                 command: "sudo sh -c ...".to_owned(),
-            }))
+            };
+            describe(ProbeList::Uprobes, Ok(left))
         };
         assert_eq!(left(&[], &[]).state, State::Works);
         let one = left(&["/a:0x10"], &[7]);
@@ -65,7 +70,7 @@ mod tests {
             "1 was left by a sprof that was killed (process 7), in /a:0x10; the next recording with a probe removes it"
         );
         assert!(left(&["/a:0x10", "/b:0x20"], &[7, 8]).reason.starts_with("2 were left"));
-        let unmounted = describe(Err(ProbeError::NotMounted));
+        let unmounted = describe(ProbeList::Kprobes, Err(ProbeError::NotMounted));
         assert_eq!(unmounted.mends, ["sudo mount -t tracefs nodev /sys/kernel/tracing"]);
     }
 }

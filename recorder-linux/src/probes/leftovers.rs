@@ -2,7 +2,7 @@
 
 use super::ProbeError;
 use super::owner::Owner;
-use super::tracefs::Tracefs;
+use super::tracefs::{ProbeList, Tracefs};
 
 /// Definitions of processes that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Leftovers {
     pub command: String,
 }
 
-/// A line of `uprobe_events`.
+/// A line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Definition<'a> {
     pub(super) group: &'a str,
@@ -37,22 +37,27 @@ pub(super) fn definitions(list: &str) -> impl Iterator<Item = Definition<'_>> {
     })
 }
 
-/// What is left of recordings that were killed. The error where that can't be seen.
-pub fn leftovers() -> Result<Leftovers, ProbeError> {
-    let tracefs = Tracefs::find()?;
-    let list = tracefs.list()?;
-    let found: Vec<_> = left(&list).collect();
+/// What is left in a list of recordings that were killed. The error where that can't be seen.
+pub fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
+    let tracefs = Tracefs::find(list)?;
+    let text = tracefs.list(list)?;
+    let found: Vec<_> = left(&text).map(|(owner, found)| (owner, list, found)).collect();
     Ok(describe(&tracefs, &found))
 }
 
-/// Removes them, and tells which. What another sprof removes meanwhile, or is in use after all, is left out.
-pub fn remove_leftovers() -> Result<Leftovers, ProbeError> {
-    let tracefs = Tracefs::find()?;
-    let list = tracefs.list()?;
-    let removed: Vec<_> = left(&list)
-        .filter(|(_, definition)| tracefs.remove(definition.group, definition.event).is_ok())
+/// Removes them from all lists, and tells which. What another sprof removes meanwhile, or is in use after all, is left out.
+pub(super) fn remove_leftovers(tracefs: &Tracefs) -> Result<Leftovers, ProbeError> {
+    let mut texts = Vec::new();
+    for list in ProbeList::ALL {
+        texts.push((list, tracefs.list(list)?));
+    }
+    let all = texts
+        .iter()
+        .flat_map(|(list, text)| left(text).map(|(owner, found)| (owner, *list, found)));
+    let removed: Vec<_> = all
+        .filter(|(_, list, found)| tracefs.remove(*list, found.group, found.event).is_ok())
         .collect();
-    Ok(describe(&tracefs, &removed))
+    Ok(describe(tracefs, &removed))
 }
 
 fn left(list: &str) -> impl Iterator<Item = (Owner, Definition<'_>)> {
@@ -62,17 +67,17 @@ fn left(list: &str) -> impl Iterator<Item = (Owner, Definition<'_>)> {
     })
 }
 
-fn describe(tracefs: &Tracefs, found: &[(Owner, Definition<'_>)]) -> Leftovers {
-    let mut pids: Vec<i32> = found.iter().map(|(owner, _)| owner.pid).collect();
+fn describe(tracefs: &Tracefs, found: &[(Owner, ProbeList, Definition<'_>)]) -> Leftovers {
+    let mut pids: Vec<i32> = found.iter().map(|(owner, ..)| owner.pid).collect();
     pids.sort_unstable();
     pids.dedup();
     Leftovers {
         places: found
             .iter()
-            .map(|(_, definition)| definition.place.to_owned())
+            .map(|(.., definition)| definition.place.to_owned())
             .collect(),
         pids,
-        command: tracefs.removing_command(found.iter().map(|(_, definition)| (definition.group, definition.event))),
+        command: tracefs.removing_command(found.iter().map(|(_, list, found)| (*list, found.group, found.event))),
     }
 }
 
@@ -95,5 +100,18 @@ mod tests {
             .map(|(_, definition)| (definition.event, definition.place))
             .collect();
         assert_eq!(found, [("e0", "/b:0x0000000000000020(0x3000)"), ("e1", "/b:0x30")]);
+
+        // Each is removed from the list in which it stands.
+        let dir = tempfile::tempdir().unwrap();
+        let lines = |name: &str, event: &str| format!("p:{myself}/{event} x\np:{gone}/{event} {name}\n");
+        for (name, event) in [("uprobe_events", "e0"), ("kprobe_events", "e1")] {
+            std::fs::write(dir.path().join(name), lines(name, event)).unwrap();
+        }
+        let removed = remove_leftovers(&Tracefs::at(dir.path())).unwrap();
+        assert_eq!(removed.places, ["uprobe_events", "kprobe_events"]);
+        for (name, event) in [("uprobe_events", "e0"), ("kprobe_events", "e1")] {
+            let expected = format!("{}-:{gone}/{event}\n", lines(name, event));
+            assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), expected);
+        }
     }
 }

@@ -1,7 +1,8 @@
-//! Probes of our own in the files of programs: uprobes, defined in tracefs for as long as a recording lasts.
+//! Probes of our own in the files of programs (uprobes) and in the kernel (kprobes), defined in tracefs for as long as a recording lasts.
 //!
-//! Give: a file, an offset in it, and the arguments of the mark there. Get: a tracepoint, named by group and event, that is opened like any
-//! other and disappears with [`Probes`]. Out of scope: which offset a function has (the symbolicator knows), opening, decoding.
+//! Give: a file, an offset in it, and the arguments of the mark there; or a function of the kernel. Get: a tracepoint, named by group and
+//! event, that is opened like any other and disappears with [`Probes`]. Out of scope: which offset a function has (the symbolicator
+//! knows), opening, decoding.
 //!
 //! A definition is global: it stands in the kernel until someone takes it away, whoever made it and however that process
 //! ended. So its group names the process that made it, and those of processes that are gone are [`leftovers()`].
@@ -27,19 +28,21 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) use finding::examine;
-pub use leftovers::{Leftovers, leftovers, remove_leftovers};
+pub use leftovers::{Leftovers, leftovers};
 pub(crate) use named::{DefinedProbe, define_all};
+pub use tracefs::ProbeList;
 
 use recording::command::own;
-use recording::probe::ProbePlace;
+use recording::probe::{FilePlace, KernelPlace, ProbePlace};
 
+use crate::events::RETURN_ADDRESS;
 use owner::Owner;
 use tracefs::Tracefs;
 use trial::Trial;
 
 /// How long a definition may still be in use after its events were closed: the kernel lets go of them after a grace period.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A line for `uprobe_events` at most: WRITE_BUFSIZE in kernel/trace/trace.c.
+/// A line for a list at most: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
 
 /// Held between choosing a name and taking it.
@@ -53,25 +56,32 @@ pub enum ProbeError {
     NotMounted,
     /// Only root may define probes.
     #[error(
-        "probes in programs are defined in {path}, which only root may write to: run sprof as root (`sudo {} ...`)",
+        "probes are defined in {path}, which only root may write to: run sprof as root (`sudo {} ...`)",
         own()
     )]
     NotAllowed {
-        /// `uprobe_events`.
+        /// `uprobe_events` or `kprobe_events`.
         path: PathBuf,
     },
     /// A container sees tracefs, but can't write to it.
     #[error(
-        "probes in programs are defined in {path}, which is mounted read-only here: run sprof outside of the container, or \
+        "probes are defined in {path}, which is mounted read-only here: run sprof outside of the container, or \
          start the container with --privileged"
     )]
     ReadOnly {
-        /// `uprobe_events`.
+        /// `uprobe_events` or `kprobe_events`.
         path: PathBuf,
     },
     /// CONFIG_UPROBE_EVENTS is not set.
     #[error("this kernel has no uprobes: it was built without CONFIG_UPROBE_EVENTS")]
     NotInKernel,
+    /// CONFIG_KPROBE_EVENTS is not set.
+    #[error(
+        "this kernel lets nobody probe its functions: it was built without CONFIG_KPROBES or CONFIG_KPROBE_EVENTS, which \
+         the kernels of most distributions have; the tracepoints in `{} record -e list` need neither",
+        own()
+    )]
+    NoKernelProbes,
     /// The file can't be opened.
     #[error("cannot put a probe into {path}: {error}")]
     File {
@@ -81,12 +91,10 @@ pub enum ProbeError {
         error: io::Error,
     },
     /// The kernel does not take the definition.
-    #[error("cannot put a probe into {path} at offset {file_offset:#x}: {reason}")]
+    #[error("cannot put a probe into {place}: {reason}")]
     Refused {
-        /// The file.
-        path: PathBuf,
-        /// The place.
-        file_offset: u64,
+        /// Where.
+        place: ProbePlace,
         /// In the kernel's words, where it has some.
         reason: String,
     },
@@ -105,38 +113,54 @@ pub enum ProbeError {
 pub struct Probes {
     tracefs: Tracefs,
     group: String,
-    events: Vec<String>,
+    events: Vec<(ProbeList, String)>,
     trials: Vec<Trial>,
 }
 
-fn open(place: &ProbePlace) -> Result<(File, u64), ProbeError> {
-    let file = File::open(&place.path).map_err(|error| ProbeError::File {
+fn open(place: &FilePlace) -> Result<File, ProbeError> {
+    File::open(&place.path).map_err(|error| ProbeError::File {
         path: place.path.clone(),
         error,
-    })?;
-    Ok((file, place.file_offset))
+    })
 }
 
 fn refused(place: &ProbePlace, reason: String) -> ProbeError {
+    let reason = match place {
+        ProbePlace::File(_) => reason,
+        // kernel/trace/trace_kprobe.c has these words for `notrace` and for the blacklist alike.
+        ProbePlace::Kernel(_) => format!(
+            "the kernel refuses it ({reason}); functions that are `notrace` or in /sys/kernel/debug/kprobes/blacklist can't be \
+             probed, and no place between two instructions: probe one of its callers"
+        ),
+    };
     ProbeError::Refused {
-        path: place.path.clone(),
-        file_offset: place.file_offset,
+        place: place.clone(),
         reason,
     }
+}
+
+/// What the places of one event must have in common: their arguments.
+fn form(place: &ProbePlace) -> (ProbeList, Vec<String>) {
+    let arguments = match place {
+        ProbePlace::File(place) => arguments::form(&place.arguments),
+        ProbePlace::Kernel(_) => Vec::new(),
+    };
+    (ProbeList::of(place), arguments)
 }
 
 impl Probes {
     /// Defines these, or none. Each is tried out: what can't be probed is told here and not by silence.
     pub fn define(places: &[ProbePlace]) -> Result<Probes, ProbeError> {
-        let mut defined = Probes::none()?;
+        let list = places.first().map_or(ProbeList::Uprobes, ProbeList::of);
+        let mut defined = Probes::none(Tracefs::find(list)?)?;
         defined.add(places)?;
         Ok(defined)
     }
 
     /// None yet.
-    fn none() -> Result<Probes, ProbeError> {
+    fn none(tracefs: Tracefs) -> Result<Probes, ProbeError> {
         Ok(Probes {
-            tracefs: Tracefs::find()?,
+            tracefs,
             group: Owner::myself()?.group(),
             events: Vec::new(),
             trials: Vec::new(),
@@ -148,11 +172,8 @@ impl Probes {
     fn add(&mut self, places: &[ProbePlace]) -> Result<(), ProbeError> {
         let mut rest = places;
         while let Some(first) = rest.first() {
-            let form = arguments::form(&first.arguments);
-            let alike = rest
-                .iter()
-                .take_while(|place| arguments::form(&place.arguments) == form)
-                .count();
+            let common = form(first);
+            let alike = rest.iter().take_while(|place| form(place) == common).count();
             let (event, others) = rest.split_at(alike);
             self.add_event(event)?;
             rest = others;
@@ -164,31 +185,38 @@ impl Probes {
         let Some((first, others)) = places.split_first() else {
             return Ok(());
         };
+        let list = ProbeList::of(first);
+        self.tracefs.check(list)?;
         // A second definition by the same name becomes a part of the first.
         let alone = DEFINING.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.tracefs.free_name(&self.group, self.events.len())?;
         self.define_one(&name, first)?;
-        self.events.push(name.clone());
+        self.events.push((list, name.clone()));
         drop(alone);
-        let mut of_event = vec![open(first)?];
+        let mut of_event = vec![first];
         let mut apart = Vec::new();
         for place in others {
             match self.define_one(&name, place) {
-                Ok(()) => of_event.push(open(place)?),
+                Ok(()) => of_event.push(place),
                 // Before Linux 5.5 an event has one place.
                 Err(ProbeError::Refused { .. }) => apart.push(place.clone()),
                 Err(error) => return Err(error),
             }
         }
         let id = self.tracefs.event_id(&self.group, &name)?;
-        let files = of_event.iter().map(|(file, offset)| (file, *offset));
-        match trial::run(id, files) {
+        let mut files = Vec::new();
+        for place in of_event {
+            if let ProbePlace::File(place) = place {
+                files.push((open(place)?, place.file_offset));
+            }
+        }
+        match trial::run(id, files.iter().map(|(file, offset)| (file, *offset))) {
             Ok(trial) => self.trials.push(trial),
             Err((_, reason)) if others.is_empty() => return Err(refused(first, reason)),
             Err((at, reason)) => {
                 // Which of them? Each by itself.
                 for place in places {
-                    Probes::none()?.add_event(std::slice::from_ref(place))?;
+                    Probes::none(self.tracefs.clone())?.add_event(std::slice::from_ref(place))?;
                 }
                 return Err(refused(places.get(at).unwrap_or(first), reason));
             }
@@ -199,8 +227,14 @@ impl Probes {
     }
 
     fn define_one(&self, name: &str, place: &ProbePlace) -> Result<(), ProbeError> {
-        let (file, _) = open(place)?;
-        let line = definition(&self.group, name, place, &file);
+        // Open until the kernel has read the line, which may name its descriptor.
+        let (line, _file) = match place {
+            ProbePlace::File(place) => {
+                let file = open(place)?;
+                (in_file(&self.group, name, place, &file), Some(file))
+            }
+            ProbePlace::Kernel(place) => (in_kernel(&self.group, name, place), None),
+        };
         if line.len() > MAX_LINE_BYTES {
             let reason = format!(
                 "its definition would have {} bytes, more than the kernel takes",
@@ -208,10 +242,12 @@ impl Probes {
             );
             return Err(refused(place, reason));
         }
-        self.tracefs.command(&line).map_err(|error| match error {
-            tracefs::CommandError::Tracefs(error) => error,
-            tracefs::CommandError::Refused(reason) => refused(place, reason),
-        })
+        self.tracefs
+            .command(ProbeList::of(place), &line)
+            .map_err(|error| match error {
+                tracefs::CommandError::Tracefs(error) => error,
+                tracefs::CommandError::Refused(reason) => refused(place, reason),
+            })
     }
 
     /// Call it when the events are open: closing the last one of a probe takes a grace period, so the trials last until then.
@@ -222,7 +258,9 @@ impl Probes {
 
     /// Group and event of each: how tracefs names the tracepoints.
     pub fn tracepoints(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.events.iter().map(|event| (self.group.as_str(), event.as_str()))
+        self.events
+            .iter()
+            .map(|(_, event)| (self.group.as_str(), event.as_str()))
     }
 
     /// Takes the definitions away, now. Waits a little for the kernel to let go of events that were closed just before.
@@ -233,8 +271,8 @@ impl Probes {
     fn remove_all(&mut self) -> Result<(), ProbeError> {
         self.trials.clear();
         let deadline = Instant::now() + PATIENCE;
-        while let Some(event) = self.events.last() {
-            match self.tracefs.remove(&self.group, event) {
+        while let Some((list, event)) = self.events.last() {
+            match self.tracefs.remove(*list, &self.group, event) {
                 Ok(()) => {
                     self.events.pop();
                 }
@@ -242,7 +280,9 @@ impl Probes {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(error) => {
-                    let command = self.tracefs.removing_command(self.tracepoints());
+                    let left = self.events.iter();
+                    let left = left.map(|(list, event)| (*list, self.group.as_str(), event.as_str()));
+                    let command = self.tracefs.removing_command(left);
                     return Err(ProbeError::NotRemoved {
                         reason: error.to_string(),
                         command,
@@ -262,7 +302,7 @@ impl Drop for Probes {
 }
 
 /// Documentation/trace/uprobetracer.rst: `p:GROUP/EVENT PATH:OFFSET(REF_CTR_OFFSET) ARGUMENTS`.
-fn definition(group: &str, name: &str, place: &ProbePlace, file: &File) -> String {
+fn in_file(group: &str, name: &str, place: &FilePlace, file: &File) -> String {
     let path = match in_one_word(&place.path) {
         Some(path) => path,
         None => format!("/proc/self/fd/{}", file.as_raw_fd()),
@@ -274,6 +314,20 @@ fn definition(group: &str, name: &str, place: &ProbePlace, file: &File) -> Strin
     for argument in arguments::translate(&place.arguments).fetched {
         line.push(' ');
         line.push_str(&argument);
+    }
+    line
+}
+
+/// Documentation/trace/kprobetrace.rst: `p:GROUP/EVENT FUNCTION+OFFSET ARGUMENTS`.
+///
+/// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has made none yet, so that its
+/// caller, which only the link register knows, is missing from the chain. So that is recorded, too.
+fn in_kernel(group: &str, name: &str, place: &KernelPlace) -> String {
+    let mut line = format!("p:{group}/{name} {}", place.function);
+    match place.offset {
+        0 if cfg!(target_arch = "aarch64") => line.push_str(&format!(" {RETURN_ADDRESS}=%lr:x64")),
+        0 => {}
+        offset => line.push_str(&format!("+{offset}")),
     }
     line
 }
@@ -293,24 +347,36 @@ mod tests {
     #[test]
     fn definitions_in_the_kernel_s_notation() {
         let file = File::open("/dev/null").unwrap();
-        let mut probe = ProbePlace {
+        let mut probe = FilePlace {
             path: "/usr/bin/app".into(),
             file_offset: 0x1160,
             semaphore: None,
             arguments: String::new(),
         };
-        assert_eq!(definition("g", "e0", &probe, &file), "p:g/e0 /usr/bin/app:0x1160");
+        assert_eq!(in_file("g", "e0", &probe, &file), "p:g/e0 /usr/bin/app:0x1160");
         probe.semaphore = Some(0x3010);
         probe.arguments = "-4@%edi 8f@%xmm0".to_owned();
         assert_eq!(
-            definition("g", "e0", &probe, &file),
+            in_file("g", "e0", &probe, &file),
             "p:g/e0 /usr/bin/app:0x1160(0x3010) arg1=%di:s32"
         );
         // Seen with a name that has a space: "Failed to find the given file".
         for path in ["/tmp/with space", "/tmp/a#b", "/tmp/ä"] {
             probe.path = path.into();
-            let line = definition("g", "e0", &probe, &file);
+            let line = in_file("g", "e0", &probe, &file);
             assert!(line.starts_with("p:g/e0 /proc/self/fd/"), "{line}");
         }
+        let mut place = KernelPlace {
+            function: "tcp_sendmsg".to_owned(),
+            offset: 16,
+        };
+        assert_eq!(in_kernel("g", "e0", &place), "p:g/e0 tcp_sendmsg+16");
+        place.offset = 0;
+        let caller = if cfg!(target_arch = "aarch64") {
+            " __return_address=%lr:x64"
+        } else {
+            ""
+        };
+        assert_eq!(in_kernel("g", "e0", &place), format!("p:g/e0 tcp_sendmsg{caller}"));
     }
 }

@@ -1,9 +1,10 @@
 //! The probes of one recording, defined: names to tracepoints.
 
-use recording::probe::Probe;
+use recording::probe::{Probe, ProbePlace};
 
 use super::arguments;
 use super::leftovers::remove_leftovers;
+use super::tracefs::{ProbeList, Tracefs};
 use super::{ProbeError, Probes};
 
 /// A probe that the kernel has.
@@ -22,12 +23,13 @@ pub(crate) struct DefinedProbe {
 /// Defines them all. They are there until the first value is dropped. What killed recordings have left is removed before; the
 /// error is for the user.
 pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
-    if probes.is_empty() {
+    let Some((first, place)) = probes.first().and_then(|first| Some((first, first.places.first()?))) else {
         return Ok((None, Vec::new()));
-    }
+    };
     let failed = |probe: &Probe, error: ProbeError| format!("cannot record {}: {error}", probe.text);
-    let removed = remove_leftovers().map_err(|error| failed(&probes[0], error))?;
-    let mut held = Probes::none().map_err(|error| failed(&probes[0], error))?;
+    let tracefs = Tracefs::find(ProbeList::of(place)).map_err(|error| failed(first, error))?;
+    let removed = remove_leftovers(&tracefs).map_err(|error| failed(first, error))?;
+    let mut held = Probes::none(tracefs).map_err(|error| failed(first, error))?;
     let mut defined: Vec<DefinedProbe> = Vec::with_capacity(probes.len());
     for probe in probes {
         let before = held.tracepoints().count();
@@ -57,9 +59,12 @@ pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<Define
 
 /// Arguments of marks that the kernel can't read.
 fn what_is_left_out(probe: &Probe) -> Option<String> {
-    let places = probe.places.iter();
-    let mut left_out: Vec<String> = places
-        .flat_map(|place| arguments::translate(&place.arguments).left_out)
+    let of_marks = probe.places.iter().filter_map(|place| match place {
+        ProbePlace::File(place) => Some(&place.arguments),
+        ProbePlace::Kernel(_) => None,
+    });
+    let mut left_out: Vec<String> = of_marks
+        .flat_map(|arguments| arguments::translate(arguments).left_out)
         .collect();
     left_out.sort();
     left_out.dedup();

@@ -5,12 +5,42 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use recording::probe::ProbePlace;
+
 use super::ProbeError;
 
 /// Where it is mounted: since Linux 4.1; before, and still, within debugfs.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// tracefs, seen to be there, with uprobes in it.
+/// A file of tracefs in which probes stand: one for each kind of place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeList {
+    /// Places in files.
+    Uprobes,
+    /// Places in the kernel.
+    Kprobes,
+}
+
+impl ProbeList {
+    pub(super) const ALL: [ProbeList; 2] = [ProbeList::Uprobes, ProbeList::Kprobes];
+
+    /// Where a place is defined.
+    pub(super) fn of(place: &ProbePlace) -> ProbeList {
+        match place {
+            ProbePlace::File(_) => ProbeList::Uprobes,
+            ProbePlace::Kernel(_) => ProbeList::Kprobes,
+        }
+    }
+
+    fn file_name(self) -> &'static str {
+        match self {
+            ProbeList::Uprobes => "uprobe_events",
+            ProbeList::Kprobes => "kprobe_events",
+        }
+    }
+}
+
+/// tracefs, seen to be there.
 #[derive(Clone, Debug)]
 pub(super) struct Tracefs {
     root: PathBuf,
@@ -25,11 +55,18 @@ pub(super) enum CommandError {
 }
 
 impl Tracefs {
-    pub(super) fn find() -> Result<Tracefs, ProbeError> {
-        Tracefs::find_in(&PLACES.map(Path::new))
+    /// Finds it, with this list in it.
+    pub(super) fn find(list: ProbeList) -> Result<Tracefs, ProbeError> {
+        Tracefs::find_in(&PLACES.map(Path::new), list)
     }
 
-    fn find_in(places: &[&Path]) -> Result<Tracefs, ProbeError> {
+    /// Whatever stands in a folder.
+    #[cfg(test)]
+    pub(super) fn at(root: &Path) -> Tracefs {
+        Tracefs { root: root.to_owned() }
+    }
+
+    fn find_in(places: &[&Path], list: ProbeList) -> Result<Tracefs, ProbeError> {
         let mut not_allowed = None;
         for root in places {
             let tracefs = Tracefs {
@@ -39,15 +76,12 @@ impl Tracefs {
             match fs::metadata(root.join("events")) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    not_allowed.get_or_insert(tracefs.list_path());
+                    not_allowed.get_or_insert(tracefs.list_path(list));
                     continue;
                 }
                 Err(_) => continue,
             }
-            return match fs::metadata(tracefs.list_path()) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(ProbeError::NotInKernel),
-                _ => Ok(tracefs),
-            };
+            return tracefs.check(list).map(|()| tracefs);
         }
         // Its folder is closed to ordinary users, so whether it is mounted can't be seen.
         match not_allowed {
@@ -56,22 +90,38 @@ impl Tracefs {
         }
     }
 
-    fn list_path(&self) -> PathBuf {
-        self.root.join("uprobe_events")
+    /// Whether the kernel has such probes.
+    pub(super) fn check(&self, list: ProbeList) -> Result<(), ProbeError> {
+        match fs::metadata(self.list_path(list)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(match list {
+                ProbeList::Uprobes => ProbeError::NotInKernel,
+                ProbeList::Kprobes => ProbeError::NoKernelProbes,
+            }),
+            _ => Ok(()),
+        }
     }
 
-    /// All definitions, those of others too, a line each.
-    pub(super) fn list(&self) -> Result<String, ProbeError> {
-        fs::read_to_string(self.list_path()).map_err(|error| self.error(error))
+    fn list_path(&self, list: ProbeList) -> PathBuf {
+        self.root.join(list.file_name())
     }
 
-    /// A name for an event that is not taken.
+    /// All definitions, those of others too, a line each. None where the kernel has no such probes.
+    pub(super) fn list(&self, list: ProbeList) -> Result<String, ProbeError> {
+        match fs::read_to_string(self.list_path(list)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| self.error(list, error)),
+        }
+    }
+
+    /// A name for an event that is not taken, in either list: both make tracepoints of one group.
     pub(super) fn free_name(&self, group: &str, number: usize) -> Result<String, ProbeError> {
-        let list = self.list()?;
-        let taken: HashSet<&str> = super::leftovers::definitions(&list)
-            .filter(|definition| definition.group == group)
-            .map(|definition| definition.event)
-            .collect();
+        let lists = ProbeList::ALL.map(|list| self.list(list));
+        let mut taken: HashSet<String> = HashSet::new();
+        for list in lists {
+            let list = list?;
+            let of_group = super::leftovers::definitions(&list).filter(|definition| definition.group == group);
+            taken.extend(of_group.map(|definition| definition.event.to_owned()));
+        }
         let name = (number..)
             .map(|number| format!("e{number}"))
             .find(|name| !taken.contains(name.as_str()));
@@ -79,24 +129,24 @@ impl Tracefs {
     }
 
     /// Carries out one line.
-    pub(super) fn command(&self, line: &str) -> Result<(), CommandError> {
-        self.write(line).map_err(|error| match error.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM | libc::EROFS) => CommandError::Tracefs(self.error(error)),
+    pub(super) fn command(&self, list: ProbeList, line: &str) -> Result<(), CommandError> {
+        self.write(list, line).map_err(|error| match error.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM | libc::EROFS) => CommandError::Tracefs(self.error(list, error)),
             _ => CommandError::Refused(self.words(line).unwrap_or_else(|| error.to_string())),
         })
     }
 
     /// Takes one definition away. One that is gone already is no error.
-    pub(super) fn remove(&self, group: &str, event: &str) -> io::Result<()> {
-        match self.write(&format!("-:{group}/{event}")) {
+    pub(super) fn remove(&self, list: ProbeList, group: &str, event: &str) -> io::Result<()> {
+        match self.write(list, &format!("-:{group}/{event}")) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             result => result,
         }
     }
 
-    fn write(&self, line: &str) -> io::Result<()> {
+    fn write(&self, list: ProbeList, line: &str) -> io::Result<()> {
         // Appending: opening it to be overwritten takes away everybody's definitions.
-        let mut file = OpenOptions::new().append(true).open(self.list_path())?;
+        let mut file = OpenOptions::new().append(true).open(self.list_path(list))?;
         file.write_all(format!("{line}\n").as_bytes())
     }
 
@@ -129,17 +179,23 @@ impl Tracefs {
     }
 
     /// A shell command that removes definitions.
-    pub(super) fn removing_command<'a>(&self, tracepoints: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-        let words: Vec<String> = tracepoints.map(|(group, event)| format!("-:{group}/{event}")).collect();
-        format!(
-            "sudo sh -c \"printf '%s\\n' {} >> {}\"",
-            words.join(" "),
-            self.list_path().display()
-        )
+    pub(super) fn removing_command<'a>(
+        &self,
+        tracepoints: impl Iterator<Item = (ProbeList, &'a str, &'a str)>,
+    ) -> String {
+        let tracepoints: Vec<_> = tracepoints.collect();
+        let of_list = |wanted: ProbeList| {
+            let those = tracepoints.iter().filter(|(list, ..)| *list == wanted);
+            let words: Vec<String> = those.map(|(_, group, event)| format!("-:{group}/{event}")).collect();
+            let path = self.list_path(wanted);
+            (!words.is_empty()).then(|| format!("printf '%s\\n' {} >> {}", words.join(" "), path.display()))
+        };
+        let commands: Vec<String> = ProbeList::ALL.into_iter().filter_map(of_list).collect();
+        format!("sudo sh -c \"{}\"", commands.join("; "))
     }
 
-    fn error(&self, error: io::Error) -> ProbeError {
-        let path = self.list_path();
+    fn error(&self, list: ProbeList, error: io::Error) -> ProbeError {
+        let path = self.list_path(list);
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => ProbeError::NotAllowed { path },
             Some(libc::EROFS) => ProbeError::ReadOnly { path },
@@ -155,20 +211,27 @@ mod tests {
     #[test]
     fn what_is_missing_is_said_with_the_next_step() {
         let dir = tempfile::tempdir().unwrap();
-        let find = || {
-            Tracefs::find_in(&[dir.path()])
+        let find = |list| {
+            Tracefs::find_in(&[dir.path()], list)
                 .map(|_| ())
                 .map_err(|error| error.to_string())
         };
         assert!(
-            find()
+            find(ProbeList::Uprobes)
                 .unwrap_err()
                 .contains("sudo mount -t tracefs nodev /sys/kernel/tracing")
         );
         fs::create_dir(dir.path().join("events")).unwrap();
-        assert!(find().unwrap_err().contains("CONFIG_UPROBE_EVENTS"));
+        assert!(find(ProbeList::Uprobes).unwrap_err().contains("CONFIG_UPROBE_EVENTS"));
         fs::write(dir.path().join("uprobe_events"), "").unwrap();
-        assert_eq!(find(), Ok(()));
+        assert_eq!(find(ProbeList::Uprobes), Ok(()));
+        let error = find(ProbeList::Kprobes).unwrap_err();
+        assert!(
+            error.contains("CONFIG_KPROBE_EVENTS") && error.contains("record -e list"),
+            "{error}"
+        );
+        fs::write(dir.path().join("kprobe_events"), "").unwrap();
+        assert_eq!(find(ProbeList::Kprobes), Ok(()));
     }
 
     #[test]
@@ -200,5 +263,22 @@ mod tests {
         };
         assert_eq!(tracefs.free_name("g", 0).unwrap(), "e1");
         assert_eq!(tracefs.free_name("h", 0).unwrap(), "e0");
+        fs::write(dir.path().join("kprobe_events"), "p:h/e0 do_exit\n").unwrap();
+        assert_eq!(tracefs.free_name("h", 0).unwrap(), "e2");
+    }
+
+    #[test]
+    fn each_definition_is_removed_where_it_stands() {
+        let tracefs = Tracefs { root: "/t".into() };
+        let command = |tracepoints: &[(ProbeList, &str, &str)]| tracefs.removing_command(tracepoints.iter().copied());
+        let (uprobe, kprobe) = ((ProbeList::Uprobes, "g", "e0"), (ProbeList::Kprobes, "g", "e1"));
+        assert_eq!(
+            command(&[uprobe]),
+            r#"sudo sh -c "printf '%s\n' -:g/e0 >> /t/uprobe_events""#
+        );
+        assert_eq!(
+            command(&[kprobe, uprobe]),
+            r#"sudo sh -c "printf '%s\n' -:g/e0 >> /t/uprobe_events; printf '%s\n' -:g/e1 >> /t/kprobe_events""#
+        );
     }
 }

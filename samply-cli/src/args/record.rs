@@ -46,7 +46,7 @@ pub(crate) struct RecordingArgs {
     ///
     /// As root, also places in programs, with a marker each time that one is passed: uprobe:FILE:FUNCTION (app::module::function
     /// with all its instances; +OFFSET, or 0xOFFSET in the file), usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, or the
-    /// name of a program in PATH or of a library (libc).
+    /// name of a program in PATH or of a library (libc). kprobe:FUNCTION or kprobe:FUNCTION+OFFSET is a place in the kernel.
     #[arg(short, long, value_name = "EVENT", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Vec<String>,
 

@@ -36,8 +36,9 @@ static void print_file(const char *name) {
 }
 
 int main(void) {
-    const char *mounts[][2] = {{"/proc", "proc"}, {"/sys", "sysfs"}, {"/dev", "devtmpfs"}, {"/tmp", "tmpfs"}};
-    for (int i = 0; i < 4; i++) {
+    const char *mounts[][2] = {
+        {"/proc", "proc"}, {"/sys", "sysfs"}, {"/sys/kernel/tracing", "tracefs"}, {"/dev", "devtmpfs"}, {"/tmp", "tmpfs"}};
+    for (int i = 0; i < 5; i++) {
         mkdir(mounts[i][0], 0755);
         mount(mounts[i][1], mounts[i][0], mounts[i][1], 0, "");
     }
