@@ -70,6 +70,14 @@ impl RegisterSet {
     fn count(self) -> usize {
         self.mask().count_ones() as usize
     }
+
+    /// Where the stack pointer stands among the registers.
+    fn stack_pointer(self) -> usize {
+        match self {
+            RegisterSet::X86_64 => 1,
+            RegisterSet::Aarch64 => 2,
+        }
+    }
 }
 
 /// What the samples of an event hold beyond [`SAMPLE_TYPE`].
@@ -212,7 +220,25 @@ impl RawRegisters<'_> {
     }
 }
 
-impl RawSample<'_> {
+/// The part of a user stack that a sample holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopiedStack<'a> {
+    /// The stack pointer.
+    pub start: u64,
+    /// What is from there upwards.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> RawSample<'a> {
+    /// The copy of the user stack; empty without one.
+    pub fn copied_stack(&self, registers: RegisterSet) -> CopiedStack<'a> {
+        let start = self.registers.map(|values| values.get(registers.stack_pointer()));
+        start.map_or_else(CopiedStack::default, |start| CopiedStack {
+            start,
+            bytes: self.stack,
+        })
+    }
+
     /// The call chain's addresses, leaf first, markers left out.
     pub fn kernel_chain(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.call_chain.len() / 8)

@@ -170,7 +170,9 @@ impl Translator {
         let time = Timestamp(time);
         match decode::decode(record, layout) {
             Ok(Record::Sample(sample)) => {
-                let values = format.map_or(Vec::new(), |format| format.values(sample.raw));
+                let values = format.map_or(Vec::new(), |format| {
+                    format.values(sample.raw, sample.copied_stack(layout.registers))
+                });
                 let return_address = format.and_then(|format| format.return_address(sample.raw));
                 self.sample(time, &sample, subject, &values, return_address, sink);
             }

@@ -180,6 +180,35 @@ fn every_hit_of_a_tracepoint_is_a_marker_with_its_stack_and_its_values() {
     );
 }
 
+/// What the kernel wrote, and what it copied with the stack at that moment; and never what is in memory later, where this program
+/// has only x by then.
+#[test]
+fn texts_of_tracepoints_are_those_of_their_time_and_else_an_address() {
+    let Some(_machine) = tracepoints() else { return };
+    let events = "syscalls:sys_enter_openat,sched:sched_process_exec,sched:sched_switch";
+    let path = program("events").unwrap();
+    let (recording, profile) = record()
+        .options(&["-e", events])
+        .profile("/bin/sh", &["-c", "\"$0\" open 100; :", path.to_str().unwrap()]);
+    let of = |event: &str, field: &str| -> Vec<&str> {
+        let markers = profile.threads.iter().flat_map(|thread| markers(thread, event));
+        markers.map(|data| data[field].as_str().unwrap()).collect()
+    };
+    let opened = of("syscalls:sys_enter_openat", "filename");
+    let local: Vec<&str> = opened
+        .iter()
+        .copied()
+        .filter(|path| path.starts_with("/nonexistent/"))
+        .collect();
+    let expected: Vec<String> = (0..100).map(|i| format!("/nonexistent/local/{i}")).collect();
+    assert_eq!(local, expected, "{}", recording.stderr);
+    let addresses = opened.iter().filter(|path| path.starts_with("0x")).count();
+    assert!(addresses >= 100, "{opened:?}");
+    assert!(opened.iter().all(|path| !path.contains("xxx")), "{opened:?}");
+    assert!(of("sched:sched_process_exec", "filename").contains(&path.to_str().unwrap()));
+    assert!(of("sched:sched_switch", "prev_comm").contains(&"sh"));
+}
+
 /// 700 by `ask_parent`, and one by `main`, whose stack has no `ask_parent`.
 #[test]
 fn stacks_of_points_are_samples_of_their_event_in_every_command() {

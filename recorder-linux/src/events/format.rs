@@ -1,16 +1,24 @@
 //! What a tracepoint writes, as its `format` file in tracefs describes it; and such bytes to values.
 //!
 //! See Documentation/trace/events.rst, "Event formats". A pure function: the same for a ring and for a file.
+//!
+//! Of a text in the program's memory (`filename` of openat(2)) the event of a system call has the address alone. The text is shown where the
+//! sample itself holds it: on the stack that the kernel copied at that moment.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use recording::event::Value;
 
+use crate::decode::CopiedStack;
+
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
 const PROBE_ADDRESS: &str = "__probe_ip";
 /// A probe of ours at the first instruction of a kernel function: where that returns to.
 pub(crate) const RETURN_ADDRESS: &str = "__return_address";
+
+/// Arguments of system calls that point to bytes with a length and not to a text: write(2), mq_timedsend(2).
+const NO_TEXTS: [&str; 2] = ["buf", "u_msg_ptr"];
 
 /// Values of one event, at most.
 const MAX_FIELDS: usize = 32;
@@ -47,6 +55,8 @@ enum Kind {
     NearText,
     FarBytes,
     NearBytes,
+    /// `const char *`: the address of a text.
+    TextAt,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +84,7 @@ impl Format {
 
     /// Where the function returns to that has begun, if the event wrote it.
     pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
-        match self.return_address.as_ref()?.value(raw)? {
+        match self.return_address.as_ref()?.value(raw, CopiedStack::default())? {
             Value::Unsigned(address) | Value::Address(address) => Some(address),
             _ => None,
         }
@@ -85,11 +95,12 @@ impl Format {
         self.fields.iter().map(|field| field.name.as_str())
     }
 
-    /// Takes apart what an event wrote. There is a value for each name; where the bytes end too early it is an empty text.
-    pub fn values<'a>(&self, raw: &'a [u8]) -> Vec<Value<'a>> {
+    /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes end too early it is
+    /// an empty text.
+    pub fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
         self.fields
             .iter()
-            .map(|field| field.value(raw).unwrap_or(Value::Text(Cow::Borrowed(""))))
+            .map(|field| field.value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))
             .collect()
     }
 }
@@ -133,6 +144,8 @@ fn field(line: &str) -> Option<Field> {
         Kind::Text
     } else if is_array {
         Kind::Numbers(element_bytes(kind, is_pointer, size), number)
+    } else if kind.split_whitespace().eq(["const", "char", "*"]) && size == 8 && !NO_TEXTS.contains(&name) {
+        Kind::TextAt
     } else {
         Kind::Number(number)
     };
@@ -160,12 +173,16 @@ fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
 }
 
 impl Field {
-    fn value<'a>(&self, raw: &'a [u8]) -> Option<Value<'a>> {
+    fn value<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Option<Value<'a>> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let end = self.offset + self.size;
         Some(match self.kind {
             Kind::Number(number) => number.value(bytes)?,
             Kind::Text => Value::Text(text(bytes)),
+            Kind::TextAt => {
+                let address = u64::from_ne_bytes(*bytes.first_chunk()?);
+                text_at(address, stack).map_or(Value::Address(address), Value::Text)
+            }
             Kind::Numbers(each, number) => Value::Text(numbers(bytes, each, number).into()),
             Kind::FarText => Value::Text(text(elsewhere(raw, bytes, 0)?)),
             Kind::NearText => Value::Text(text(elsewhere(raw, bytes, end)?)),
@@ -179,6 +196,13 @@ fn elsewhere<'a>(raw: &'a [u8], location: &[u8], from: usize) -> Option<&'a [u8]
     let location = u32::from_ne_bytes(*location.first_chunk()?);
     let start = from.checked_add((location & 0xffff) as usize)?;
     raw.get(start..start.checked_add((location >> 16) as usize)?)
+}
+
+/// The text at an address, if its end is on the stack, too.
+fn text_at(address: u64, stack: CopiedStack<'_>) -> Option<Cow<'_, str>> {
+    let from = usize::try_from(address.checked_sub(stack.start)?).ok()?;
+    let bytes = stack.bytes.get(from..)?;
+    bytes.contains(&0).then(|| text(bytes))
 }
 
 /// Up to the first NUL.
@@ -240,6 +264,10 @@ impl Number {
 mod tests {
     use super::*;
 
+    fn values<'a>(format: &Format, raw: &'a [u8]) -> Vec<Value<'a>> {
+        format.values(raw, CopiedStack::default())
+    }
+
     /// sched_switch of Linux 6.18, shortened.
     const SWITCH: &str = "name: sched_switch\nID: 316\nformat:\n\
         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
@@ -261,10 +289,10 @@ mod tests {
         raw[24..28].copy_from_slice(&(-7i32).to_ne_bytes());
         raw[32..40].copy_from_slice(&256i64.to_ne_bytes());
         assert_eq!(
-            format.values(&raw),
+            values(&format, &raw),
             [Value::Text("bash".into()), Value::Signed(-7), Value::Signed(256)]
         );
-        assert_eq!(format.values(&raw[..30])[2], Value::Text("".into()), "cut off");
+        assert_eq!(values(&format, &raw[..30])[2], Value::Text("".into()), "cut off");
     }
 
     #[test]
@@ -287,11 +315,40 @@ mod tests {
         let texts: Vec<Value<'_>> = ["1 2", "hi", "hi", "1 2 255"]
             .map(|text| Value::Text(text.into()))
             .into();
-        assert_eq!(format.values(&raw)[0], Value::Address(0x7fff));
-        assert_eq!(format.values(&raw)[1..], texts);
+        assert_eq!(values(&format, &raw)[0], Value::Address(0x7fff));
+        assert_eq!(values(&format, &raw)[1..], texts);
         // A location beyond the end.
         raw[26] = 0xff;
-        assert_eq!(format.values(&raw)[2], Value::Text("".into()));
+        assert_eq!(values(&format, &raw)[2], Value::Text("".into()));
+    }
+
+    #[test]
+    fn a_text_of_the_program_is_told_where_it_is_on_the_copied_stack_and_whole() {
+        let format = Format::parse(
+            "\tfield:const char * filename;\toffset:0;\tsize:8;\tsigned:0;\n\
+             \tfield:const char * buf;\toffset:0;\tsize:8;\tsigned:0;\n\
+             \tfield:char * name;\toffset:0;\tsize:8;\tsigned:0;\n",
+        );
+        let stack = CopiedStack {
+            start: 0x7000,
+            bytes: b"....etc/\xff\0passwd",
+        };
+        let filename = |address: u64| {
+            let raw = address.to_ne_bytes();
+            let values = format.values(&raw, stack);
+            // Bytes with a length, and what the kernel will write.
+            assert_eq!(values[1..], [Value::Address(address), Value::Address(address)]);
+            match &values[0] {
+                Value::Text(text) => Ok(text.clone().into_owned()),
+                _ => Err(()),
+            }
+        };
+        assert_eq!(filename(0x7004), Ok("etc/\u{fffd}".to_owned()));
+        assert_eq!(filename(0x7009), Ok(String::new()));
+        // Without an end, behind it, before it, elsewhere.
+        for address in [0x700a, 0x7010, 0x7011, 0x6fff, 0, u64::MAX] {
+            assert_eq!(filename(address), Err(()), "{address:#x}");
+        }
     }
 
     #[test]
@@ -314,7 +371,7 @@ mod tests {
     fn arguments_of_system_calls_have_their_own_type() {
         let format = Format::parse("\tfield:int dfd;\toffset:0;\tsize:8;\tsigned:0;\n");
         assert_eq!(
-            format.values(&(-100i32 as u32 as u64).to_ne_bytes()),
+            values(&format, &(-100i32 as u32 as u64).to_ne_bytes()),
             [Value::Signed(-100)]
         );
     }
@@ -324,7 +381,7 @@ mod tests {
         let format = Format::parse("\tfield:__data_loc char[] name;\toffset:0;\tsize:4;\tsigned:0;\n");
         let mut raw = (1000u32 << 16 | 4).to_ne_bytes().to_vec();
         raw.extend([b'x'; 1000]);
-        let Value::Text(text) = &format.values(&raw)[0] else {
+        let Value::Text(text) = &values(&format, &raw)[0] else {
             panic!()
         };
         assert_eq!(text.len(), MAX_TEXT_BYTES + 3);
@@ -359,7 +416,7 @@ mod tests {
             );
             let format = Format::parse(&line);
             let raw: Vec<u8> = (0..next() % 64).map(|_| next() as u8).collect();
-            assert_eq!(format.values(&raw).len(), format.names().count(), "{line}");
+            assert_eq!(values(&format, &raw).len(), format.names().count(), "{line}");
         }
     }
 }

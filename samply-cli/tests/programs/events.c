@@ -4,7 +4,10 @@
 //   events sleep N         sleeps N times, in nap
 //   events both N          faults N, then sleep N/100
 //   events flood N MS      asks N times, then works for MS ms of CPU time in busy_work
+//   events open N          opens /nonexistent/local/I for I from 0 to N - 1, with the path in a local buffer that it then
+//                          overwrites, and as often /nonexistent/heap/I with the path on the heap
 //   events loops N         N iterations in short_loop, 3N in long_loop, of the same code
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +55,15 @@ static NOINLINE void busy_work(long ms) {
     } while (now.tv_sec * 1000 + now.tv_nsec / 1000000 < ms);
 }
 
+static NOINLINE void open_path(char *path, size_t bytes, const char *where, long n) {
+    for (long i = 0; i < n; i++) {
+        snprintf(path, bytes, "/nonexistent/%s/%ld", where, i);
+        syscall(SYS_openat, AT_FDCWD, path, O_RDONLY);
+        memset(path, 'x', bytes - 1);
+        __asm__ volatile("" : : "r"(path) : "memory");
+    }
+}
+
 // The same instructions in both: volatile keeps the loops as they are.
 static NOINLINE void short_loop(long n) {
     for (volatile long i = 0; i < n; i++) {
@@ -89,6 +101,10 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "flood") == 0) {
         ask_parent(n);
         busy_work(argc > 3 ? atol(argv[3]) : 100);
+    } else if (strcmp(mode, "open") == 0) {
+        char local[64];
+        open_path(local, sizeof local, "local", n);
+        open_path(calloc(64, 1), 64, "heap", n);
     } else if (strcmp(mode, "loops") == 0) {
         short_loop(n);
         long_loop(3 * n);
