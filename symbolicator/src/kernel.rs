@@ -1,7 +1,7 @@
 //! The running kernel's functions, from /proc/kallsyms.
 //!
-//! Relative address 0 of the kernel is its symbol `_text`, or `_stext` where that is none of kallsyms' symbols: absolute kernel addresses exceed 2^53, and a profile's
-//! numbers are JSON. Modules lie above it, at places that hold for this boot alone.
+//! Relative address 0 of the kernel is its symbol `_text`, or `_stext` where kallsyms has no `_text`: absolute kernel
+//! addresses exceed 2^53, and a profile's numbers are JSON. Modules lie above it, at places that hold for this boot alone.
 
 use recording::module::{BuildId, Module};
 use recording::symbol::{AddressInfo, FunctionSymbol};

@@ -129,8 +129,8 @@ fn refused(place: &ProbePlace, reason: String) -> ProbeError {
         ProbePlace::File(_) => reason,
         // kernel/trace/trace_kprobe.c has these words for `notrace` and for the blacklist alike.
         ProbePlace::Kernel(_) => format!(
-            "the kernel refuses it ({reason}); functions that are `notrace` or in /sys/kernel/debug/kprobes/blacklist can't be \
-             probed, and no place between two instructions: probe one of its callers"
+            "the kernel refuses it ({reason}); no function can be probed that is `notrace` or in \
+             /sys/kernel/debug/kprobes/blacklist, and no place within an instruction: probe one of its callers"
         ),
     };
     ProbeError::Refused {
