@@ -13,7 +13,9 @@ use profile::view::diff::Limits;
 fn folded(lines: &str) -> Data {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), lines).unwrap();
-    read::folded(file.path(), ReadLimits::default()).unwrap()
+    read::foreign(file.path(), read::Kind::Folded, None, ReadLimits::default())
+        .unwrap()
+        .data
 }
 
 /// What is drawn of a frame.

@@ -13,7 +13,7 @@ use common::exports::{Costs, common_name};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use profile::export::{Picked, Time, callgrind, perf_script, pprof};
+use profile::export::{Picked, Time, callgrind, folded, perf_script, pprof};
 use profile::read::{self, Foreign, Kind, ReadError, ReadLimits};
 use profile::view::data::{Calls, Data, Unit};
 use profile::view::functions::functions;
@@ -184,12 +184,13 @@ const WORDS: [&str; 24] = [
     "0x10 +3 4\n",
 ];
 
-const GOOD: [Kind; 5] = [
+const GOOD: [Kind; 6] = [
     Kind::Pprof,
     Kind::Callgrind,
     Kind::Cachegrind,
     Kind::Dhat,
     Kind::PerfScript,
+    Kind::Folded,
 ];
 
 /// As dh_main.c writes it.
@@ -222,6 +223,12 @@ fn good(which: usize) -> Vec<u8> {
         Kind::PerfScript => {
             let mut bytes = Vec::new();
             perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            bytes
+        }
+        Kind::Folded => {
+            let mut bytes = Vec::new();
+            let data = common::data::example();
+            folded::write(&Picked::new(&data, Time::All), folded::FoldedOptions::default(), &mut bytes).unwrap();
             bytes
         }
         Kind::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
@@ -471,14 +478,9 @@ fn functions_that_call_each_other_in_a_circle_cost_no_more_than_the_circle() {
     assert_eq!(profile::view::arcs::in_circles(&selection), 2);
 }
 
-/// What a file is taken for: folded stacks are asked for last.
 fn taken_for(bytes: &[u8]) -> String {
     let (_dir, path) = file(bytes);
-    match read::kind(&path) {
-        Some(kind) => format!("{kind:?}"),
-        None if read::is_folded(&path) => "Folded".to_owned(),
-        None => "None".to_owned(),
-    }
+    read::kind(&path).map_or("None".to_owned(), |kind| format!("{kind:?}"))
 }
 
 fn number(state: &mut u64, below: usize) -> usize {
@@ -527,9 +529,7 @@ fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
     let mut state = 0x9e37_79b9_7f4a_7c15;
     for (kind, bytes) in &files {
         assert_eq!(taken_for(bytes), *kind);
-        // Folded stacks are read as they are only.
-        let in_gzip = if *kind == "Folded" { "None" } else { kind };
-        assert_eq!(taken_for(&gzip(bytes)), in_gzip);
+        assert_eq!(taken_for(&gzip(bytes)), *kind);
         for _ in 0..100 {
             let len = number(&mut state, bytes.len());
             let found = taken_for(&bytes[..len]);
@@ -611,6 +611,39 @@ fn perf_script_has_threads_times_events_and_call_paths() {
 }
 
 #[test]
+fn folded_stacks_share_their_beginnings() {
+    let text = b"\nmain;work;leaf 12\nmain;work 3\r\nmain;operator new(unsigned long) 4.5\nmain;work;leaf 1";
+    for bytes in [&text[..], &gzip(text)] {
+        let Foreign { data, notes } = read(bytes, None);
+        assert!(notes.is_empty(), "{notes:?}");
+        let samples = &data.threads[0].samples;
+        assert_eq!(samples.stack, [2, 1, 3, 2]);
+        assert_eq!(samples.weight.as_deref(), Some(&[12.0, 3.0, 4.5, 1.0][..]));
+        assert_eq!(data.func_name(3), "operator new(unsigned long)");
+        assert_eq!(data.stacks.len(), 4);
+    }
+    // One stack may be longer than all that tells another kind.
+    let deep = format!("main{} 1\n", ";a_frame_of_a_deep_stack".repeat(2000));
+    assert_eq!(read(deep.as_bytes(), None).data.stacks.len(), 2001);
+}
+
+#[test]
+fn lines_that_are_no_folded_stacks_are_named() {
+    for (text, line) in [
+        (&b"a;b 12\na;b\n"[..], "line 2"),
+        (b"a;b 1\n\na;b twelve", "line 3"),
+        (b"a 1\n 5\n", "line 2"),
+        (b"a 1\nb inf\n", "line 2"),
+    ] {
+        let error = error(Kind::Folded, text);
+        assert!(
+            error.contains(line) && error.contains("given.out") && error.contains("a;b;c 12"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn kinds_are_told_by_content() {
     let of = |bytes: &[u8]| {
         let (_dir, path) = file(bytes);
@@ -623,11 +656,14 @@ fn kinds_are_told_by_content() {
     for other in [
         &b""[..],
         b"{\"meta\":{}}",
-        b"main;work 12\n",
         b"\x7fELF\x02\x01\x01",
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
         b"events",
         b"hello: world\n",
+        b"{\"meta\": 1}",
+        b"hello world",
+        b"a;b\0 12",
+        b"\x1f\x8b\x08",
         b"\n\n\n",
         &[0; 5000],
         &[0x0a; 5000],

@@ -4,12 +4,10 @@
 
 mod common;
 
-use std::io::Write;
-
 use common::*;
 use profile::Profile;
 use profile::enrich::enrich;
-use profile::read::{ReadLimits, folded, is_folded, whole};
+use profile::read::{ReadLimits, whole};
 use profile::view::data::{Data, NONE};
 use profile::view::name_addresses;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -119,43 +117,4 @@ fn without_an_answer_nothing_changes() {
     assert_eq!(named.addresses, named.addresses_without_name);
     assert!(!data.symbolicated);
     assert_eq!(shown(&data), before);
-}
-
-fn folded_file(text: &[u8]) -> tempfile::NamedTempFile {
-    let mut file = tempfile::Builder::new().prefix("sprof-folded-").tempfile().unwrap();
-    file.write_all(text).unwrap();
-    file
-}
-
-#[test]
-fn folded_stacks_share_their_beginnings() {
-    let file =
-        folded_file(b"\nmain;work;leaf 12\nmain;work 3\r\nmain;operator new(unsigned long) 4.5\nmain;work;leaf 1");
-    assert!(is_folded(file.path()));
-    let data = folded(file.path(), ReadLimits::default()).unwrap();
-    let samples = &data.threads[0].samples;
-    assert_eq!(samples.stack, [2, 1, 3, 2]);
-    assert_eq!(samples.weight.as_deref(), Some(&[12.0, 3.0, 4.5, 1.0][..]));
-    assert_eq!(data.func_name(3), "operator new(unsigned long)");
-    assert_eq!(data.stacks.len(), 4);
-}
-
-#[test]
-fn lines_that_are_no_folded_stacks_are_named() {
-    for (text, line) in [
-        (&b"a;b 12\na;b\n"[..], "line 2"),
-        (b"a;b 1\n\na;b twelve", "line 3"),
-        (b"a 1\n 5\n", "line 2"),
-        (b"a 1\nb inf\n", "line 2"),
-    ] {
-        let file = folded_file(text);
-        let error = folded(file.path(), ReadLimits::default()).unwrap_err().to_string();
-        assert!(
-            error.contains(line) && error.contains("sprof-folded-") && error.contains("a;b;c 12"),
-            "{error}"
-        );
-    }
-    for other in [&b""[..], b"{\"meta\": 1}", b"hello world", b"a;b\0 12", b"\x1f\x8b\x08"] {
-        assert!(!is_folded(folded_file(other).path()), "{other:?}");
-    }
 }

@@ -86,7 +86,7 @@ impl FileKind {
                 json.trim_start().starts_with('{') && keys.iter().any(|key| json.contains(key))
             }
             FlameGraph => text(&start).contains("<svg"),
-            Folded => read::is_folded(path),
+            Folded => read::kind(path) == Some(read::Kind::Folded),
             Pprof => read::kind(path) == Some(read::Kind::Pprof),
             Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
             Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),

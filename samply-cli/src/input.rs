@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profile::export::firefox;
-use profile::read::{self, ReadError, ReadLimits};
+use profile::read::{self, Kind, ReadError, ReadLimits};
 use profile::view::data::Data;
 use profile::view::name_addresses;
 use recording::symbol::SymbolSource;
@@ -101,18 +101,16 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
             ))
         })?
     } else if let Some(kind) = read::kind(path) {
-        let read::Foreign { data, notes: lacks } =
-            read::foreign(path, kind, options.event.as_deref(), ReadLimits::default()).map_err(Failure::failed)?;
-        notes.extend(lacks);
-        data
-    } else if read::is_folded(path) {
-        if options.event.is_some() {
+        if kind == Kind::Folded && options.event.is_some() {
             return Err(Failure::failed(format_args!(
                 "{} has folded stacks, which do not say what they count: leave --event away",
                 path.display()
             )));
         }
-        read::folded(path, ReadLimits::default()).map_err(Failure::failed)?
+        let read::Foreign { data, notes: lacks } =
+            read::foreign(path, kind, options.event.as_deref(), ReadLimits::default()).map_err(Failure::failed)?;
+        notes.extend(lacks);
+        data
     } else {
         let mut data = read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?;
         let others = (data.keep_event(options.event.as_deref())).map_err(|error| {

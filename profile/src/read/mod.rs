@@ -1,11 +1,10 @@
 //! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
 //!
 //! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
-//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole()`] what views need, [`folded()`] the same
-//! from folded stacks, [`foreign()`] from files of other profilers.
+//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole()`] what views need, [`foreign()`] the
+//! same from folded stacks and files of other profilers.
 
 mod error;
-mod folded;
 mod foreign;
 mod inflate;
 mod known;
@@ -19,7 +18,6 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use error::{Position, ReadError};
-pub use folded::{folded, is_folded};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;

@@ -5,6 +5,7 @@
 
 mod callgrind;
 mod dhat;
+mod folded;
 mod perf_script;
 mod pprof;
 mod source;
@@ -29,6 +30,8 @@ pub enum Kind {
     Dhat,
     /// What `perf script` prints: text, with threads, times and call paths.
     PerfScript,
+    /// Folded stacks, of `stackcollapse-*.pl`, inferno and others: text, with call paths.
+    Folded,
 }
 
 impl Kind {
@@ -40,6 +43,7 @@ impl Kind {
             Kind::Cachegrind => "a cachegrind file",
             Kind::Dhat => "a DHAT file",
             Kind::PerfScript => "text of perf script",
+            Kind::Folded => "folded stacks",
         }
     }
 }
@@ -69,7 +73,12 @@ pub fn kind(path: &Path) -> Option<Kind> {
     if perf_script::is_perf_script(&start) {
         return Some(Kind::PerfScript);
     }
-    pprof::is_pprof(&start).then_some(Kind::Pprof)
+    if pprof::is_pprof(&start) {
+        return Some(Kind::Pprof);
+    }
+    // The first stack alone may be longer than all that tells another format.
+    let start = source.start(source::MAX_LINE_BYTES)?;
+    folded::is_folded(&start).then_some(Kind::Folded)
 }
 
 /// Reads a file of this kind. `event` names one of several things that it counts; without it, it is the one that the file itself
@@ -82,6 +91,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
         Kind::Pprof => pprof::read(&mut source, event),
         Kind::Dhat => dhat::read(&mut source, event),
         Kind::PerfScript => perf_script::read(&mut source, event),
+        Kind::Folded => folded::read(&mut source),
         Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
     }
 }

@@ -13,7 +13,7 @@ use crate::read::error::io_error;
 use crate::read::{DISPROPORTIONATE, NO_FILE, proportionate_bytes, read_up_to};
 
 /// Longest line: ten thousand characters of a name that was made by a template machine, and a hundred such names.
-const MAX_LINE_BYTES: usize = 1 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 17;
 
 /// A file that may be read several times.

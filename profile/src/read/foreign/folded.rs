@@ -1,31 +1,15 @@
 //! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. What
 //! `stackcollapse-*.pl`, inferno and other profilers write for flame graphs.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-
 use rustc_hash::FxHashMap;
 
-use super::{Position, ReadError, ReadLimits};
+use super::source::Source;
+use super::{Foreign, ReadError};
 use crate::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 
-/// Longest line: ten thousand frames of a hundred bytes.
-const MAX_LINE_BYTES: usize = 1 << 20;
-
-/// True if the first line that is not empty is a folded stack. Reads no more than that line.
-pub fn is_folded(path: &Path) -> bool {
-    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else {
-        return false;
-    };
-    let mut lines = BufReader::new(file.take(MAX_LINE_BYTES as u64 + 1));
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if lines.read_until(b'\n', &mut line).is_err() || line.is_empty() {
-            return false;
-        }
+/// True if the first line of these bytes that is not empty is a folded stack.
+pub(super) fn is_folded(start: &[u8]) -> bool {
+    for line in start.split_inclusive(|byte| *byte == b'\n') {
         // JSON that is cut off in a number.
         let mut words = line.iter().filter(|byte| !byte.is_ascii_whitespace());
         if (words.next(), words.next()) == (Some(&b'{'), Some(&b'"')) {
@@ -35,61 +19,36 @@ pub fn is_folded(path: &Path) -> bool {
         if line.iter().any(|byte| *byte < b' ' && !b"\t\r\n".contains(byte)) {
             return false;
         }
-        match parse(&line) {
+        match parse(line) {
             Line::Empty => {}
             // One function and a number, and not even an end of the line: it may be the beginning of anything.
             Line::Stack(stack, _) => return line.ends_with(b"\n") || stack.contains(&b';'),
             Line::Wrong(_) => return false,
         }
     }
+    false
 }
 
-/// Reads the file: one thread, each line a sample at time 0 with the line's number as its weight.
-pub fn folded(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let unreadable = |source| ReadError::Open {
-        path: path.to_owned(),
-        source,
-    };
-    let too_large = |what, limit_bytes| ReadError::TooLarge {
-        path: path.to_owned(),
-        what,
-        limit_bytes,
-    };
-    let mut lines = BufReader::with_capacity(1 << 17, File::open(path).map_err(unreadable)?);
+/// One thread, each line a sample at time 0 with the line's number as its weight.
+pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
+    let limit = source.limits.values;
+    let mut lines = source.read()?;
     let mut folding = Folding::default();
-    let (mut line, mut bytes) = (Vec::new(), 0u64);
-    for number in 1.. {
-        line.clear();
-        let read = (&mut lines)
-            .take(MAX_LINE_BYTES as u64 + 1)
-            .read_until(b'\n', &mut line)
-            .map_err(unreadable)?;
-        if read == 0 {
-            break;
-        }
-        bytes += read as u64;
-        if read > MAX_LINE_BYTES {
-            return Err(too_large("one line of it", MAX_LINE_BYTES as u64));
-        }
-        if bytes > limits.json_bytes {
-            return Err(too_large("its text", limits.json_bytes));
-        }
+    let mut line = Vec::new();
+    while lines.line(&mut line)? {
         match parse(&line) {
             Line::Empty => {}
             Line::Stack(stack, weight) => folding.add(&String::from_utf8_lossy(stack), weight),
-            Line::Wrong(what) => {
-                return Err(ReadError::Damaged {
-                    path: path.to_owned(),
-                    what: what.to_owned(),
-                    at: Position::Line { line: number },
-                });
-            }
+            Line::Wrong(what) => return Err(lines.wrong_line(what)),
         }
-        if folding.data.stacks.len() as u64 > limits.values {
-            return Err(too_large("its number of stacks", limits.values));
+        if folding.data.stacks.len() as u64 > limit {
+            return Err(lines.too_large("its number of stacks", limit));
         }
     }
-    Ok(folding.finish())
+    Ok(Foreign {
+        data: folding.finish(),
+        notes: Vec::new(),
+    })
 }
 
 enum Line<'a> {
