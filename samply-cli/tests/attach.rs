@@ -336,11 +336,7 @@ fn static_programs_are_recorded() {
     let target = Target::start(split, &["60000"]);
     let profile = attached_profile(&target.pid(), &["-d", "4"]);
     let sixty = profile.share_of("sixty");
-    assert!(
-        sixty.of > 500 && (sixty.percent() - 60.0).abs() <= 4.0,
-        "{}",
-        profile.summary()
-    );
+    sixty.assert_is(60.0, "sixty", &profile);
     assert!(profile.rooted_in("main").percent() > 98.0, "{}", profile.summary());
 }
 
@@ -542,11 +538,7 @@ fn in_a_pid_namespace_all_that_is_outside_is_one_process_without_user_stacks() {
     assert!(stacks().all(|stack| profile.names(stack).any(|name| name == mark)));
     // Inside all is as ever.
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
-    assert!(
-        sixty.of > 300 && (sixty.percent() - 60.0).abs() <= 8.0,
-        "{sixty:?}\n{}",
-        profile.summary()
-    );
+    sixty.assert_is(60.0, "sixty", &profile);
     let rooted = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"main"));
     assert!(rooted.percent() > 98.0, "{rooted:?}\n{}", profile.summary());
 }
@@ -576,11 +568,8 @@ fn per_cpu_threads_are_a_track_for_each_cpu_with_the_process_at_the_root() {
         .collect();
     assert_eq!(roots.len(), 2, "one a process: {roots:?}");
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
-    assert!(
-        sixty.of > 2500 && (sixty.percent() - 60.0).abs() <= 3.0,
-        "{}",
-        profile.summary()
-    );
+    assert!(sixty.of > 2500, "{}", profile.summary());
+    sixty.assert_is(60.0, "sixty", &profile);
 }
 
 #[test]
@@ -613,10 +602,6 @@ fn statically_linked_musl_and_go_programs_are_recorded() {
             |names| names.contains(&function),
             |names| names.iter().any(|name| name.ends_with("sixty")),
         );
-        assert!(
-            sixty.of > 1000 && (sixty.percent() - 60.0).abs() <= 4.0,
-            "{name}: {sixty:?} {}",
-            profile.summary()
-        );
+        sixty.assert_is(60.0, name, &profile);
     }
 }

@@ -17,20 +17,14 @@ use support::{Profile, program, record};
 
 const JIT_CATEGORY: &str = "JIT and anonymous";
 
-/// `function` has this share, within 2 points, of the samples inside `scope`, of which there are at least 8000: see
-/// `assert_split`.
+/// `function` has this share of the samples inside `scope`, of which there are at least 8000: see `assert_split`.
 fn assert_share(profile: &Profile, scope: &str, function: &str, expected: f64) {
     let share = profile.share(
         |names| names.contains(&scope),
         |names| names.iter().any(|name| name.contains(function)),
     );
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    assert!(
-        (share.percent() - expected).abs() <= 2.0,
-        "{function}: {:.1} %, not {expected} %\n{}",
-        share.percent(),
-        profile.summary()
-    );
+    share.assert_is(expected, function, profile);
 }
 
 /// All samples of a function reach `root` without a mark.
@@ -301,11 +295,7 @@ fn assert_node_split(profile: &Profile) {
         |names| ours(names, &["sixty "]),
     );
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    assert!(
-        (share.percent() - 60.0).abs() <= 3.0,
-        "{share:?}\n{}",
-        profile.summary()
-    );
+    share.assert_is(60.0, "sixty", &profile);
     let rooted = profile.share(
         |names| ours(names, &["sixty ", "forty "]),
         |names| names.contains(&"main") || names.contains(&"_start"),
@@ -391,11 +381,7 @@ fn assert_python_split(python: &Path, option: &str) {
         |names| ours(names, "sixty"),
     );
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    assert!(
-        (share.percent() - 60.0).abs() <= 3.0,
-        "{share:?}\n{}",
-        profile.summary()
-    );
+    share.assert_is(60.0, "sixty", &profile);
     // Also where CPython was built without frame pointers, as it is almost everywhere.
     let rooted = profile.share(
         |names| ours(names, "sixty") || ours(names, "forty"),

@@ -15,8 +15,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use support::skip::is_root;
-use support::{sprof, temp_dir};
+use support::skip::{is_root, perf};
+use support::{program, sprof, temp_dir};
 
 /// Runs to the end; a command that takes half a minute hangs.
 fn output(command: &mut Command) -> Output {
@@ -330,5 +330,105 @@ fn a_file_that_may_not_be_read_is_said() {
             stderr.contains("secret.json") && stderr.contains("Permission denied"),
             "{name}: {stderr}"
         );
+    }
+}
+
+/// A file of each kind that sprof reads, by the name that it usually has; then two that it only writes.
+fn files_of_all_kinds(dir: &Path) -> Option<Vec<(&'static str, Vec<u8>)>> {
+    let _machine = perf()?;
+    let (recording, _) = support::record().profile(program("split").unwrap(), &["100"]);
+    let mut files = vec![("profile.json.gz", fs::read(&recording.output).unwrap())];
+    for (format, name) in [
+        ("firefox", "profile.json"),
+        ("pprof", "app.pb.gz"),
+        ("callgrind", "callgrind.out.1"),
+        ("folded", "app.folded"),
+        ("perf-script", "script.txt"),
+        ("svg", "app.svg"),
+        ("speedscope", "app.speedscope.json"),
+    ] {
+        let file = dir.join(name);
+        let mut export = sprof();
+        export.arg("export").arg(&recording.output);
+        let output = output(export.args(["-f", format, "-o"]).arg(&file));
+        assert!(output.status.success(), "{output:?}");
+        files.push((name, fs::read(&file).unwrap()));
+    }
+    let perf_data = dir.join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock", "-g", "-o"])
+        .arg(&perf_data);
+    let output = output(perf.arg("--").arg(program("split").unwrap()).arg("100"));
+    assert!(output.status.success(), "{output:?}");
+    files.push(("perf.data", fs::read(&perf_data).unwrap()));
+    files.push((
+        "cachegrind.out.1",
+        b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\nsummary: 10 2\n".to_vec(),
+    ));
+    files.push((
+        "dhat.out.1",
+        br#"{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":false,"tu":"instrs","Mtu":"Minstr","tuth":500
+,"cmd":"./app","pid":7,"te":198013,"tg":193332,"pps":[{"tb":1000,"tbk":10,"tl":8767,"mb":300,"mbk":3,"gb":200,"gbk":2,"eb":100,"ebk":1
+,"fs":[1]}],"ftbl":["[root]","0x4841: main (a.c:37)"]}"#
+            .to_vec(),
+    ));
+    Some(files)
+}
+
+/// What `report` says of these bytes: the status, and who wrote them, or the error without the file's name.
+fn reported(file: &Path, bytes: &[u8]) -> (i32, String) {
+    fs::write(file, bytes).unwrap();
+    let output = output(sprof().args(["report", "--format", "json"]).arg(file));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked at"), "{file:?}: {stderr}");
+    let code = output.status.code().unwrap_or(-1);
+    if code == 0 {
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let samples = &report["selection"]["samples"];
+        return (0, format!("{} {samples}", report["profile"]["recorded_by"]));
+    }
+    assert_eq!(code, 125, "{file:?}: {stderr}");
+    assert!(
+        stderr.contains("expected") || stderr.contains("cut off") || stderr.contains("damaged"),
+        "{file:?}: {stderr}"
+    );
+    (code, stderr.replace(file.to_str().unwrap(), "FILE"))
+}
+
+/// The name of a file says nothing of its kind: under every other kind's name it is what it is. Its beginning is that or refused.
+#[test]
+fn every_kind_of_file_is_known_under_every_name_and_its_beginnings_are_no_other_kind() {
+    let dir = temp_dir();
+    let Some(files) = files_of_all_kinds(dir.path()) else {
+        return;
+    };
+    let folder = dir.path().join("names");
+    fs::create_dir(&folder).unwrap();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    for (own_name, bytes) in &files {
+        let expected = reported(&folder.join(own_name), bytes);
+        assert_eq!(
+            expected.0 == 0,
+            !own_name.contains("svg") && !own_name.contains("speedscope"),
+            "{own_name}: {expected:?}"
+        );
+        for (name, _) in &files {
+            assert_eq!(reported(&folder.join(name), bytes), expected, "{own_name} as {name}");
+        }
+        let writer = |said: &str| said.rsplit_once(' ').map(|(writer, _)| writer.to_owned());
+        // The tests `foreign` of the profile crate and `import` of the recorder try more, without a process for each.
+        let beginnings = if own_name.contains("profile") { 100 } else { 20 };
+        for _ in 0..beginnings {
+            // Xorshift: the same beginnings in all runs.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let len = (state % bytes.len() as u64) as usize;
+            let (code, said) = reported(&folder.join("beginning"), &bytes[..len]);
+            assert!(
+                code != 0 || writer(&said) == writer(&expected.1),
+                "{len} bytes of {own_name}: {said}"
+            );
+        }
     }
 }
