@@ -76,7 +76,7 @@ fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
 #[test]
 fn the_text_of_perf_script_shows_what_perf_report_shows() {
     let Some(machine) = perf() else { return };
-    let (dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "--call-graph", "fp"]);
+    let (dir, file) = recorded(&machine, &["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
     let script = dir.path().join("script.txt");
     for options in [&[][..], &["-F", "+pid"], &["--header"]] {
         let output = Command::new("perf")
