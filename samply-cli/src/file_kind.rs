@@ -130,18 +130,12 @@ mod tests {
     fn files_of_other_kinds_are_none() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let all = [
-            Profile,
-            FlameGraph,
-            Folded,
-            Pprof,
-            Speedscope,
-            Callgrind,
-            PerfScript,
-            ReportText,
-            ReportMarkdown,
-            ReportJson,
-        ];
+        let mut all = Vec::new();
+        for kind in ENDS.iter().flat_map(|(_, kinds)| *kinds) {
+            if !all.contains(kind) {
+                all.push(*kind);
+            }
+        }
         for (text, kinds) in [
             ("", &all[..]),
             ("fn main() {\n    println!(\"meta\");\n}\n", &[]),
@@ -156,7 +150,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, text).unwrap();
-            let found: Vec<FileKind> = all.into_iter().filter(|kind| kind.is_of(&path)).collect();
+            let found: Vec<FileKind> = all.iter().copied().filter(|kind| kind.is_of(&path)).collect();
             assert_eq!(found, kinds, "{text}");
         }
     }

@@ -464,20 +464,19 @@ fn files_of_other_kinds_are_not_replaced() {
 fn the_end_of_a_name_chooses_the_format() {
     let dir = temp_dir();
     let profile = saved(dir.path(), 0);
+    let export_as = |name: &str| {
+        let out = dir.path().join(name);
+        let mut export = sprof();
+        let output = export.arg("export").arg(&profile).arg("-o").arg(&out).output();
+        (out, output.unwrap())
+    };
     for (name, start) in [
         ("x.svg", "<?xml"),
         ("x.folded", "x"),
         ("x.speedscope.json", "{\"$schema\""),
         ("x.json", "{\"libs\""),
     ] {
-        let out = dir.path().join(name);
-        let output = sprof()
-            .arg("export")
-            .arg(&profile)
-            .arg("-o")
-            .arg(&out)
-            .output()
-            .unwrap();
+        let (out, output) = export_as(name);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let text = fs::read_to_string(&out).unwrap();
         assert!(
@@ -487,14 +486,7 @@ fn the_end_of_a_name_chooses_the_format() {
         );
     }
     for name in ["x", "x.png"] {
-        let out = dir.path().join(name);
-        let output = sprof()
-            .arg("export")
-            .arg(&profile)
-            .arg("-o")
-            .arg(&out)
-            .output()
-            .unwrap();
+        let (out, output) = export_as(name);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(!out.exists());
     }
