@@ -18,6 +18,7 @@ pub mod build;
 mod category;
 pub mod enrich;
 pub mod export;
+mod facts;
 pub mod harness;
 mod model;
 pub mod read;

@@ -13,7 +13,7 @@ use common::exports::{Costs, common_name};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use profile::export::{Picked, Time, callgrind, folded, perf_script, pprof};
+use profile::export::{Picked, Time, callgrind, firefox, folded, perf_script, pprof};
 use profile::read::{self, Foreign, Kind, ReadError, ReadLimits};
 use profile::view::data::{Calls, Data, Unit};
 use profile::view::functions::functions;
@@ -640,6 +640,64 @@ fn lines_that_are_no_folded_stacks_are_named() {
             error.contains(line) && error.contains("given.out") && error.contains("a;b;c 12"),
             "{error}"
         );
+    }
+}
+
+/// Written for the front end and read again, it has the same figures under the same names.
+#[test]
+fn converted_files_keep_what_they_count() {
+    let large =
+        b"desc: I1\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10000000000000 2\nsummary: 10000000000000 2\n";
+    for bytes in (0..GOOD.len()).map(good).chain([large.to_vec()]) {
+        let before = read(&bytes, None).data;
+        let (_dir, path) = file(b"");
+        firefox::write_data_gz(&before, std::fs::File::create(&path).unwrap()).unwrap();
+        assert_eq!(read::kind(&path), None);
+        let after = read::whole(&path, ReadLimits::default()).unwrap();
+        let (found, mut expected) = (costs(&after), costs(&before));
+        if before.calls != Calls::Paths {
+            // Totals came from arcs, which the format does not have.
+            expected.total = expected.own.clone();
+        }
+        assert_eq!(found, expected, "{before:?}");
+        let facts = |data: &Data| {
+            let Data {
+                unit,
+                weights,
+                is_summed,
+                interval_ms,
+                duration_ms,
+                ..
+            } = data.clone();
+            let threads = data.threads.iter().map(|thread| {
+                let samples = &thread.samples;
+                let counts = samples
+                    .iter()
+                    .enumerate()
+                    .map(|(at, (.., weight))| data.count_of(samples, at, weight));
+                (
+                    thread.name.clone(),
+                    thread.pid.clone(),
+                    samples.time_ms.clone(),
+                    counts.sum::<u64>(),
+                )
+            });
+            let names = (
+                data.product.clone(),
+                data.imported_from.clone(),
+                data.calls == Calls::Paths,
+            );
+            (
+                unit,
+                weights,
+                is_summed,
+                interval_ms,
+                duration_ms,
+                names,
+                threads.collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(facts(&after), facts(&before));
     }
 }
 

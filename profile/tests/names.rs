@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::io::Write;
+
 use common::*;
 use profile::Profile;
 use profile::enrich::enrich;

@@ -225,3 +225,50 @@ fn the_client_shows_events_as_tracks_and_markers_with_stacks() {
     let frames = stack["stack"]["frames"].as_array().unwrap();
     assert!(frames.iter().any(|frame| frame["name"] == "main"), "{stack}");
 }
+
+#[test]
+fn files_of_other_profilers_open_in_the_client_with_the_shares_that_they_have() {
+    let Some(_machine) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let recording = record().run(program("split").unwrap(), &["500"]);
+    let sprof_on = |words: &[&str], file: &Path| {
+        let output = sprof().args(words).arg(file).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        (output.stdout, stderr)
+    };
+    for (format, paths) in [
+        ("pprof", true),
+        ("folded", true),
+        ("perf-script", true),
+        ("callgrind", false),
+    ] {
+        let (file, saved) = (dir.path().join(format), dir.path().join("profile.json.gz"));
+        sprof_on(
+            &["export", "-f", format, "-o", file.to_str().unwrap()],
+            &recording.output,
+        );
+        let (_, stderr) = sprof_on(&["load", "-s", "-o", saved.to_str().unwrap()], &file);
+        assert_eq!(stderr.contains("no call paths"), !paths, "{format}: {stderr}");
+        let Some(client) = Client::load(saved.to_str().unwrap()) else {
+            return;
+        };
+        let shown = client.functions();
+        let (json, _) = sprof_on(&["report", "--view", "functions", "--format", "json"], &file);
+        let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        for row in report["views"][0]["rows"].as_array().unwrap() {
+            let share = |key: &str| 100.0 * row[key]["share"].as_f64().unwrap();
+            let name = row["function"].as_str().unwrap();
+            if share("self") < 1.0 {
+                continue;
+            }
+            let found = shown.iter().find(|function| function.0 == name);
+            let (_, _, own, total) = found.unwrap_or_else(|| panic!("{format}: no {name} in {shown:?}"));
+            assert!((own - share("self")).abs() < 0.06, "{format} {name}: {own} {row}");
+            assert!(
+                !paths || (total - share("total")).abs() < 0.06,
+                "{format} {name}: {total} {row}"
+            );
+        }
+    }
+}

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::cost::rounded;
 use crate::category::is_wait;
 use crate::read::SavedLib;
@@ -107,7 +109,7 @@ pub const PROCESSES: &str = "Processes";
 pub const THREADS: &str = "Threads";
 
 /// What the weights of samples count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Samples.
     #[default]
@@ -121,7 +123,7 @@ pub enum Unit {
 }
 
 /// What the weights of an imported file are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     /// `Ir`, `cpu`, `alloc_space`.
     pub name: String,

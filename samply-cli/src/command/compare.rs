@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use profile::read::{self, Kind};
+use profile::read;
 use profile::view::data::{Data, Thread};
 use symbolicator::{SymbolOptions, Symbolicator};
 
@@ -81,8 +81,8 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
     for module in data.libs.iter().filter_map(module) {
         symbolicator.add_module(&module);
     }
-    if read::kind(path) == Some(Kind::PerfScript) {
-        return convert::script(path, None, term)?.reopen().map_err(failed);
+    if read::kind(path).is_some() {
+        return convert::foreign(path, None, term)?.reopen().map_err(failed);
     }
     File::open(path).map_err(failed)
 }

@@ -1,10 +1,11 @@
-//! `sprof load` of a perf.data file or a spool: convert, then serve or save.
+//! `sprof load` of what is no Firefox profile: convert, then serve or save.
 
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use profile::export::firefox;
+use profile::view::data::Unit;
 use profile::{Profile, Tracks};
 use symbolicator::{SymbolOptions, Symbolicator};
 use tempfile::NamedTempFile;
@@ -117,14 +118,21 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
     Ok(Status::SUCCESS)
 }
 
-/// Text of perf script as a profile, in a file that is gone when sprof ends.
-pub(super) fn script(path: &Path, event: Option<String>, term: &Term) -> Result<NamedTempFile, Failure> {
+/// Another profiler's file as a profile, in a file that is gone when sprof ends.
+pub(super) fn foreign(path: &Path, event: Option<String>, term: &Term) -> Result<NamedTempFile, Failure> {
     let options = InputOptions {
         event,
         ..InputOptions::default()
     };
     let input = input::open(path, &options, term)?;
     (input.notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
+    if let Some(weights) = (input.data.weights.as_ref()).filter(|_| input.data.unit == Unit::Counts) {
+        term.warning(format_args!(
+            "{}: what the UI calls samples are {}",
+            path.display(),
+            weights.name
+        ));
+    }
     let written = NamedTempFile::new().and_then(|mut file| {
         firefox::write_data_gz(&input.data, &mut file)?;
         Ok(file)

@@ -1,11 +1,10 @@
-//! `sprof load`: serves a saved profile, untouched. Files of perf are converted first (see `convert`).
+//! `sprof load`: serves a saved profile, untouched. Files of other profilers are converted first (see `convert`).
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
-use profile::read::{self, Form, Kind, ReadLimits, SavedLib, SavedProfile};
-use recording::command::on_file;
+use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
 use tempfile::NamedTempFile;
@@ -26,20 +25,19 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
         return convert::run(args, &term);
     }
     term.progress(false, format_args!("reading {}", args.file.display()));
-    let script = match read::kind(&args.file) {
-        Some(Kind::PerfScript) => Some(convert::script(&args.file, args.event.clone(), &term)?),
-        Some(kind) => return Err(elsewhere(&args.file, kind)),
+    let converted = match read::kind(&args.file) {
+        Some(_) => Some(convert::foreign(&args.file, args.event.clone(), &term)?),
         None => None,
     };
-    if let Some(script) = script.as_ref().filter(|_| args.save_only) {
-        return save(&args.output, script, &term);
+    if let Some(converted) = converted.as_ref().filter(|_| args.save_only) {
+        return save(&args.output, converted, &term);
     }
-    let path = script.as_ref().map_or(args.file.as_path(), |script| script.path());
+    let path = converted.as_ref().map_or(args.file.as_path(), |file| file.path());
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
-    if script.is_none() && (args.save_only || args.event.is_some()) {
+    if converted.is_none() && (args.save_only || args.event.is_some()) {
         return Err(Failure::from(args::usage_error(
             "load",
-            "--save-only and --event are for files of perf record, .partial files and text of perf script; this is none of them",
+            "--save-only and --event are for files of other profilers and .partial files; this is a Firefox profile",
         )));
     }
     let listener = Listener::bind(&args.serve).map_err(Failure::failed)?;
@@ -89,17 +87,6 @@ fn save(path: &Path, converted: &NamedTempFile, term: &Term) -> Outcome {
         }
         None => Ok(Status::SUCCESS),
     }
-}
-
-/// What the Firefox Profiler would have to be given as a profile, and is none.
-pub(super) fn elsewhere(file: &Path, kind: Kind) -> Failure {
-    Failure::failed(format_args!(
-        "{} is {}, no Firefox profile; `{}` shows it, and `{}` writes it in other formats",
-        file.display(),
-        kind.name(),
-        on_file("report", file),
-        on_file("export", file)
-    ))
 }
 
 fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {

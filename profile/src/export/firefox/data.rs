@@ -1,4 +1,4 @@
-//! Data that was read of a file as a profile of the same format: of text that the front end would read with less of what it says.
+//! Data that was read of another profiler's file, as a profile of this format.
 
 use std::io::{self, Write};
 
@@ -9,9 +9,11 @@ use super::FORMAT_VERSION;
 use super::json::{Json, put_ms, put_optional, put_or_minus_one, put_string, put_unsigned};
 use super::meta::GECKO_VERSION;
 use crate::category::CATEGORIES;
-use crate::view::data::{Data, Frame, NONE, Thread, Unit};
+use crate::facts::{Facts, thread_suffix};
+use crate::view::data::{Calls, Data, Frame, NONE, Thread, Unit, Weights};
 
-/// Writes data whose samples have times and call paths, and whose frames have our categories or none.
+/// Writes data whose frames have our categories or none. What has no times is laid out a millisecond each: the front end shows
+/// nothing of samples that all stand at one time.
 pub(super) fn write<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
     json.object(|json| {
         json.key("meta")?;
@@ -21,7 +23,9 @@ pub(super) fn write<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()>
         json.key("shared")?;
         json.object(|json| tables(data, json))?;
         json.key("threads")?;
-        json.array(|json| (data.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(thread, json))))
+        json.array(|json| {
+            (data.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(data, thread, json)))
+        })
     })
 }
 
@@ -35,13 +39,12 @@ fn some(index: u32) -> Option<u64> {
 }
 
 fn meta<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
-    let last_ms = data
-        .threads
-        .iter()
-        .filter_map(|thread| thread.samples.time_ms.last())
-        .copied();
-    let end_ms = last_ms.fold(0.0, f64::max) + data.interval_ms.max(1e-3);
-    let interval_ms = if data.interval_ms > 0.0 { data.interval_ms } else { 1.0 };
+    let interval_ms = match data.interval_ms > 0.0 && !data.is_summed {
+        true => data.interval_ms,
+        false => EACH_MS,
+    };
+    let last_ms = (data.threads.iter()).filter_map(|thread| times_ms(data, thread).last());
+    let end_ms = last_ms.fold(0.0, f64::max) + interval_ms;
     json.entry("version", &GECKO_VERSION)?;
     json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
     for (key, ms) in [
@@ -75,10 +78,51 @@ fn meta<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
             &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"}),
         )?;
     }
+    json.entry("sprof", &Facts::of_imported(data))?;
+    json.entry("extra", &extra(data))?;
     json.entry("symbolicated", &data.symbolicated)?;
     json.entry("usesOnlyOneStackType", &true)?;
     json.entry("sourceCodeIsNotOnSearchfox", &true)?;
     json.constant_column("markerSchema", 0, "")
+}
+
+/// What the front end can't know, for its "more info" panel.
+fn extra(data: &Data) -> Value {
+    let mut rows = Vec::new();
+    let mut row = |label: &str, value: &str| rows.push(json!({"label": label, "format": "string", "value": value}));
+    if let Some(Weights { name, unit, .. }) = &data.weights {
+        row("Called samples here", name);
+        if !unit.is_empty() {
+            row("In", unit);
+        }
+    }
+    if data.is_summed {
+        row("Times", "none: these are sums, laid out one after the other");
+    }
+    if data.calls != Calls::Paths {
+        row("Call paths", "none: each function stands alone");
+    }
+    match rows.is_empty() {
+        true => json!([]),
+        false => json!([{"label": "The file", "entries": rows}]),
+    }
+}
+
+/// Of what has no times, the room that each stack gets.
+const EACH_MS: f64 = 1.0;
+
+fn times_ms<'a>(data: &'a Data, thread: &'a Thread) -> impl Iterator<Item = f64> + 'a {
+    let times = thread.samples.time_ms.iter().enumerate();
+    times.map(|(at, time_ms)| if data.is_summed { at as f64 * EACH_MS } else { *time_ms })
+}
+
+fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
+    match unit {
+        Unit::Milliseconds => put_ms(buf, ns(weight)),
+        _ if !weight.is_finite() => buf.push(b'0'),
+        // Its decimal form without an exponent, which gives the same number back.
+        _ => buf.extend_from_slice(weight.to_string().as_bytes()),
+    }
 }
 
 fn write_lib<W: Write>(data: &Data, lib: usize, json: &mut Json<W>) -> io::Result<()> {
@@ -196,14 +240,19 @@ fn frames<W: Write>(frames: &[Frame], json: &mut Json<W>) -> io::Result<()> {
     json.entry("length", &count)
 }
 
-fn write_thread<W: Write>(thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+fn write_thread<W: Write>(data: &Data, thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
     json.entry("processType", &"default")?;
     json.entry("processStartupTime", &0)?;
     json.entry("processShutdownTime", &())?;
     json.entry("registerTime", &0)?;
     json.entry("unregisterTime", &())?;
     json.constant_column("pausedRanges", 0, "")?;
-    json.entry("name", &thread.name)?;
+    let suffix = data
+        .weights
+        .as_ref()
+        .filter(|_| data.unit == Unit::Counts)
+        .map(thread_suffix);
+    json.entry("name", &format!("{}{}", thread.name, suffix.unwrap_or_default()))?;
     json.entry("isMainThread", &thread.is_main)?;
     json.entry("processName", &thread.process_name)?;
     json.entry("pid", &thread.pid)?;
@@ -217,17 +266,23 @@ fn write_thread<W: Write>(thread: &Thread, json: &mut Json<W>) -> io::Result<()>
         json.column("stack", samples.stack.iter(), |buf, stack| {
             put_optional(buf, some(*stack))
         })?;
-        json.column("time", samples.time_ms.iter(), |buf, time| put_ms(buf, ns(*time)))?;
-        json.column("weight", samples.iter(), |buf, (_, _, weight)| put_ms(buf, ns(weight)))?;
+        json.column("time", times_ms(data, thread), |buf, time| put_ms(buf, ns(time)))?;
+        json.column("weight", samples.iter(), |buf, (_, _, weight)| {
+            put_weight(buf, weight, data.unit)
+        })?;
         json.entry(
             "weightType",
-            &match thread.unit {
+            &match data.unit {
                 Unit::Milliseconds => "tracing-ms",
                 Unit::Bytes => "bytes",
                 Unit::Samples | Unit::Counts => "samples",
             },
         )?;
-        if thread.unit == Unit::Milliseconds {
+        // Of ours alone: how many samples each of these stands for.
+        if let Some(counts) = &samples.count {
+            json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
+        }
+        if data.unit == Unit::Milliseconds && !data.is_summed {
             json.column("threadCPUDelta", samples.iter(), |buf, (_, _, weight)| {
                 put_unsigned(buf, ns(weight).unsigned_abs());
             })?;

@@ -44,7 +44,7 @@ pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
     json.finish().map(drop)
 }
 
-/// Writes data that was read of a file, as JSON through gzip: samples that have times and call paths.
+/// Writes what was read of another profiler's file, as JSON through gzip.
 pub fn write_data_gz(data: &Data, out: impl Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     let mut json = Json::new(&mut gz);

@@ -1,5 +1,6 @@
 //! serde asks for a value, the parser gives the one that is there.
 
+use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
@@ -64,6 +65,23 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         visitor.visit_newtype_struct(self)
     }
 
+    /// A text that names one of several.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value> {
+        match self.input.token()? {
+            b'"' => {
+                self.input.bump();
+                let value = visitor.visit_enum(StrDeserializer::<Error>::new(self.text()?));
+                value.map_err(|error: Error| error.at(self.input.last_place()))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
     /// Names of fields: nobody keeps them.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.input.token()? {
@@ -83,7 +101,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct enum
+        tuple_struct map struct
     }
 }
 

@@ -93,7 +93,10 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    end::count_equal_weights(&mut normal.data);
+    let facts = raw.meta.sprof.unwrap_or_default();
+    if !facts.restore(&mut normal.data) {
+        end::count_equal_weights(&mut normal.data);
+    }
     normal.data.point_events = normal.periods.into_keys().collect();
     normal.data.point_events.sort();
     // Behind all others: CPU time is what a file is of, unless it has none.
@@ -414,11 +417,15 @@ impl Normal {
         if let Some(weights) = &weight {
             same_length(weights.len(), "weight")?;
         }
+        let own_count = Some(raw.count.0).filter(|counts| !counts.is_empty());
+        if let Some(counts) = &own_count {
+            same_length(counts.len(), "count")?;
+        }
         Ok(Samples {
             time_ms,
             stack,
             weight,
-            count: None,
+            count: own_count.map(|counts| counts.into_iter().map(|count| count as u64).collect()),
         })
     }
 }

@@ -5,6 +5,7 @@
 use serde::Deserialize;
 
 use super::columns::{Addresses, Ids, Numbers, Texts};
+use crate::facts::Facts;
 use crate::read::SavedLib;
 
 #[derive(Default, Deserialize)]
@@ -35,6 +36,7 @@ pub(super) struct RawMeta {
     pub(super) categories: Vec<RawCategory>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,
     pub(super) extra: Option<Vec<RawSection>>,
+    pub(super) sprof: Option<Facts>,
 }
 
 /// `ExtraProfileInfoSection` of src/types/profile.ts.
@@ -186,6 +188,8 @@ pub(super) struct RawSamples {
     /// or these.
     pub(super) time_deltas: Numbers,
     pub(super) weight: Numbers,
+    /// sprof's own: see `Samples::count` of the data.
+    pub(super) count: Numbers,
     pub(super) weight_type: Option<String>,
 }
 

@@ -10,10 +10,10 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use profile::export::{firefox, firefox_v55};
-use profile::read::{self, Form, Kind, ReadLimits};
+use profile::read::{self, Form, ReadLimits};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::super::{convert, load};
+use super::super::convert;
 use super::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
@@ -26,13 +26,13 @@ use crate::term::Term;
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
     let path = &args.file;
     let is_perf_data = import::is_perf_data(path);
-    let is_script = read::kind(path) == Some(Kind::PerfScript);
-    let is_converted = is_perf_data || is_script;
+    let is_foreign = read::kind(path).is_some();
+    let is_converted = is_perf_data || is_foreign;
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_converted) {
         return Err(Failure::from(args::usage_error(
             "export",
             "this format copies the whole profile: it goes without --off-cpu, --wall and --threads, and --event is for files of \
-             perf record and text of perf script",
+             other profilers",
         )));
     }
     let ending = (args.output.as_deref())
@@ -43,9 +43,9 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         Some("json") => false,
         _ => is_gzip,
     };
-    let source = match (is_perf_data, is_script) {
+    let source = match (is_perf_data, is_foreign) {
         (true, _) => converted(args, term)?,
-        (_, true) => saved(convert::script(path, args.event.clone(), term)?.path())?,
+        (_, true) => saved(convert::foreign(path, args.event.clone(), term)?.path())?,
         (false, false) => saved(path)?,
     };
     let wants_gzip = wants_gzip(source.is_gzip);
@@ -108,9 +108,6 @@ impl Source {
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
 fn saved(path: &Path) -> Result<Source, Failure> {
-    if let Some(kind) = read::kind(path) {
-        return Err(load::elsewhere(path, kind));
-    }
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
     let version = match saved.form {
         Form::Processed { version } => version,
