@@ -42,6 +42,15 @@ fn advice(recording: &Recording, json: &Value, lacks: &str, of: &str, words: &st
     Some((library, found["share"].as_f64().unwrap()))
 }
 
+/// Code of no file without names is one row: no address is passed off as a function.
+fn assert_one_row_without_names(json: &Value) {
+    let hottest = json["hottest"].as_array().unwrap();
+    assert_eq!(hottest[0]["function"], "[code of no file, without names]", "{json}");
+    assert!(hottest[0]["self_share"].as_f64().unwrap() > 0.5, "{json}");
+    let is_address = |row: &Value| row["function"].as_str().unwrap().starts_with("0x");
+    assert!(!hottest.iter().any(is_address), "{json}");
+}
+
 fn no_advice(json: &Value) {
     assert_eq!(json["advice"], serde_json::json!([]), "{json}");
 }
@@ -172,6 +181,10 @@ fn node_without_names_is_told_the_switch_and_with_it_nothing() {
     let (recording, json) = summary(&[], &["node", script]);
     let (_, share) = advice(&recording, &json, "names", "node", "node --perf-prof").unwrap();
     assert!(share > 0.5, "{json}");
+    assert_one_row_without_names(&json);
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("[code of no file, without names]"), "{report}");
     // The dump goes where the program runs.
     let line = format!("cd {} && exec node --perf-prof work.js", folder.path().display());
     let (recording, json) = summary(&[], &["sh", "-c", &line]);
@@ -220,6 +233,7 @@ fn java_without_names_is_told_the_switches_and_with_them_nothing() {
     let (recording, json) = summary(&[], &["java", "-cp", path, "Work"]);
     let (_, share) = advice(&recording, &json, "names", "java", "DumpPerfMapAtExit").unwrap();
     assert!(share > 0.5, "{json}");
+    assert_one_row_without_names(&json);
     let switches = [
         "-XX:+PreserveFramePointer",
         "-XX:+UnlockDiagnosticVMOptions",
