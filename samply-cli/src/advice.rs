@@ -2,15 +2,57 @@
 
 use profile::view::data::Data;
 use profile::view::select::Selection;
-use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall};
+use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, is_installed, python_version};
 use recording::symbol::SymbolSource;
 use serde_json::{Value, json};
 
 use crate::fit::clean;
 use crate::names::why_nameless;
 
-/// A line: how much is concerned, and what to do.
-pub(crate) fn line(shortfall: &Shortfall, selection: &Selection<'_>) -> String {
+/// The first that has `-X perf`.
+const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
+
+/// What helps.
+pub(crate) struct Advice {
+    /// A line: how much is concerned, and what to do.
+    pub(crate) line: String,
+    /// The same for machines, one for each shortfall.
+    pub(crate) json: Vec<Value>,
+}
+
+/// Libraries without names for the same cause share a line: of a shell script, each program of the system had its own.
+pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>) -> Vec<Advice> {
+    let mut groups: Vec<Vec<&Shortfall>> = Vec::new();
+    for shortfall in shortfalls {
+        let cause = nameless_lib(shortfall, selection.data);
+        let same = groups
+            .iter_mut()
+            .find(|group| cause.is_some() && nameless_lib(group[0], selection.data) == cause);
+        match same {
+            Some(group) => group.push(shortfall),
+            None => groups.push(vec![shortfall]),
+        }
+    }
+    let advice = groups.into_iter().map(|group| {
+        let line = line(group[0], &group[1..], selection);
+        let json = (group.iter())
+            .map(|shortfall| json(shortfall, selection, &line))
+            .collect();
+        Advice { line, json }
+    });
+    advice.collect()
+}
+
+/// Why a library has no names, and whether others built it.
+fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, bool)> {
+    match shortfall.lack {
+        Lack::Names(Code::Lib(lib, source)) => Some((source, data.libs.get(lib as usize).is_some_and(is_installed))),
+        _ => None,
+    }
+}
+
+/// `likewise` are of other libraries.
+fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     let percent = 100.0 * shortfall.cost.share_of(selection.total);
     let of_samples = format!("{percent:.0} % of the samples");
     let lib = |lib: u32| lib_name(selection.data, lib);
@@ -25,19 +67,25 @@ pub(crate) fn line(shortfall: &Shortfall, selection: &Selection<'_>) -> String {
              -XX:+DumpPerfMapAtExit` (17 or later)"
         ),
         Lack::Names(Code::Runtime(Runtime::Python)) => {
-            format!(
-                "{of_samples} are in Python code, whose functions are not shown: run `python3 -X perf` (3.12 or later)"
-            )
+            let versions = selection.data.libs.iter().filter_map(python_version);
+            let next = match versions.max().filter(|version| *version < PYTHON_WITH_PERF) {
+                Some((major, minor)) => format!(
+                    "Python {major}.{minor} can't tell profilers of them, 3.12 and later can: run `python3 -X perf` with such a one"
+                ),
+                None => "run `python3 -X perf` (3.12 or later)".to_owned(),
+            };
+            format!("{of_samples} are in Python code, whose functions are not shown: {next}")
         }
         Lack::Names(Code::Jit) => format!(
             "{of_samples} have functions without names in code that was made while the program ran: have its compiler write \
              a jitdump file or a perf map"
         ),
         Lack::Names(Code::Lib(at, source)) => format!(
-            "{of_samples} have functions of {} without names: {}; {}",
+            "{of_samples} have functions of {} without names{}: {}; {}",
             lib(at),
+            of_others(likewise, selection),
             why_nameless(source),
-            remedy(source)
+            remedy(source, selection.data.libs.get(at as usize).is_some_and(is_installed))
         ),
         Lack::Callers(Code::Runtime(Runtime::Java)) => {
             format!("{of_samples} have truncated stacks in Java methods: run `java -XX:+PreserveFramePointer`")
@@ -64,6 +112,10 @@ pub(crate) fn line(shortfall: &Shortfall, selection: &Selection<'_>) -> String {
              CARGO_PROFILE_RELEASE_DEBUG=limited)",
             lib(at)
         ),
+        Lack::Benchmarks => format!(
+            "{of_samples} are in Criterion's statistics of what it measured: with `-- --profile-time 5` at the end of the command it \
+             only runs the benchmarks"
+        ),
         Lack::Optimisation(at) => format!(
             "{of_samples} are in functions of {} that every optimising compiler inlines: this is a debug build; record one with \
              optimisation (cargo build --release, -O2)",
@@ -72,8 +124,27 @@ pub(crate) fn line(shortfall: &Shortfall, selection: &Selection<'_>) -> String {
     }
 }
 
-fn remedy(source: SymbolSource) -> &'static str {
+/// ` (likewise 21 % of wc, 11 % of uniq)`
+fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
+    let others = likewise.iter().filter_map(|shortfall| match shortfall.lack {
+        Lack::Names(Code::Lib(lib, _)) => {
+            let percent = 100.0 * shortfall.cost.share_of(selection.total);
+            Some(format!("{percent:.0} % of {}", lib_name(selection.data, lib)))
+        }
+        _ => None,
+    });
+    match others.collect::<Vec<_>>() {
+        others if others.is_empty() => String::new(),
+        others => format!(" (likewise {})", others.join(", ")),
+    }
+}
+
+fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
     match source {
+        SymbolSource::Files { .. } | SymbolSource::NotAsked if is_installed => {
+            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install), or name \
+             the folder of its debug file with --symbol-dir"
+        }
         SymbolSource::Files { .. } | SymbolSource::NotAsked => {
             "build it without -s or strip, or name the folder of its debug file with --symbol-dir"
         }
@@ -94,8 +165,7 @@ fn lib_name(data: &Data, lib: u32) -> String {
     )
 }
 
-/// For machines.
-pub(crate) fn json(shortfall: &Shortfall, selection: &Selection<'_>) -> Value {
+fn json(shortfall: &Shortfall, selection: &Selection<'_>, line: &str) -> Value {
     let code = |code: Code| match code {
         Code::Runtime(Runtime::Node) => ("node", None),
         Code::Runtime(Runtime::Java) => ("java", None),
@@ -108,6 +178,7 @@ pub(crate) fn json(shortfall: &Shortfall, selection: &Selection<'_>) -> Value {
         Lack::Callers(of) => ("callers", code(of)),
         Lack::StackBytes => ("stack_bytes", ("stacks", None)),
         Lack::Depth => ("depth", ("stacks", None)),
+        Lack::Benchmarks => ("benchmarks", ("criterion", None)),
         Lack::DebugInfo(lib) => ("debug_info", ("library", Some(lib))),
         Lack::Optimisation(lib) => ("optimisation", ("library", Some(lib))),
     };
@@ -116,6 +187,54 @@ pub(crate) fn json(shortfall: &Shortfall, selection: &Selection<'_>) -> Value {
         "of": of,
         "library": lib.map(|lib| lib_name(selection.data, lib)),
         "share": shortfall.cost.share_of(selection.total),
-        "advice": line(shortfall, selection),
+        "advice": line,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::read::SavedLib;
+    use profile::view::cost::Cost;
+    use profile::view::select::{Filter, select};
+
+    use super::*;
+
+    #[test]
+    fn what_was_installed_is_not_to_be_built() {
+        let lib = |name: &str, folder: &str| SavedLib {
+            name: Some(name.to_owned()),
+            path: Some(format!("{folder}/{name}")),
+            ..SavedLib::default()
+        };
+        let data = Data {
+            libs: vec![lib("sort", "/usr/bin"), lib("wc", "/usr/bin"), lib("app", "/home/me")],
+            ..Data::default()
+        };
+        let selection = select(&data, &Filter::default()).unwrap();
+        let stripped = SymbolSource::Files {
+            symbol_table: false,
+            debug_info: false,
+        };
+        let shortfalls: Vec<Shortfall> = (0..3)
+            .map(|lib| Shortfall {
+                lack: Lack::Names(Code::Lib(lib, stripped)),
+                cost: Cost::default(),
+            })
+            .collect();
+        let [installed, built] = &advise(&shortfalls, &selection)[..] else {
+            panic!("the installed ones share a line");
+        };
+        assert!(
+            installed.line.contains("of sort without names (likewise 0 % of wc)"),
+            "{}",
+            installed.line
+        );
+        assert!(
+            installed.line.contains("-dbgsym") && !installed.line.contains("build it"),
+            "{}",
+            installed.line
+        );
+        assert!(built.line.contains("build it without -s"), "{}", built.line);
+        assert_eq!((installed.json.len(), built.json.len()), (2, 1));
+    }
 }

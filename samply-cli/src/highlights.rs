@@ -14,7 +14,7 @@ use profile::view::{TopFunction, WaitPlace, names, recorded, wait_places};
 use recording::info::PeriodUnit;
 use serde_json::{Value, json};
 
-use crate::advice;
+use crate::advice::{Advice, advise};
 use crate::fit;
 use crate::names::LookUps;
 use crate::summary::count;
@@ -45,7 +45,7 @@ pub(crate) struct Highlights {
     pub(crate) wait_places: Vec<WaitPlace>,
     /// CPU time that samples stand for, ns, where their event counts it.
     pub(crate) sampled_cpu_ns: Option<f64>,
-    advice: Vec<(String, Value)>,
+    advice: Vec<Advice>,
 }
 
 struct Bucket {
@@ -83,9 +83,7 @@ impl Highlights {
             bucket: buckets(&selection).first().and_then(|row| Bucket::of(row, &selection)),
             wait_places: wait_places(profile, ROWS),
             sampled_cpu_ns: (profile.info().unit == PeriodUnit::CpuNanoseconds).then_some(selection.total.weight),
-            advice: (shortfalls.iter())
-                .map(|shortfall| (advice::line(shortfall, &selection), advice::json(shortfall, &selection)))
-                .collect(),
+            advice: advise(&shortfalls, &selection),
         }
     }
 
@@ -130,7 +128,7 @@ impl Highlights {
 
     /// What helps, a line each.
     pub(crate) fn advice(&self) -> impl Iterator<Item = &str> {
-        self.advice.iter().map(|(line, _)| line.as_str())
+        self.advice.iter().map(|advice| advice.line.as_str())
     }
 
     /// For machines: fields of the summary.
@@ -154,7 +152,10 @@ impl Highlights {
             ("own_functions", json!(functions(&self.own))),
             ("busiest_processes", self.processes.iter().map(process).collect()),
             ("largest_bucket", json!(self.bucket.as_ref().map(bucket))),
-            ("advice", self.advice.iter().map(|(_, json)| json.clone()).collect()),
+            (
+                "advice",
+                self.advice.iter().flat_map(|advice| advice.json.clone()).collect(),
+            ),
         ];
         fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

@@ -157,6 +157,29 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
     // The busiest one is shown first.
     let shown = profile.json["meta"]["initialSelectedThreads"][0].as_u64().unwrap();
     assert!(profile.threads[shown as usize].process_name.ends_with(" (bench)"));
+    // Of the time of a short benchmark, Criterion's statistics take most.
+    assert!(recorded.stderr.contains("`-- --profile-time 5`"), "{}", recorded.stderr);
+}
+
+#[test]
+fn a_benchmark_without_statistics_is_not_advised_about_them() {
+    let Some(_machine) = crates() else { return };
+    let words = [
+        "bench",
+        "-p",
+        "measured",
+        "--bench",
+        "hash-rounds",
+        "--",
+        "--profile-time",
+        "1",
+    ];
+    let recorded = record_cargo(&[], &words, &[]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    assert!(!recorded.stderr.contains("statistics"), "{}", recorded.stderr);
+    let profile = recorded.profile();
+    let found = inlined(&profile, "mixed", "rounds", "work/src/lib.rs", "MIXED_LINE");
+    assert!(found > 50, "{found}\n{}", profile.summary());
 }
 
 #[test]

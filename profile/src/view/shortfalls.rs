@@ -40,6 +40,8 @@ pub enum Lack {
     DebugInfo(u32),
     /// The speed that users will see: functions of the library of this index that every optimising compiler inlines take the time.
     Optimisation(u32),
+    /// Samples of benchmarks: Criterion works out statistics of what it has measured.
+    Benchmarks,
 }
 
 /// Whose code it is.
@@ -81,6 +83,22 @@ impl Runtime {
     }
 }
 
+/// True for what was installed, so that others built it.
+pub fn is_installed(lib: &SavedLib) -> bool {
+    const FOLDERS: [&str; 7] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/snap/", "/nix/"];
+    let path = lib.path.as_deref().or(lib.debug_path.as_deref()).unwrap_or_default();
+    FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// The version of CPython that this library or program is: `libpython3.11.so.1.0` and `python3.11` are (3, 11).
+pub fn python_version(lib: &SavedLib) -> Option<(u32, u32)> {
+    let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
+    let version = name.strip_prefix("lib").unwrap_or(name).strip_prefix("python")?;
+    let (major, rest) = version.split_once('.')?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    Some((major.parse().ok()?, rest[..digits].parse().ok()?))
+}
+
 /// All that concerns at least a tenth of the samples, the most first. `sources` says of each library what its names were looked up
 /// in; one that is missing was not looked up.
 pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Shortfall> {
@@ -114,6 +132,9 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
         if let Some(lack) = facts.of_leaf(selection, stack) {
             add(lack);
         }
+        if seen.in_statistics {
+            add(Lack::Benchmarks);
+        }
     }
     let mut found: Vec<Shortfall> = (found.into_iter())
         .map(|(lack, cost)| Shortfall { lack, cost })
@@ -139,6 +160,8 @@ struct Facts<'a> {
     kernel: u32,
     runtimes: Vec<Option<Runtime>>,
     has_lines: Vec<bool>,
+    /// By function.
+    is_statistics: Vec<bool>,
 }
 
 /// What is known of a stack, from its root to its leaf.
@@ -152,6 +175,8 @@ struct Seen {
     cut: Option<StackMark>,
     /// The last code that was unwound.
     cut_at: Option<Place>,
+    /// Criterion's, of what it has measured.
+    in_statistics: bool,
 }
 
 impl<'a> Facts<'a> {
@@ -175,6 +200,9 @@ impl<'a> Facts<'a> {
             kernel: category(Kind::Kernel),
             runtimes: data.libs.iter().map(Runtime::of).collect(),
             has_lines,
+            is_statistics: (0..data.funcs.len() as u32)
+                .map(|func| is_criterion_s_statistics(data.func_name(func)))
+                .collect(),
         }
     }
 
@@ -216,6 +244,7 @@ impl<'a> Facts<'a> {
             let place = self.place(stack.frame);
             seen.runtime = self.runtime(frame.lib).or(seen.runtime);
             seen.has_jit |= place == Some(Place::Jit);
+            seen.in_statistics |= self.is_statistics[frame.func as usize];
             let is_own = place == Some(Place::Jit) || frame.category == self.program && self.program != NONE;
             if is_own && is_nameless(name) && self.runtime(frame.lib).is_none() {
                 seen.nameless = place;
@@ -244,14 +273,11 @@ impl<'a> Facts<'a> {
         let code = data.frames[data.frame_with_code(stack as u32) as usize];
         let is_program = code.category == self.program && self.program != NONE && self.runtime(code.lib).is_none();
         let lib = data.libs.get(code.lib as usize)?;
-        let path = lib.path.as_deref().or(lib.debug_path.as_deref()).unwrap_or_default();
-        // What was installed was built by others.
-        let is_installed = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/snap/", "/nix/"];
         let is_lacking = is_program
             && data.symbolicated
             && !self.has_lines[code.lib as usize]
             && !is_nameless(data.func_name(code.func))
-            && !is_installed.iter().any(|folder| path.starts_with(folder));
+            && !is_installed(lib);
         is_lacking.then_some(Lack::DebugInfo(code.lib))
     }
 }
@@ -281,6 +307,20 @@ fn is_always_inlined(source: &str) -> bool {
     of_rust || source.contains("/c++/") && CXX.iter().any(|file| source.ends_with(file))
 }
 
+/// True for what Criterion calls once it has measured. Its `analysis::common` measures, too.
+fn is_criterion_s_statistics(name: &str) -> bool {
+    const PARTS: [&str; 4] = [
+        "stats::",
+        "analysis::estimates",
+        "analysis::regression",
+        "analysis::compare",
+    ];
+    let mut parts = name
+        .match_indices("criterion::")
+        .map(|(at, found)| &name[at + found.len()..]);
+    parts.any(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
+}
+
 /// Of stacks with code of no file and no runtime above it, the runtime of their process: where frames hold no frame pointer, the
 /// stack ends in the code itself.
 fn owners_of_jit_code(selection: &Selection<'_>, seen: &[Seen]) -> FxHashMap<u32, Runtime> {
@@ -306,4 +346,35 @@ fn owners_of_jit_code(selection: &Selection<'_>, seen: &[Seen]) -> FxHashMap<u32
     let found = orphans.into_iter();
     owners.extend(found.filter_map(|(stack, pid)| Some((stack, *of_process.get(pid)?))));
     owners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_python_is_in_its_file_s_name() {
+        let version = |name: &str| {
+            python_version(&SavedLib {
+                name: Some(name.to_owned()),
+                ..SavedLib::default()
+            })
+        };
+        assert_eq!(version("libpython3.11.so.1.0"), Some((3, 11)));
+        assert_eq!(version("libpython3.13d.so.1.0"), Some((3, 13)));
+        assert_eq!(version("python3.12"), Some((3, 12)));
+        assert_eq!(version("python3"), None);
+        assert_eq!(version("libpythonic.so"), None);
+    }
+
+    #[test]
+    fn measuring_is_no_statistics() {
+        assert!(is_criterion_s_statistics("criterion::analysis::compare::common"));
+        assert!(is_criterion_s_statistics(
+            "<criterion::stats::univariate::Resamples<A>>::next"
+        ));
+        assert!(!is_criterion_s_statistics("criterion::analysis::common"));
+        assert!(!is_criterion_s_statistics("criterion::Bencher<M>::iter"));
+        assert!(!is_criterion_s_statistics("app::stats::mean"));
+    }
 }

@@ -6,7 +6,7 @@ use profile::view::arcs;
 use profile::view::select::select;
 use profile::view::shortfalls::shortfalls;
 
-use crate::advice;
+use crate::advice::advise;
 use crate::args::{Format, ReportArgs, View};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
         ));
     }
     let shortfalls = shortfalls(&selection, &input.sources);
-    notes.extend(shortfalls.iter().map(|shortfall| advice::line(shortfall, &selection)));
+    notes.extend(advise(&shortfalls, &selection).into_iter().map(|advice| advice.line));
     let report = Report {
         about: About::new(&args.file, &selection, &conditions, args.select.waits, notes),
         tables: shown,
