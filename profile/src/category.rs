@@ -136,12 +136,13 @@ pub(crate) fn is_own(category: &str) -> bool {
     matches!(category, "Program" | "JIT and anonymous")
 }
 
-/// True if the source file is one of a standard library, or of a package that cargo downloaded.
+/// True if the source file is one of a standard library, or of a package that cargo or Go downloaded.
 pub(crate) fn is_library_source(source: &str) -> bool {
-    const LIBRARIES: [&str; 9] = [
+    const LIBRARIES: &[&str] = &[
         "/rustc/",
         "/registry/src/",
         "/git/checkouts/",
+        "/go/pkg/mod/",
         // What Rust's standard library is built with: hashbrown.
         "/rust/deps/",
         "library/core/",

@@ -28,6 +28,8 @@ const COLUMNS: usize = 100;
 const LEAST_FOR_PLACES: usize = 40;
 /// Less than this of the time is no row for people.
 const LEAST_ROW: f64 = 0.005;
+/// Where the program's own functions have less than this of the time, they are no table for people.
+const LEAST_OWN: f64 = 0.05;
 /// Less than this of the time is no bucket to begin with.
 const LEAST_BUCKET: f64 = 0.02;
 
@@ -101,7 +103,12 @@ impl Highlights {
         };
         let hottest = functions(&self.hottest, |function| vec![function.self_share]);
         print(term, &["self"], "functions by the time in their own code", &hottest);
-        let own = functions(&self.own, |function| vec![function.total_share, function.self_share]);
+        // Where others run, as the programs of a script, a few samples in the program itself are not where to look.
+        let own = match self.own.first() {
+            Some(first) if first.total_share >= LEAST_OWN => self.own.as_slice(),
+            _ => &[],
+        };
+        let own = functions(own, |function| vec![function.total_share, function.self_share]);
         let title = "the program's functions, with all that they call";
         print(term, &["total", "self"], title, &own);
         let processes: Vec<Row> = (self.processes.iter())

@@ -253,5 +253,34 @@ fn java_without_names_is_told_the_switches_and_with_them_nothing() {
     let (recording, json) = summary(&[], &[&["java"], &switches[..], &["-cp", path, "Work"]].concat());
     assert_eq!(advice(&recording, &json, "names", "java", ""), None, "{json}");
     assert_eq!(advice(&recording, &json, "callers", "java", ""), None, "{json}");
-    assert!(json["own_functions"].to_string().contains("Work"), "{json}");
+    let own = json["own_functions"].to_string();
+    assert!(own.contains("Work") && !own.contains("StubRoutines"), "{json}");
+}
+
+#[test]
+fn go_s_own_packages_are_not_the_program_s() {
+    let Some(_machine) = perf_events() else { return };
+    let Some(program) = program("runtime_go") else { return };
+    let (_, json) = summary(&[], &[program.to_str().unwrap(), "500"]);
+    let own = json["own_functions"].as_array().unwrap();
+    let is_main = |row: &Value| row["function"].as_str().unwrap().starts_with("main.");
+    assert!(!own.is_empty() && own.iter().all(is_main), "{json}");
+}
+
+#[test]
+fn programs_without_names_for_the_same_cause_share_a_line() {
+    let Some(_machine) = perf_events() else { return };
+    let stripped = program("split_stripped").unwrap();
+    let folder = temp_dir();
+    for name in ["first", "second"] {
+        std::fs::copy(&stripped, folder.path().join(name)).unwrap();
+    }
+    let line = format!("cd {} && ./first 600 && ./second 400", folder.path().display());
+    let (recording, json) = summary(&[], &["sh", "-c", &line]);
+    let both = json["advice"].as_array().unwrap();
+    assert_eq!(both.len(), 2, "{json}");
+    assert_eq!(both[0]["advice"], both[1]["advice"], "{json}");
+    let lines = recording.stderr.matches("advice:").count();
+    assert_eq!(lines, 1, "{}", recording.stderr);
+    assert!(recording.stderr.contains("(likewise"), "{}", recording.stderr);
 }

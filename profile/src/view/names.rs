@@ -43,10 +43,11 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
     })
 }
 
-/// [`merged`], and without the modules of types in angle brackets: `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` ->
-/// `<Vec<_> as Clone>::clone`.
+/// [`merged`], without a C++ parameter list and without the modules of types in angle brackets:
+/// `<alloc::vec::Vec<u8> as core::clone::Clone>::clone` -> `<Vec<_> as Clone>::clone`.
 pub fn short(name: &str) -> String {
-    let merged = merged(name);
+    let mut merged = merged(name);
+    drop_parameters(&mut merged);
     let (mut out, mut depth) = (String::with_capacity(merged.len()), 0usize);
     // Where the path that is being written began.
     let mut start = 0;
@@ -249,5 +250,9 @@ mod tests {
         );
         assert_eq!(short("alloc::vec::Vec<u8>::push"), "alloc::vec::Vec<_>::push");
         assert_eq!(short("std::map<int, int>::at"), "std::map<_>::at");
+        assert_eq!(
+            short("v8::internal::String::Hash(v8::internal::Guard const&) const"),
+            "v8::internal::String::Hash"
+        );
     }
 }
