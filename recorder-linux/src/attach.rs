@@ -98,12 +98,13 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         already.look(&threads);
     }
     let pids = follow_up(&mut opened, &named, known, &refused, already.as_mut());
+    let threads = opened.events.len() / opened.cpus().max(1);
     opened.announcements.push(format!(
-        "recording {} ({} {}, {} threads); Ctrl-C ends the recording, and nothing else",
+        "recording {} ({} {}, {threads} {}); Ctrl-C ends the recording, and nothing else",
         names.join(", "),
         pids.len(),
         if pids.len() == 1 { "process" } else { "processes" },
-        opened.events.len() / opened.cpus().max(1),
+        if threads == 1 { "thread" } else { "threads" },
     ));
     let running = Running {
         watched: Watched::Others(held),

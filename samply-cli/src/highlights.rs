@@ -81,7 +81,7 @@ impl Highlights {
         Highlights {
             hottest: named(hottest),
             own: named(own_functions(&selection)),
-            processes: by_name(&selection),
+            processes: by_name(profile, &selection),
             bucket: buckets(&selection).first().and_then(|row| Bucket::of(row, &selection)),
             wait_places: wait_places(profile, ROWS),
             sampled_cpu_ns: (profile.info().unit == PeriodUnit::CpuNanoseconds).then_some(selection.total.weight),
@@ -182,18 +182,24 @@ impl Bucket {
 }
 
 /// Processes of the same name together; nothing where all have the same.
-fn by_name(selection: &Selection<'_>) -> Vec<(String, u64, f64)> {
-    let mut sums: HashMap<String, (u64, f64)> = HashMap::new();
+fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f64)> {
+    let mut sums: HashMap<String, f64> = HashMap::new();
     for row in processes(selection) {
-        let sum = sums.entry(row.name).or_default();
-        *sum = (sum.0 + 1, sum.1 + row.own.share_of(selection.total));
+        *sums.entry(row.name).or_default() += row.own.share_of(selection.total);
     }
     if sums.len() < 2 {
         return Vec::new();
     }
-    let mut rows: Vec<_> = (sums.into_iter())
-        .map(|(name, (number, share))| (name, number, share))
-        .collect();
+    // Also those that were too short for a sample: of 286 that a script ran, 127 had one.
+    let mut numbers: HashMap<&str, u64> = HashMap::new();
+    for name in profile.process_names() {
+        *numbers.entry(name).or_default() += 1;
+    }
+    let rows = sums.into_iter().map(|(name, share)| {
+        let number = numbers.get(name.as_str()).copied().unwrap_or(1);
+        (name, number, share)
+    });
+    let mut rows: Vec<_> = rows.collect();
     rows.sort_by(|a, b| b.2.total_cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
     rows.truncate(ROWS);
     rows

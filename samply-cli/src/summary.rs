@@ -212,23 +212,31 @@ impl Summary {
     fn limits(&self) -> Vec<String> {
         let quality = &self.quality;
         let mut lines = Vec::new();
-        let mut say = |number: u64, text: &str| {
+        let mut say = |number: u64, one: &str, many: &str, text: &str| {
             if number > 0 {
-                lines.push(format!("{} {text}", grouped(number)));
+                lines.push(format!("{} {text}", count(number, one, many)));
             }
         };
-        say(quality.missing.values().sum(), "samples have no user stack");
-        say(quality.switches_lost(), "records of waits were lost: the ring was full");
-        say(quality.malformed, "records of the kernel could not be used");
-        say(self.counts.samples_out_of_order, "samples came out of order");
-        say(self.counts.markers_left_out, "markers were left out");
+        let missing = quality.missing.values().sum();
+        say(missing, "sample has", "samples have", "no user stack");
+        let switches_lost = quality.switches_lost();
+        let text = "lost: the ring was full";
+        say(switches_lost, "record of a wait was", "records of waits were", text);
+        let text = "of the kernel could not be used";
+        say(quality.malformed, "record", "records", text);
+        let out_of_order = self.counts.samples_out_of_order;
+        say(out_of_order, "sample", "samples", "came out of order");
+        let left_out = self.counts.markers_left_out;
+        say(left_out, "marker was", "markers were", "left out");
         say(
             self.counts.samples_named_without_time,
-            "samples have names of a perf map, which has no times: code that was replaced has the later name",
+            "sample has a name",
+            "samples have names",
+            "of a perf map, which has no times: code that was replaced has the later name",
         );
         for (miss, number) in &quality.module_misses {
             if let Some(text) = miss_text(*miss) {
-                say(*number, text);
+                say(*number, "mapped file", "mapped files", text);
             }
         }
         lines
@@ -361,13 +369,11 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
 fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
     match miss {
         ModuleMiss::Anonymous => None,
-        ModuleMiss::NotFound => Some("mapped files were gone when their unwind tables were needed"),
-        ModuleMiss::PermissionDenied => Some("mapped files may not be read by this user: their stacks may be cut"),
-        ModuleMiss::Replaced => Some("mapped files were replaced on disk: restart the program to get their stacks"),
-        ModuleMiss::NotIdentified => {
-            Some("mapped files are not used: the recording has nothing to tell them from others of the same name")
-        }
-        ModuleMiss::Malformed => Some("mapped files are no sound ELF files: their stacks may be cut"),
+        ModuleMiss::NotFound => Some("gone when unwind tables were needed"),
+        ModuleMiss::PermissionDenied => Some("not readable for this user: stacks may be cut"),
+        ModuleMiss::Replaced => Some("replaced on disk: restart the program to get whole stacks"),
+        ModuleMiss::NotIdentified => Some("not used: the recording has nothing to tell files of the same name apart"),
+        ModuleMiss::Malformed => Some("without sound ELF headers: stacks may be cut"),
     }
 }
 
@@ -381,6 +387,12 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1000), "1,000");
         assert_eq!(grouped(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!(count(1, "sample has", "samples have"), "1 sample has");
+        assert_eq!(count(2000, "sample has", "samples have"), "2,000 samples have");
     }
 
     #[test]

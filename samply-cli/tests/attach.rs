@@ -292,6 +292,18 @@ fn a_target_goes_on_when_sprof_is_killed() {
 }
 
 #[test]
+fn one_thread_is_singular() {
+    let Some(_machine) = perf_events() else { return };
+    let target = Target::start("sleep", &["100"]);
+    let recording = attach(&target.pid(), &["-d", "0.2"]);
+    assert!(
+        recording.stderr.contains("recording sleep (1 process, 1 thread);"),
+        "{}",
+        recording.stderr
+    );
+}
+
+#[test]
 fn recording_ends_when_all_targets_have_ended() {
     let Some(_machine) = perf_events() else { return };
     let exits = program("exits").unwrap();

@@ -32,6 +32,8 @@ fn the_status_is_that_of_the_program() {
     for status in [0, 3] {
         let recording = record().run(program("exits").unwrap(), &["status", &status.to_string()]);
         assert_eq!(recording.code, Some(status), "{}", recording.stderr);
+        let failed = recording.stderr.contains("exits ended with exit status 3\n");
+        assert_eq!(failed, status == 3, "{}", recording.stderr);
         assert_complete(&recording);
     }
 }
@@ -75,9 +77,11 @@ fn a_rust_panic_is_status_101() {
 #[test]
 fn death_by_signal_n_is_status_128_plus_n() {
     let Some(_machine) = perf_events() else { return };
-    for (mode, status) in [("segv", 139), ("abort", 134)] {
+    for (mode, status, signal) in [("segv", 139, "11 (SIGSEGV)"), ("abort", 134, "6 (SIGABRT)")] {
         let recording = record().run(program("exits").unwrap(), &[mode]);
         assert_eq!(recording.code, Some(status), "{mode}: {}", recording.stderr);
+        let line = format!("exits was killed by signal {signal}\n");
+        assert!(recording.stderr.contains(&line), "{mode}: {}", recording.stderr);
         assert_complete(&recording);
     }
 }

@@ -120,6 +120,19 @@ fn several_programs_are_told_apart_and_what_still_runs_is_named() {
 }
 
 #[test]
+fn processes_without_samples_are_counted_beside_others_of_their_name() {
+    let Some(_machine) = perf_events() else { return };
+    let (split, exits) = (program("split").unwrap(), program("exits").unwrap());
+    let (split, exits) = (split.display(), exits.display());
+    // Where all samples are of one name, there is no table.
+    let script = format!("for i in 1 2 3 4 5 6 7 8 9; do {split} 0; done; {split} 300; {exits} status 0");
+    let (_, json) = summary(&[], &["sh", "-c", &script]);
+    let busiest = json["busiest_processes"].as_array().unwrap();
+    let of_split = busiest.iter().find(|process| process["name"] == "split").unwrap();
+    assert_eq!(of_split["processes"], 10, "{json}");
+}
+
+#[test]
 fn a_stripped_program_and_one_without_debug_info_are_advised_about() {
     let Some(_machine) = perf_events() else { return };
     let (recording, json) = summary(&["-v"], &[program("split_stripped").unwrap().to_str().unwrap(), "500"]);

@@ -150,6 +150,11 @@ impl Profile {
         self.counts
     }
 
+    /// The name of each process, also of those without a sample.
+    pub fn process_names(&self) -> impl Iterator<Item = &str> {
+        self.processes.iter().map(|process| process.name.as_str())
+    }
+
     /// What threads waited for; `None` if that was not recorded.
     pub fn waits(&self) -> Option<&WaitTotals> {
         self.waits.as_ref()

@@ -150,6 +150,11 @@ fn save_and_show(
     }
     // Before the server has a thread: until then Ctrl-C means the program, from then on the server.
     let exit = wait(term, &mut recorded);
+    // What ends a recording of others, as `sleep 10` does, is not what was recorded.
+    let is_program = args.recording.pid.is_empty() && !args.recording.all;
+    if is_program && recorded.stop == StopReason::ProgramEnded {
+        say_exit(term, &recorded.profile.info().program, exit);
+    }
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
     let (Some(listener), Some(links), Some(opened)) = (listener, links, opened) else {
@@ -339,6 +344,38 @@ fn say_next(term: &Term, path: &Path, is_served: bool) {
             term.style(Style::Bold, on_file(command, path))
         ));
     }
+}
+
+/// Of a program that failed: shells tell how a signal ended what they started themselves, which is sprof.
+fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
+    let how = match exit {
+        ProgramExit::Code(0) | ProgramExit::StillRunning | ProgramExit::NotOurs => return,
+        ProgramExit::Code(code) => format!("ended with exit status {code}"),
+        ProgramExit::Signal(signal) => match signal_name(signal) {
+            Some(name) => format!("was killed by signal {signal} ({name})"),
+            None => format!("was killed by signal {signal}"),
+        },
+    };
+    term.line(term.style(Style::Warning, format_args!("{program} {how}")));
+}
+
+/// Of those that have the same number everywhere.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        _ => return None,
+    })
 }
 
 /// The last words: the summary for machines, and the status.
