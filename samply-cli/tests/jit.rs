@@ -295,7 +295,7 @@ fn assert_node_split(profile: &Profile) {
         |names| ours(names, &["sixty "]),
     );
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
-    share.assert_is(60.0, "sixty", &profile);
+    share.assert_is(60.0, "sixty", profile);
     let rooted = profile.share(
         |names| ours(names, &["sixty ", "forty "]),
         |names| names.contains(&"main") || names.contains(&"_start"),
