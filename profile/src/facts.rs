@@ -1,4 +1,5 @@
-//! `meta.sprof`: what the format of the Firefox Profiler has no words for, typed. Readers take it from here, never from labels.
+//! `meta.sprof`: what the format of the Firefox Profiler has no words for, typed. Readers take it from here, never from the labels of
+//! `meta.extra`, which are made of the same for the front end's panel.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,49 @@ const VERSION: u32 = 1;
 pub(crate) struct Facts {
     version: u32,
     imported: Option<Imported>,
+    recorded: Option<Recorded>,
+}
+
+/// How a recording of sprof was made, and how far it can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Recorded {
+    /// The event that was sampled.
+    pub event: String,
+    /// `included`, or why samples have no kernel code.
+    pub kernel_code: String,
+    /// Samples per second of CPU time that were asked for; `None` of what is not time.
+    pub asked_rate_hz: Option<f64>,
+    /// Samples per second of CPU time that there are, where the kernel counted that time.
+    pub achieved_rate_hz: Option<f64>,
+    /// When each run of the program began, in ms since the profile's time 0, where it was run several times (`--iteration-count`).
+    pub run_starts_ms: Vec<f64>,
+    /// Processes that ran while recording, those without samples, too.
+    pub processes: u64,
+    /// The same of threads.
+    pub threads: u64,
+    /// Records that were lost, for any cause.
+    pub lost: u64,
+    /// Stacks that do not reach their root, for any cause.
+    pub truncated: u64,
+    /// Stacks of which a step could not be verified.
+    pub unverified: u64,
+    /// What else is missing or doubtful, and of which of these it is a part. In the order in which it is shown.
+    pub limits: Vec<Limit>,
+}
+
+/// Something that is missing or doubtful, as a count, a time or words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limit {
+    /// What, for people.
+    pub what: String,
+    /// How often.
+    pub count: Option<u64>,
+    /// For how much CPU time.
+    pub ns: Option<u64>,
+    /// Of which process, and why.
+    pub words: Option<String>,
 }
 
 /// Of a profile that was made of another profiler's file.
@@ -43,12 +87,26 @@ impl Facts {
                 interval_ms: data.interval_ms,
                 duration_ms: data.duration_ms,
             }),
+            ..Facts::default()
         }
     }
 
-    /// Gives data that was read of the converted file what the format lost of it. False if it was not converted.
+    /// Of a recording.
+    pub(crate) fn of_recorded(recorded: Recorded) -> Facts {
+        Facts {
+            version: VERSION,
+            recorded: Some(recorded),
+            ..Facts::default()
+        }
+    }
+
+    /// Gives data that was read of the file what the format lost of it. False if nothing replaces what its samples stand for.
     pub(crate) fn restore(self, data: &mut Data) -> bool {
-        let Some(imported) = self.imported.filter(|_| self.version <= VERSION) else {
+        if self.version > VERSION {
+            return false;
+        }
+        data.recorded = self.recorded;
+        let Some(imported) = self.imported else {
             return false;
         };
         for thread in &mut data.threads {

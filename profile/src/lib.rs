@@ -27,6 +27,7 @@ mod tracks;
 pub mod view;
 mod wire;
 
+pub use facts::{Limit, Recorded};
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

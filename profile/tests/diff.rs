@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+use profile::Recorded;
 use profile::read::SavedLib;
-use profile::view::data::{Data, Frame, Func, NONE, RUNS_BEGAN, Row, RowValue, Samples, Section, Stack, Thread};
+use profile::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
 use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
 use profile::view::diff::{Change, Limits, Renamed, What, diff, match_libs};
 use profile::view::select::{Filter, keep};
@@ -223,15 +224,10 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     let apart = |runs: &[Vec<u32>]| -> Vec<Data> { runs.iter().map(|run| of_stacks(run.clone(), 12)).collect() };
     let together = |runs: &[Vec<u32>]| {
         let mut data = of_stacks(runs.concat(), 12);
-        let starts = (0..runs.len()).map(|run| runs[..run].concat().len().to_string());
-        data.extra = vec![Section {
-            label: "Recording".into(),
-            rows: vec![Row {
-                label: RUNS_BEGAN.into(),
-                format: "string".into(),
-                value: RowValue::Text(starts.collect::<Vec<_>>().join(", ")),
-            }],
-        }];
+        data.recorded = Some(Recorded {
+            run_starts_ms: (0..runs.len()).map(|run| runs[..run].concat().len() as f64).collect(),
+            ..Recorded::default()
+        });
         data
     };
     let of_many = diff(&apart(&base), &apart(&new), What::Own, LIMITS);
@@ -249,10 +245,7 @@ fn runs_of_one_recording_count_as_recordings_of_one_run() {
     assert_eq!((of_many.sides.base.runs, of_many.sides.base.recordings), (4, 4));
     // A run that began and was never sampled.
     let mut with_empty = together(&base);
-    let RowValue::Text(starts) = &mut with_empty.extra[0].rows[0].value else {
-        panic!()
-    };
-    starts.push_str(", 9999999");
+    with_empty.recorded.as_mut().unwrap().run_starts_ms.push(9_999_999.0);
     let of_one = diff(&[with_empty], &[together(&new)], What::Own, LIMITS);
     assert_eq!((of_one.sides.base.runs, of_one.sides.base.empty_runs), (4, 1));
     assert_eq!(of_one.changes, of_many.changes);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cost::rounded;
 use crate::category::is_wait;
+use crate::facts::Recorded;
 use crate::read::SavedLib;
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
@@ -64,7 +65,9 @@ pub struct Data {
     pub stacks: Vec<Stack>,
     /// Threads, in the order of the file.
     pub threads: Vec<Thread>,
-    /// What the recorder tells about the recording, how far it can be trusted above all: `meta.extra`.
+    /// How it was recorded and how far it can be trusted, of files of sprof.
+    pub recorded: Option<Recorded>,
+    /// What recorders tell about the recording beside that, to be shown as it is: `meta.extra`.
     pub extra: Vec<Section>,
 }
 
@@ -99,14 +102,6 @@ pub enum RowValue {
     #[default]
     Other,
 }
-
-/// The label of the row that tells when each of several runs began: `0, 1204.337, 2410.9`.
-pub const RUNS_BEGAN: &str = "Runs began, ms";
-
-/// The label of the row that tells how many processes ran while recording, those without samples, too.
-pub const PROCESSES: &str = "Processes";
-/// The same of threads.
-pub const THREADS: &str = "Threads";
 
 /// What the weights of samples count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,46 +296,32 @@ impl Data {
         }
     }
 
-    /// A number among [`Data::extra`], by its label.
-    pub fn extra_number(&self, label: &str) -> Option<f64> {
-        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
-        rows.find_map(|row| match row.value {
-            RowValue::Number(number) if row.label == label => Some(number),
-            _ => None,
-        })
-    }
-
     /// Processes that ran while recording, if the file says so; else those that it has threads of.
     pub fn processes(&self) -> u64 {
-        self.extra_count(PROCESSES).unwrap_or_else(|| {
-            let pids: HashSet<&str> = self.threads.iter().map(|thread| thread.pid.as_str()).collect();
-            pids.len() as u64
-        })
+        self.recorded.as_ref().map_or_else(
+            || {
+                let pids: HashSet<&str> = self.threads.iter().map(|thread| thread.pid.as_str()).collect();
+                pids.len() as u64
+            },
+            |recorded| recorded.processes,
+        )
     }
 
     /// Threads that ran while recording, if the file says so; else those that it has.
     pub fn threads_in_all(&self) -> u64 {
-        self.extra_count(THREADS).unwrap_or(self.threads.len() as u64)
+        (self.recorded.as_ref()).map_or(self.threads.len() as u64, |recorded| recorded.threads)
     }
 
-    fn extra_count(&self, label: &str) -> Option<u64> {
-        let number = self.extra_number(label)?;
-        (number >= 1.0 && number.fract() == 0.0).then_some(number as u64)
-    }
-
-    /// When each run of the program began, ms, where the file holds several (`--iteration-count`); else nothing. A row of
-    /// [`Data::extra`] holds them, see [`RUNS_BEGAN`].
-    pub fn run_starts_ms(&self) -> Vec<f64> {
-        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
-        let starts = rows.find_map(|row| match &row.value {
-            RowValue::Text(text) if row.label == RUNS_BEGAN => Some(text),
-            _ => None,
-        });
-        let starts: Option<Vec<f64>> =
-            starts.and_then(|text| text.split(", ").map(|start| start.parse().ok()).collect());
-        starts
-            .filter(|starts| starts.is_sorted() && starts.iter().all(|start| start.is_finite()))
-            .unwrap_or_default()
+    /// When each run of the program began, ms, in order, where the file holds several (`--iteration-count`); else nothing.
+    pub fn run_starts_ms(&self) -> &[f64] {
+        let starts = self
+            .recorded
+            .as_ref()
+            .map_or(&[][..], |recorded| &recorded.run_starts_ms);
+        match starts.is_sorted() && starts.iter().all(|start| start.is_finite()) {
+            true => starts,
+            false => &[],
+        }
     }
 
     /// True for a sample of a thread that was not on a CPU; as far as known: in profiles of sprof.

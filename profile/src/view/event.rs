@@ -1,6 +1,6 @@
 //! One event of several: only what counts the same can be added up.
 
-use super::data::{Data, RowValue, Unit};
+use super::data::{Data, Unit};
 
 /// What is asked for is not among what the file counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -97,16 +97,12 @@ impl Data {
         self.threads = kept;
     }
 
-    /// What samples count, by name: that of the recording's own event is among [`Data::extra`].
+    /// What samples count, by name.
     fn event_of(&self, event: Option<&str>, unit: Unit) -> String {
         if let Some(event) = event {
             return event.to_owned();
         }
-        let mut rows = self.extra.iter().flat_map(|section| &section.rows);
-        let own = rows.find_map(|row| match &row.value {
-            RowValue::Text(text) if row.label == "Event" => Some(text.as_str()),
-            _ => None,
-        });
+        let own = self.recorded.as_ref().map(|recorded| recorded.event.as_str());
         match (unit, own) {
             (Unit::Samples | Unit::Milliseconds, Some(own)) => own,
             (Unit::Samples, None) => "samples",

@@ -47,6 +47,15 @@ impl Data {
             names.into_iter().for_each(clean);
             thread.event.iter_mut().for_each(clean);
         }
+        if let Some(recorded) = &mut self.recorded {
+            [&mut recorded.event, &mut recorded.kernel_code]
+                .into_iter()
+                .for_each(clean);
+            for limit in &mut recorded.limits {
+                clean(&mut limit.what);
+                limit.words.iter_mut().for_each(clean);
+            }
+        }
         for section in &mut self.extra {
             clean(&mut section.label);
             for row in &mut section.rows {

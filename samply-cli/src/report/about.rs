@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use profile::Limit;
 use profile::view::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
@@ -26,18 +27,6 @@ pub(crate) struct About {
     pub(crate) notes: Vec<String>,
     pub(crate) json: serde_json::Value,
 }
-
-/// Rows of our profiles that limit nothing.
-const HARMLESS: &[&str] = &[
-    "Samples",
-    "Lost records",
-    "Stacks that reach their root",
-    "Stacks truncated",
-    "Stacks unverified",
-    "Stacks completed from live memory",
-    "Stacks with frames found by frame pointer",
-    "Modules not read, anonymous memory",
-];
 
 impl About {
     pub(crate) fn new(
@@ -189,59 +178,30 @@ fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
 }
 
 fn quality(data: &Data) -> (String, bool) {
-    let number = |label: &str| data.extra_number(label);
-    let (Some(lost), Some(truncated), Some(unverified)) = (
-        number("Lost records"),
-        number("Stacks truncated"),
-        number("Stacks unverified"),
-    ) else {
+    let Some(recorded) = &data.recorded else {
         return ("the file does not say what was lost or guessed".to_owned(), false);
     };
-    let whole = |number: f64| grouped(number.max(0.0) as u64);
+    let [lost, truncated, unverified] = [recorded.lost, recorded.truncated, recorded.unverified];
     let mut text = format!(
         "{} lost, {} truncated, {} unverified",
-        whole(lost),
-        whole(truncated),
-        whole(unverified)
+        grouped(lost),
+        grouped(truncated),
+        grouped(unverified)
     );
-    let mut limits = lost + truncated + unverified > 0.0;
-    let rows = data.extra.iter().filter(|section| section.label == "Recording quality");
-    for row in rows.flat_map(|section| &section.rows) {
-        let value = match &row.value {
-            RowValue::Number(value) if *value <= 0.0 || HARMLESS.contains(&row.label.as_str()) => continue,
-            RowValue::Number(ms) if row.format == "duration" => time(*ms),
-            RowValue::Number(value) => whole(*value),
-            RowValue::Text(text) => text.clone(),
-            RowValue::Other => continue,
-        };
-        limits = true;
-        text.push_str(&format!("; {}: {value}", row.label));
+    for limit in &recorded.limits {
+        text.push_str(&format!("; {}: ", limit.what));
+        let Limit { count, ns, words, .. } = limit;
+        text.extend(count.map(grouped));
+        text.extend(ns.map(|ns| time(ns as f64 / 1e6)));
+        text.extend(words.as_deref());
     }
-    let rows = data.extra.iter().filter(|section| section.label == "Recording");
-    let text_of = |label: &str| {
-        rows.clone()
-            .flat_map(|section| &section.rows)
-            .find_map(|row| match &row.value {
-                RowValue::Text(text) if row.label == label => Some(text.as_str()),
-                _ => None,
-            })
-    };
-    let rate = |label: &str| {
-        text_of(label)
-            .and_then(|text| text.split_whitespace().next())
-            .map(|hz| hz.trim_end_matches(".0").to_owned())
-    };
-    let parts = [
-        text_of("Event").map(|event| format!("event {event}")),
-        rate("Asked rate").map(|hz| format!("asked {hz} Hz")),
-        rate("Achieved rate").map(|hz| format!("achieved {hz} Hz")),
-        text_of("Kernel code").map(|kernel| format!("kernel {kernel}")),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    if !parts.is_empty() {
-        text.push_str(&format!(" ({})", parts.join(", ")));
-    }
-    (text, limits)
+    let rate = |hz: f64| format!("{hz:.1}").trim_end_matches(".0").to_owned();
+    let mut parts = vec![format!("event {}", recorded.event)];
+    parts.extend(recorded.asked_rate_hz.map(|hz| format!("asked {} Hz", rate(hz))));
+    parts.extend(recorded.achieved_rate_hz.map(|hz| format!("achieved {} Hz", rate(hz))));
+    parts.push(format!("kernel {}", recorded.kernel_code));
+    text.push_str(&format!(" ({})", parts.join(", ")));
+    (text, lost + truncated + unverified > 0 || !recorded.limits.is_empty())
 }
 
 fn json(

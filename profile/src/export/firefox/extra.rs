@@ -1,17 +1,14 @@
 //! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
 
-use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
+use recording::cpu_account::ProcessTime;
 use recording::info::{EventRole, PeriodUnit, SampleBy};
-use recording::sink::ModuleMiss;
-use recording::stack::StackMark;
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
 use super::cpu::CpuDelta;
-use crate::build::lost_label;
+use super::quality;
 use crate::model::Profile;
 use crate::model::waits::WaitTotals;
-use crate::view::data::{PROCESSES, RUNS_BEGAN, THREADS};
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
@@ -26,20 +23,20 @@ pub(super) fn sections(profile: &Profile) -> Value {
     if !profile.info.events.is_empty() {
         sections.push(json!({"label": "Events", "entries": events(profile)}));
     }
-    sections.push(json!({"label": "Recording quality", "entries": quality(profile)}));
+    sections.push(json!({"label": "Recording quality", "entries": quality::rows(profile)}));
     Value::Array(sections)
 }
 
-fn text(label: &str, value: impl Into<String>) -> Value {
+pub(super) fn text(label: &str, value: impl Into<String>) -> Value {
     json!({"label": label, "format": "string", "value": value.into()})
 }
 
-fn count(label: impl Into<String>, value: u64) -> Value {
+pub(super) fn count(label: impl Into<String>, value: u64) -> Value {
     json!({"label": label.into(), "format": "integer", "value": value})
 }
 
 /// The format `duration` wants milliseconds.
-fn duration(label: &str, ns: u64) -> Value {
+pub(super) fn duration(label: &str, ns: u64) -> Value {
     json!({"label": label, "format": "duration", "value": ns as f64 / 1e6})
 }
 
@@ -47,16 +44,7 @@ fn recording(profile: &Profile) -> Vec<Value> {
     let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
     let mut rows = vec![
         text("Event", &info.event),
-        text(
-            "Kernel code",
-            if info.kernel_included {
-                "included"
-            } else {
-                (info.events.iter())
-                    .find_map(|event| event.without_kernel.filter(|_| event.role == EventRole::Weight))
-                    .unwrap_or("not included: no permission")
-            },
-        ),
+        text("Kernel code", quality::kernel_code(profile)),
     ];
     rows.extend(info.notes.iter().map(|note| text("Note", note)));
     if info.unit != PeriodUnit::Counts {
@@ -68,10 +56,10 @@ fn recording(profile: &Profile) -> Vec<Value> {
             let ns = start.nanos_since(info.clock.timestamp);
             format!("{}.{:03}", ns / 1_000_000, ns / 1000 % 1000)
         });
-        rows.push(text(RUNS_BEGAN, starts.collect::<Vec<_>>().join(", ")));
+        rows.push(text("Runs began, ms", starts.collect::<Vec<_>>().join(", ")));
     }
-    rows.push(count(PROCESSES, counts.processes));
-    rows.push(count(THREADS, counts.threads));
+    rows.push(count("Processes", counts.processes));
+    rows.push(count("Threads", counts.threads));
     let periods: u64 = profile
         .main_threads()
         .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
@@ -105,40 +93,8 @@ fn recording(profile: &Profile) -> Vec<Value> {
     rows
 }
 
-fn named(process: &ProcessTime) -> String {
+pub(super) fn named(process: &ProcessTime) -> String {
     format!("{} ({})", process.name, process.pid.0)
-}
-
-/// Processes that have no events, and how much CPU time that is.
-fn not_recorded(account: &CpuAccount) -> Vec<Value> {
-    let mut rows = Vec::new();
-    if account.unrecorded_ns > 0 {
-        rows.push(duration("CPU time not recorded, at least", account.unrecorded_ns));
-        if account.unrecorded.is_empty() {
-            rows.push(text("Not recorded", "the cause is not known"));
-        }
-    }
-    rows.extend(account.unrecorded.iter().map(|process| {
-        let time = match process.cpu_ns {
-            Some(ns) if ns > 0 => format!(", at least {:.2} s of CPU time", ns as f64 / 1e9),
-            _ => String::new(),
-        };
-        let cause = process.cause.map_or("", cause_label);
-        text("Not recorded", format!("{}{time}: {cause}", named(process)))
-    }));
-    if account.unrecorded_more > 0 {
-        rows.push(count("Further processes not recorded", account.unrecorded_more));
-    }
-    rows
-}
-
-fn cause_label(cause: UnrecordedCause) -> &'static str {
-    match cause {
-        UnrecordedCause::UndumpableExec => {
-            "the kernel ended its events when it executed a program that has other rights, or that may not be read"
-        }
-        UnrecordedCause::OtherUser => "it belongs to another user",
-    }
 }
 
 /// Each event that the user named: how it was sampled, and how much of it is in the profile.
@@ -219,74 +175,4 @@ fn off_cpu(waits: &WaitTotals) -> Vec<Value> {
 
 fn rate(hz: f64) -> String {
     format!("{hz:.1} samples per second of CPU time")
-}
-
-fn quality(profile: &Profile) -> Vec<Value> {
-    let (quality, counts) = (&profile.quality, &profile.counts);
-    let mut rows = vec![
-        count("Samples", counts.samples),
-        count("Lost records", quality.lost_total()),
-    ];
-    let mut some = |label: String, value: u64| {
-        if value > 0 {
-            rows.push(count(label, value));
-        }
-    };
-    for (cause, value) in &quality.lost {
-        some(format!("Lost, {}", lost_label(*cause)), *value);
-    }
-    some("Throttled by the kernel, times".into(), quality.throttled);
-    some("Malformed records".into(), quality.malformed);
-    some("Samples out of order".into(), counts.samples_out_of_order);
-    some(
-        "Samples of other than main threads, left out".into(),
-        counts.samples_left_out,
-    );
-    some("Markers left out".into(), counts.markers_left_out);
-    some(
-        "Samples with JIT names of perf maps, which have no times to check".into(),
-        counts.samples_named_without_time,
-    );
-    rows.append(&mut not_recorded(&quality.cpu_account));
-    rows.push(count("Stacks that reach their root", quality.rooted));
-    rows.push(count("Stacks truncated", quality.truncated_total()));
-    rows.push(count("Stacks unverified", quality.unverified));
-    let mut some = |label: String, value: u64| {
-        if value > 0 {
-            rows.push(count(label, value));
-        }
-    };
-    some(
-        "Truncated, stack memory not available".into(),
-        quality.truncated_no_memory,
-    );
-    some("Truncated, no unwind information".into(), quality.truncated_no_rule);
-    some("Truncated, too many frames".into(), quality.truncated_depth);
-    some("Stacks of Go's system stack (g0)".into(), quality.on_other_stack);
-    some("Stacks completed from live memory".into(), quality.completed_live);
-    some(
-        "Stacks with frames found by frame pointer".into(),
-        quality.by_frame_pointer,
-    );
-    for (reason, value) in &quality.missing {
-        some(
-            StackMark::Missing(*reason).label().trim_matches(['[', ']']).to_owned(),
-            *value,
-        );
-    }
-    for (reason, value) in &quality.module_misses {
-        some(format!("Modules not read, {}", miss_label(*reason)), *value);
-    }
-    rows
-}
-
-fn miss_label(miss: ModuleMiss) -> &'static str {
-    match miss {
-        ModuleMiss::Anonymous => "anonymous memory",
-        ModuleMiss::NotFound => "file not found",
-        ModuleMiss::PermissionDenied => "permission denied",
-        ModuleMiss::Replaced => "file replaced since it was mapped",
-        ModuleMiss::NotIdentified => "file not identified: no build id, no inode",
-        ModuleMiss::Malformed => "malformed file",
-    }
 }

@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 use super::cpu::CpuDelta;
 use super::json::{Json, put_ms};
 use super::tracks::Shown;
-use super::{FORMAT_VERSION, extra, markers};
+use super::{FORMAT_VERSION, extra, markers, quality};
 use crate::category::CATEGORIES;
+use crate::facts::Facts;
 use crate::model::Profile;
 
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
@@ -24,6 +25,7 @@ pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Resu
         write_program(profile, json)?;
         write_shape(profile, json)?;
         json.entry("markerSchema", &markers::schema(profile))?;
+        json.entry("sprof", &Facts::of_recorded(quality::recorded(profile)))?;
         json.entry("extra", &extra::sections(profile))
     })
 }

@@ -10,6 +10,7 @@ mod extra;
 mod json;
 mod markers;
 mod meta;
+mod quality;
 mod tables;
 mod threads;
 mod tracks;

@@ -43,7 +43,7 @@ impl Recording {
         samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
         Recording {
             samples,
-            next_runs_ms: data.run_starts_ms().into_iter().skip(1).collect(),
+            next_runs_ms: data.run_starts_ms().iter().skip(1).copied().collect(),
             is_summed: data.is_summed,
             factor: match data.unit {
                 Unit::Samples if data.interval_ms > 0.0 => data.interval_ms,

@@ -1,0 +1,226 @@
+//! How far a recording can be trusted: as typed facts, and as rows of the front end's panel, of the same lines.
+
+use recording::cpu_account::{CpuAccount, UnrecordedCause};
+use recording::info::{EventRole, PeriodUnit};
+use recording::sink::ModuleMiss;
+use recording::stack::StackMark;
+use serde_json::Value;
+
+use super::extra::{count, duration, named, text};
+use crate::build::lost_label;
+use crate::facts::{Limit, Recorded};
+use crate::model::Profile;
+
+/// What the facts have in fields of their own, or what limits nothing, is said to be `Said`.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Said,
+    Limit,
+}
+
+use Kind::{Limit as Limiting, Said};
+
+enum Amount {
+    Count(u64),
+    Ns(u64),
+    Words(String),
+}
+
+struct Line {
+    what: String,
+    amount: Amount,
+    kind: Kind,
+}
+
+impl Line {
+    fn row(&self) -> Value {
+        match &self.amount {
+            Amount::Count(value) => count(&*self.what, *value),
+            Amount::Ns(ns) => duration(&self.what, *ns),
+            Amount::Words(words) => text(&self.what, words),
+        }
+    }
+
+    fn limit(self) -> Option<Limit> {
+        let what = self.what;
+        (self.kind == Limiting).then(|| match self.amount {
+            Amount::Count(value) => Limit {
+                what,
+                count: Some(value),
+                ..Limit::default()
+            },
+            Amount::Ns(ns) => Limit {
+                what,
+                ns: Some(ns),
+                ..Limit::default()
+            },
+            Amount::Words(words) => Limit {
+                what,
+                words: Some(words),
+                ..Limit::default()
+            },
+        })
+    }
+}
+
+/// Rows that would say 0 are left out, but for those that a reader looks for.
+pub(super) fn rows(profile: &Profile) -> Vec<Value> {
+    lines(profile).iter().map(Line::row).collect()
+}
+
+pub(super) fn recorded(profile: &Profile) -> Recorded {
+    let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
+    let run_starts = info.run_starts.iter();
+    Recorded {
+        event: info.event.clone(),
+        kernel_code: kernel_code(profile).to_owned(),
+        asked_rate_hz: (info.unit != PeriodUnit::Counts).then_some(quality.asked_rate_hz),
+        achieved_rate_hz: quality.achieved_rate_hz,
+        run_starts_ms: run_starts
+            .map(|start| start.nanos_since(info.clock.timestamp) as f64 / 1e6)
+            .collect(),
+        processes: counts.processes,
+        threads: counts.threads,
+        lost: quality.lost_total(),
+        truncated: quality.truncated_total(),
+        unverified: quality.unverified,
+        limits: lines(profile).into_iter().filter_map(Line::limit).collect(),
+    }
+}
+
+/// `included`, or why it is not.
+pub(super) fn kernel_code(profile: &Profile) -> &str {
+    let info = &profile.info;
+    let why = || {
+        let weighs = info.events.iter().filter(|event| event.role == EventRole::Weight);
+        weighs.filter_map(|event| event.without_kernel.as_deref()).next()
+    };
+    match info.kernel_included {
+        true => "included",
+        false => why().unwrap_or("not included: no permission"),
+    }
+}
+
+fn lines(profile: &Profile) -> Vec<Line> {
+    let (quality, counts) = (&profile.quality, &profile.counts);
+    let always = |what: &str, value| Line {
+        what: what.to_owned(),
+        amount: Amount::Count(value),
+        kind: Said,
+    };
+    let mut lines = vec![
+        always("Samples", counts.samples),
+        always("Lost records", quality.lost_total()),
+    ];
+    for (cause, value) in &quality.lost {
+        some(&mut lines, Limiting, format!("Lost, {}", lost_label(*cause)), *value);
+    }
+    for (what, value) in [
+        ("Throttled by the kernel, times", quality.throttled),
+        ("Malformed records", quality.malformed),
+        ("Samples out of order", counts.samples_out_of_order),
+        ("Samples of other than main threads, left out", counts.samples_left_out),
+        ("Markers left out", counts.markers_left_out),
+        (
+            "Samples with JIT names of perf maps, which have no times to check",
+            counts.samples_named_without_time,
+        ),
+    ] {
+        some(&mut lines, Limiting, what, value);
+    }
+    not_recorded(&quality.cpu_account, &mut lines);
+    lines.extend([
+        always("Stacks that reach their root", quality.rooted),
+        always("Stacks truncated", quality.truncated_total()),
+        always("Stacks unverified", quality.unverified),
+    ]);
+    for (kind, what, value) in [
+        (
+            Limiting,
+            "Truncated, stack memory not available",
+            quality.truncated_no_memory,
+        ),
+        (Limiting, "Truncated, no unwind information", quality.truncated_no_rule),
+        (Limiting, "Truncated, too many frames", quality.truncated_depth),
+        (Limiting, "Stacks of Go's system stack (g0)", quality.on_other_stack),
+        (Said, "Stacks completed from live memory", quality.completed_live),
+        (
+            Said,
+            "Stacks with frames found by frame pointer",
+            quality.by_frame_pointer,
+        ),
+    ] {
+        some(&mut lines, kind, what, value);
+    }
+    for (reason, value) in &quality.missing {
+        let label = StackMark::Missing(*reason).label();
+        some(&mut lines, Limiting, label.trim_matches(['[', ']']), *value);
+    }
+    for (reason, value) in &quality.module_misses {
+        let (kind, why) = miss(*reason);
+        some(&mut lines, kind, format!("Modules not read, {why}"), *value);
+    }
+    lines
+}
+
+fn some(lines: &mut Vec<Line>, kind: Kind, what: impl Into<String>, value: u64) {
+    if value > 0 {
+        lines.push(Line {
+            what: what.into(),
+            amount: Amount::Count(value),
+            kind,
+        });
+    }
+}
+
+/// Processes that have no events, and how much CPU time that is.
+fn not_recorded(account: &CpuAccount, lines: &mut Vec<Line>) {
+    let mut push = |what: &str, amount| {
+        lines.push(Line {
+            what: what.to_owned(),
+            amount,
+            kind: Limiting,
+        });
+    };
+    if account.unrecorded_ns > 0 {
+        push("CPU time not recorded, at least", Amount::Ns(account.unrecorded_ns));
+        if account.unrecorded.is_empty() {
+            push("Not recorded", Amount::Words("the cause is not known".to_owned()));
+        }
+    }
+    for process in &account.unrecorded {
+        let time = match process.cpu_ns {
+            Some(ns) if ns > 0 => format!(", at least {:.2} s of CPU time", ns as f64 / 1e9),
+            _ => String::new(),
+        };
+        let cause = process.cause.map_or("", cause_label);
+        push(
+            "Not recorded",
+            Amount::Words(format!("{}{time}: {cause}", named(process))),
+        );
+    }
+    if account.unrecorded_more > 0 {
+        push("Further processes not recorded", Amount::Count(account.unrecorded_more));
+    }
+}
+
+fn cause_label(cause: UnrecordedCause) -> &'static str {
+    match cause {
+        UnrecordedCause::UndumpableExec => {
+            "the kernel ended its events when it executed a program that has other rights, or that may not be read"
+        }
+        UnrecordedCause::OtherUser => "it belongs to another user",
+    }
+}
+
+/// Why a module was not read. That anonymous memory is no module loses nothing.
+fn miss(miss: ModuleMiss) -> (Kind, &'static str) {
+    match miss {
+        ModuleMiss::Anonymous => (Said, "anonymous memory"),
+        ModuleMiss::NotFound => (Limiting, "file not found"),
+        ModuleMiss::PermissionDenied => (Limiting, "permission denied"),
+        ModuleMiss::Replaced => (Limiting, "file replaced since it was mapped"),
+        ModuleMiss::NotIdentified => (Limiting, "file not identified: no build id, no inode"),
+        ModuleMiss::Malformed => (Limiting, "malformed file"),
+    }
+}
