@@ -93,7 +93,7 @@ pub(super) fn kernel_code(profile: &Profile) -> &str {
     let info = &profile.info;
     let why = || {
         let weighs = info.events.iter().filter(|event| event.role == EventRole::Weight);
-        weighs.filter_map(|event| event.without_kernel.as_deref()).next()
+        weighs.filter_map(|event| event.without_kernel).next()
     };
     match info.kernel_included {
         true => "included",
