@@ -90,7 +90,7 @@ pub(crate) fn until_end(
             None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
         };
         if ended && watched.one_has_ended() {
-            break StopReason::ProgramEnded;
+            break Watched::stop_at_end(signals);
         }
         if signalled && let Some(stop) = watched.take_signals(signals, &mut interrupts) {
             break stop;

@@ -41,6 +41,18 @@ impl Watched {
         }
     }
 
+    /// Why recording ended, when all that is watched has. A Ctrl-C that came with it was the program's, not one for what sprof does
+    /// afterwards: it would cut the look-up of names short.
+    pub(crate) fn stop_at_end(signals: &Signals) -> StopReason {
+        let mut stop = StopReason::ProgramEnded;
+        while let Some(received) = signals.next() {
+            if received.signal != libc::SIGINT {
+                stop = StopReason::Terminated;
+            }
+        }
+        stop
+    }
+
     /// Takes what came, and says whether recording ends.
     ///
     /// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.

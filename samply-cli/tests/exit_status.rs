@@ -140,6 +140,22 @@ fn ctrl_c_goes_to_the_program_and_the_profile_is_finished() {
 }
 
 #[test]
+fn ctrl_c_that_sprof_sees_when_the_program_has_ended_is_none_for_the_names() {
+    let Some(_machine) = perf_events() else { return };
+    let running = start("catch-int", &[]);
+    running.wait_for("ready");
+    running.signal_sprof("STOP");
+    running.signal_group("INT");
+    running.wait_for("caught");
+    std::thread::sleep(Duration::from_millis(100));
+    running.signal_sprof("CONT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(7), "{}", recording.stderr);
+    assert!(!recording.stderr.contains("interrupted"), "{}", recording.stderr);
+    assert_complete(&recording);
+}
+
+#[test]
 fn ctrl_c_that_kills_the_program_is_status_130() {
     let Some(_machine) = perf_events() else { return };
     let running = start("sleep", &[]);

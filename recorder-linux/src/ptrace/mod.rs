@@ -177,7 +177,7 @@ fn until_end(
         }
         tracer.answer_all()?;
         if tracer.program_end().is_some() {
-            return Ok(StopReason::ProgramEnded);
+            return Ok(Watched::stop_at_end(signals));
         }
         if signalled && let Some(stop) = program.take_signals(signals, &mut interrupts) {
             return Ok(stop);

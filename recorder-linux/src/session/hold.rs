@@ -87,7 +87,7 @@ impl Recording {
             let [ended, signalled, begins] = signals::wait_readable(fds, ROUND)
                 .map_err(|error| RecordError::Failed(format!("cannot wait for the program: {error}")))?;
             if ended {
-                break (StopReason::ProgramEnded, false);
+                break (Watched::stop_at_end(&self.signals), false);
             }
             if signalled && let Some(stop) = watched.take_signals(&self.signals, &mut interrupts) {
                 break (stop, false);
