@@ -73,8 +73,8 @@ impl Highlights {
         };
         let mut hottest = functions(&selection);
         hottest.retain(|row| row.own.samples > 0);
-        // Without names there is nothing to miss.
-        let shortfalls = match data.symbolicated {
+        // Where names were not looked up there is nothing to miss.
+        let shortfalls = match data.symbolicated && look_ups.is_whole() {
             true => shortfalls(&selection, &look_ups.sources(&data)),
             false => Vec::new(),
         };

@@ -17,6 +17,8 @@ pub(crate) struct LookUps<'a> {
     symbolicator: &'a Symbolicator,
     term: &'a Term,
     sources: HashMap<ModuleKey, SymbolSource>,
+    /// False if a signal ended it early.
+    is_whole: bool,
 }
 
 impl<'a> LookUps<'a> {
@@ -25,6 +27,7 @@ impl<'a> LookUps<'a> {
             symbolicator,
             term,
             sources: HashMap::new(),
+            is_whole: true,
         }
     }
 
@@ -55,6 +58,16 @@ impl<'a> LookUps<'a> {
             ));
         }
         Some(infos)
+    }
+
+    /// A signal came: what has no name was perhaps never asked for.
+    pub(crate) fn cut_short(&mut self) {
+        self.is_whole = false;
+    }
+
+    /// True if all that was to be named was asked for.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// What the names of each library of the data were looked up in.

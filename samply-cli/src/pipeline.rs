@@ -351,6 +351,7 @@ pub(crate) fn symbolicate(
     let enriched = enrich(profile, |module, addresses| {
         done += 1;
         if interrupt.is_seen() {
+            look_ups.cut_short();
             return None;
         }
         term.progress(
@@ -367,7 +368,7 @@ pub(crate) fn symbolicate(
         started.elapsed(),
         enriched.addresses_without_name
     ));
-    if interrupt.is_seen() {
+    if !look_ups.is_whole() {
         term.warning("interrupted: saving without the remaining symbols");
     }
     enriched

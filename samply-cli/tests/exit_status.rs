@@ -145,6 +145,7 @@ fn ctrl_c_that_sprof_sees_when_the_program_has_ended_is_none_for_the_names() {
     let running = start("catch-int", &[]);
     running.wait_for("ready");
     running.signal_sprof("STOP");
+    std::thread::sleep(Duration::from_millis(100));
     running.signal_group("INT");
     running.wait_for("caught");
     std::thread::sleep(Duration::from_millis(100));
