@@ -196,14 +196,20 @@ impl Outcomes<'_> {
                  --iteration-count 10",
                 count(new, "sample", "samples")
             ),
-            Why::TooWide => format!(
-                "an increase far above the limit can't be ruled out: record longer, {}",
-                match self.sides.base.runs.min(self.sides.new.runs) {
-                    ..5 => "or several runs a side (--iteration-count 5)",
-                    5..10 => "or more runs a side (--iteration-count 10)",
-                    _ => "more runs, or on a quieter machine",
-                }
-            ),
+            Why::TooWide => {
+                let Sides { base, new, .. } = &self.sides;
+                let (runs, recordings) = (base.runs.min(new.runs), base.recordings.min(new.recordings));
+                format!(
+                    "an increase far above the limit can't be ruled out: {}",
+                    match (runs, recordings) {
+                        (..5, _) => "record several runs a side (--iteration-count 5)",
+                        // Runs that follow each other at once don't show how the machine changes.
+                        (_, ..3) =>
+                            "record both sides again, in turn, and name all files (NEW NEW NEW --base OLD OLD OLD)",
+                        _ => "record longer, more often, or on a quieter machine",
+                    }
+                )
+            }
         }
     }
 
