@@ -9,7 +9,7 @@
 //!    [`import`]: the same from a perf.data file.
 //!    [`cargo`]: the same of what cargo builds and runs.
 //!    [`jit`]: what JIT compilers tell of their code, on the way.
-//! 4. [`output`]: the file, of some [`file_kind`]; [`spool`]: what has been recorded so far, beside it.
+//! 4. [`output`]: the file, of some [`file_kind`], whose [`owner`] matters; [`spool`]: what has been recorded so far, beside it.
 //! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines; [`highlights`]: where its time went.
 //!    [`names`]: what look-ups of names came to; [`advice`]: what helps where a result is poor.
 //! 6. [`serve`]: the local server, and the browser.
@@ -33,6 +33,7 @@ mod interrupt;
 mod jit;
 mod names;
 mod output;
+mod owner;
 mod pipeline;
 mod probes;
 mod report;

@@ -12,7 +12,8 @@ use recording::command::on_file;
 use recording::info::RecordingInfo;
 
 use crate::jit::JitWatch;
-use crate::output::{free_name, give_to_sudo_caller, is_trusted, take_name};
+use crate::output::{free_name, take_name};
+use crate::owner::{give_to_sudo_caller, is_trusted};
 use crate::pipeline;
 use crate::term::Term;
 

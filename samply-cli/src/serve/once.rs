@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::output::is_trusted;
+use crate::owner::is_trusted;
 
 /// A link to be followed once.
 #[derive(Debug)]

@@ -1,0 +1,62 @@
+//! Whose files: which links may be followed, and whom a new file belongs to.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Links that lead to an output, one to the next (path_resolution(7) has the same limit).
+const MAX_LINKS: usize = 40;
+
+/// Where the path leads, as far as one may follow: in a folder such as /tmp, another user's link may lead to any file.
+pub(crate) fn end_of_links(path: &Path) -> Result<PathBuf, String> {
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(meta) = fs::symlink_metadata(&path) else {
+            return Ok(path);
+        };
+        let is_file = meta.file_type().is_file() || meta.is_dir();
+        if !is_file && !is_trusted(meta.uid()) {
+            return Err(format!(
+                "it is a link, pipe or device of another user (id {}); remove it, or name another file with -o",
+                meta.uid()
+            ));
+        }
+        // A descriptor's link in /proc leads to a pipe by no path that can be read.
+        let leads_to_file = fs::metadata(&path).map_or(true, |end| end.is_file() || end.is_dir());
+        if !meta.is_symlink() || !leads_to_file {
+            return Ok(path);
+        }
+        let next = fs::read_link(&path).map_err(|error| format!("reading the link {}: {error}", path.display()))?;
+        path = folder_of(&path).join(next);
+    }
+    Err("too many links lead on from it; name another file with -o".into())
+}
+
+/// True for files of this user, of root, and of who called sudo.
+pub(crate) fn is_trusted(owner: u32) -> bool {
+    owner == rustix::process::geteuid().as_raw() || owner == 0 || sudo_caller().is_some_and(|(uid, _)| uid == owner)
+}
+
+/// User and group of who called sudo (`SUDO_UID` and `SUDO_GID`, sudo(8)).
+fn sudo_caller() -> Option<(u32, u32)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    rustix::process::geteuid().is_root().then_some(())?;
+    Some((number("SUDO_UID")?, number("SUDO_GID")?))
+}
+
+/// What sudo wrote belongs to who called it: nobody else may read it, and they asked for it.
+pub(crate) fn give_to_sudo_caller(file: &File) {
+    if let Some((uid, gid)) = sudo_caller() {
+        let owner = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        // Some file systems have no owners; then root's stays root's.
+        let _ = rustix::fs::fchown(file, Some(owner.0), Some(owner.1));
+    }
+}
+
+/// The folder of a file; `.` of a name alone.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
