@@ -115,8 +115,11 @@ impl Facts {
             }
             if let (Unit::Counts, Some(weights)) = (imported.unit, &imported.weights) {
                 thread.unit = Unit::Counts;
-                let name = thread.name.strip_suffix(&thread_suffix(weights));
-                thread.name = name.unwrap_or(&thread.name).to_owned();
+                thread.name = match thread.name.strip_suffix(&suffix(weights)) {
+                    Some(name) => name.to_owned(),
+                    None if thread.name == weights.name => String::new(),
+                    None => std::mem::take(&mut thread.name),
+                };
             }
         }
         if !imported.has_call_paths {
@@ -130,7 +133,14 @@ impl Facts {
     }
 }
 
-/// What a thread's name ends with where weights are counts: the front end calls all that it counts samples.
-pub(crate) fn thread_suffix(weights: &Weights) -> String {
+/// The name of a thread where weights are counts, with their name: the front end calls all that it counts samples.
+pub(crate) fn counted_name(thread: &str, weights: &Weights) -> String {
+    match thread {
+        "" => weights.name.clone(),
+        thread => format!("{thread}{}", suffix(weights)),
+    }
+}
+
+fn suffix(weights: &Weights) -> String {
     format!(" ({})", weights.name)
 }

@@ -9,7 +9,7 @@ use super::FORMAT_VERSION;
 use super::json::{Json, put_ms, put_optional, put_or_minus_one, put_string, put_unsigned};
 use super::meta::GECKO_VERSION;
 use crate::category::CATEGORIES;
-use crate::facts::{Facts, thread_suffix};
+use crate::facts::{Facts, counted_name};
 use crate::view::data::{Calls, Data, Frame, NONE, Thread, Unit, Weights};
 
 /// Writes data whose frames have our categories or none. What has no times is laid out a millisecond each: the front end shows
@@ -247,12 +247,10 @@ fn write_thread<W: Write>(data: &Data, thread: &Thread, json: &mut Json<W>) -> i
     json.entry("registerTime", &0)?;
     json.entry("unregisterTime", &())?;
     json.constant_column("pausedRanges", 0, "")?;
-    let suffix = data
-        .weights
-        .as_ref()
-        .filter(|_| data.unit == Unit::Counts)
-        .map(thread_suffix);
-    json.entry("name", &format!("{}{}", thread.name, suffix.unwrap_or_default()))?;
+    match data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
+        Some(weights) => json.entry("name", &counted_name(&thread.name, weights))?,
+        None => json.entry("name", &thread.name)?,
+    }
     json.entry("isMainThread", &thread.is_main)?;
     json.entry("processName", &thread.process_name)?;
     json.entry("pid", &thread.pid)?;
