@@ -1,7 +1,7 @@
 //! Records small programs whose behaviour is known, and answers questions about the profiles.
 //!
 //! [`programs`] builds the programs, [`run`] records them with the `sprof` that cargo just built, [`profile`] reads
-//! what was written, [`chance`] says how far shares may be from the truth, and [`skip`] is the only way for a test not to run.
+//! what was written, [`chance`] and [`steal`] say how far figures may be from the truth, and [`skip`] is the only way for a test not to run.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses a part")]
 
@@ -14,6 +14,7 @@ pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;
 pub(crate) mod skip;
+pub(crate) mod steal;
 pub(crate) mod target;
 pub(crate) mod waits;
 
