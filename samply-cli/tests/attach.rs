@@ -348,7 +348,8 @@ fn static_programs_are_recorded() {
     let target = Target::start(split, &["60000"]);
     let profile = attached_profile(&target.pid(), &["-d", "4"]);
     let sixty = profile.share_of("sixty");
-    sixty.assert_is(60.0, "sixty", &profile);
+    assert!(sixty.of > 500, "{}", profile.summary());
+    sixty.assert_is(60.0, 4.0, "sixty", &profile);
     assert!(profile.rooted_in("main").percent() > 98.0, "{}", profile.summary());
 }
 
@@ -550,7 +551,8 @@ fn in_a_pid_namespace_all_that_is_outside_is_one_process_without_user_stacks() {
     assert!(stacks().all(|stack| profile.names(stack).any(|name| name == mark)));
     // Inside all is as ever.
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
-    sixty.assert_is(60.0, "sixty", &profile);
+    assert!(sixty.of > 300, "{sixty:?}\n{}", profile.summary());
+    sixty.assert_is(60.0, 8.0, "sixty", &profile);
     let rooted = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"main"));
     assert!(rooted.percent() > 98.0, "{rooted:?}\n{}", profile.summary());
 }
@@ -581,7 +583,7 @@ fn per_cpu_threads_are_a_track_for_each_cpu_with_the_process_at_the_root() {
     assert_eq!(roots.len(), 2, "one a process: {roots:?}");
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
     assert!(sixty.of > 2500, "{}", profile.summary());
-    sixty.assert_is(60.0, "sixty", &profile);
+    sixty.assert_is(60.0, 3.0, "sixty", &profile);
 }
 
 #[test]
@@ -614,6 +616,7 @@ fn statically_linked_musl_and_go_programs_are_recorded() {
             |names| names.contains(&function),
             |names| names.iter().any(|name| name.ends_with("sixty")),
         );
-        sixty.assert_is(60.0, name, &profile);
+        assert!(sixty.of > 1000, "{name}: {sixty:?} {}", profile.summary());
+        sixty.assert_is(60.0, 4.0, name, &profile);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use support::playground::Playground;
 use support::run::{Recorder, Running};
 use support::skip::{machine, paranoid, root};
-use support::steal::stolen;
+use support::steal::undisturbed;
 use support::{Profile, Recording, program, record};
 
 /// sprof under a seccomp filter that answers perf_event_open with this error.
@@ -27,18 +27,13 @@ fn start(mode: &str, options: &[&str]) -> Running {
         .start(program("exits").unwrap(), &[mode])
 }
 
-/// The shares of `sixty`, `thirty` and `ten`. A stopped thread is seen a few microseconds after the moment that was meant.
+/// The shares of `sixty`, `thirty` and `ten` within 3 points. A stopped thread is seen a few microseconds after the moment that
+/// was meant, and 5,000 samples leave 0.7 points to chance.
 fn assert_split(profile: &Profile) {
     for (function, expected) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
         let share = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&function));
-        let least = 4000.0 / (1.0 + stolen());
-        assert!(
-            share.of as f64 > least,
-            "only {} samples\n{}",
-            share.of,
-            profile.summary()
-        );
-        share.assert_is(expected, function, profile);
+        assert!(share.of > 4000, "only {} samples\n{}", share.of, profile.summary());
+        share.assert_is(expected, 3.0, function, profile);
     }
 }
 
@@ -54,9 +49,11 @@ fn assert_complete(recording: &Recording) {
 #[test]
 fn split_of_cpu_time_where_perf_event_open_is_not_permitted() {
     let _machine = machine();
-    let (recording, profile) = refused("eperm")
-        .options(&["--rate", "1000"])
-        .profile(program("split").unwrap(), &["6000"]);
+    let (recording, profile) = undisturbed(|| {
+        refused("eperm")
+            .options(&["--rate", "1000"])
+            .profile(program("split").unwrap(), &["6000"])
+    });
     assert_split(&profile);
     let rooted = profile.rooted_in("main");
     assert!(rooted.percent() >= 99.0, "{}", profile.summary());

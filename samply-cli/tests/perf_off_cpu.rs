@@ -14,6 +14,7 @@ use std::process::Command;
 
 use support::perf::load;
 use support::skip::{Machine, perf, root};
+use support::steal::undisturbed;
 use support::waits::{assert_quarters, main_thread, weight_ms};
 use support::{program, temp_dir};
 
@@ -22,15 +23,17 @@ fn recorded(machine: &Machine, options: &[&str]) -> (tempfile::TempDir, PathBuf,
     let _ = machine;
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
-    let output = Command::new("perf")
-        .args(["record", "--switch-events", "-o"])
-        .arg(&file)
-        .args(options)
-        .arg("--")
-        .arg(program("waits").unwrap())
-        .args(["3", "250"])
-        .output()
-        .unwrap();
+    let output = undisturbed(|| {
+        Command::new("perf")
+            .args(["record", "--switch-events", "-o"])
+            .arg(&file)
+            .args(options)
+            .arg("--")
+            .arg(program("waits").unwrap())
+            .args(["3", "250"])
+            .output()
+            .unwrap()
+    });
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     (dir, file, printed)

@@ -11,7 +11,7 @@ mod support;
 use std::time::UNIX_EPOCH;
 
 use support::skip::perf_events;
-use support::steal::stolen;
+use support::steal::undisturbed;
 use support::{program, record, sprof};
 
 #[test]
@@ -186,14 +186,14 @@ fn the_sum_of_cpu_deltas_is_what_getrusage_says() {
         ("threads", &["8", "250"]),
         ("reader", &["1000"]),
     ] {
-        let (recording, profile) = record().profile(program(name).unwrap(), arguments);
+        let (recording, profile) = undisturbed(|| record().profile(program(name).unwrap(), arguments));
         let (deltas, truth) = (profile.cpu_ns(), recording.printed("cpu_ns"));
         let user_only = profile.quality()["Kernel code"] != "included";
         if name == "reader" && user_only {
             continue;
         }
         assert!(
-            (deltas / truth - 1.0).abs() <= 0.02 + stolen(),
+            (deltas / truth - 1.0).abs() <= 0.02,
             "{name}: deltas {deltas} ns, getrusage {truth} ns"
         );
         // What the front end shows as running time.

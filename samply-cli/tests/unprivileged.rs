@@ -47,7 +47,7 @@ fn an_ordinary_user_records_user_stacks_and_is_told_so() {
     let profile = Profile::read(&path);
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
     assert!(sixty.of > 6000, "{}", profile.summary());
-    sixty.assert_is(60.0, "sixty", &profile);
+    sixty.assert_is(60.0, 3.0, "sixty", &profile);
     let rooted = profile.rooted_in("thread_main");
     assert!(rooted.percent() > 98.0, "{}", profile.summary());
     if paranoid() == Some(2) {
@@ -187,7 +187,8 @@ fn an_ordinary_user_attaches_to_own_processes() {
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);
     let sixty = profile.share(|names| names.contains(&"run_split"), |names| names.contains(&"sixty"));
-    sixty.assert_is(60.0, "sixty", &profile);
+    assert!(sixty.of > 500, "{sixty:?}\n{}", profile.summary());
+    sixty.assert_is(60.0, 4.0, "sixty", &profile);
     assert!(
         profile.rooted_in("thread_main").percent() > 98.0,
         "{}",

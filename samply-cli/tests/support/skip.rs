@@ -109,7 +109,6 @@ pub(crate) struct Machine(#[expect(dead_code, reason = "held, not used")] File);
 pub(crate) fn machine() -> Machine {
     let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("machine.lock")).unwrap();
     lock.lock().unwrap();
-    super::steal::begin();
     Machine(lock)
 }
 

@@ -2,7 +2,6 @@
 
 use super::Profile;
 use super::profile::Thread;
-use super::steal::stolen;
 
 /// Milliseconds of the samples of a thread for which `what` holds; it sees function names, root first.
 pub(crate) fn weight_ms(profile: &Profile, thread: &Thread, what: impl Fn(&[&str]) -> bool) -> f64 {
@@ -26,19 +25,18 @@ pub(crate) fn assert_quarters(profile: &Profile, thread: &Thread, printed: impl 
         ("lock_quarter", "lock_ns", Some("[off-CPU: lock]")),
     ];
     let spent = |function: &str| weight_ms(profile, thread, |names| names.contains(&function));
-    let stolen = stolen();
     let wall: f64 = quarters.iter().map(|(function, ..)| spent(function)).sum();
     for (function, label, reason) in quarters {
         let ms = spent(function);
         let percent = 100.0 * ms / wall;
         assert!(
-            (percent - 25.0).abs() <= 3.0 + 25.0 * stolen,
+            (percent - 25.0).abs() <= 3.0,
             "{function}: {percent:.1} %\n{}",
             profile.summary()
         );
         let true_ms = printed(label) / 1e6;
         assert!(
-            (ms - true_ms).abs() <= (0.03 + stolen) * true_ms,
+            (ms - true_ms).abs() <= 0.03 * true_ms,
             "{function}: {ms} ms, not {true_ms} ms"
         );
         let waiting = weight_ms(profile, thread, |names| {
