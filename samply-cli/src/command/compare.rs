@@ -82,7 +82,7 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
         symbolicator.add_module(&module);
     }
     if read::kind(path).is_some() {
-        return convert::foreign(path, None, term)?.reopen().map_err(failed);
+        return convert::foreign_data(path, data, term)?.reopen().map_err(failed);
     }
     File::open(path).map_err(failed)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use profile::export::firefox;
-use profile::view::data::Unit;
+use profile::view::data::{Data, Unit};
 use profile::{Profile, Tracks};
 use symbolicator::{SymbolOptions, Symbolicator};
 use tempfile::NamedTempFile;
@@ -19,7 +19,7 @@ use crate::import::{self, Imported};
 use crate::input::{self, InputOptions};
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
-use crate::output::{Earlier, Output};
+use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, StopReason};
 use crate::serve::{Content, Listener, Server};
 use crate::summary::Summary;
@@ -71,6 +71,11 @@ fn save(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Outcome {
         ..Summary::of(&profile, StopReason::ProgramEnded)
     };
     summary.print(term);
+    say_saved(saved, term)
+}
+
+/// Where the converted profile is.
+pub(super) fn say_saved(saved: Saved, term: &Term) -> Outcome {
     if let Some(path) = &saved.path {
         term.line(format_args!("saved {}", term.style(Style::Link, path.display())));
     }
@@ -119,14 +124,15 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
 }
 
 /// Another profiler's file as a profile, in a file that is gone when sprof ends.
-pub(super) fn foreign(path: &Path, event: Option<String>, term: &Term) -> Result<NamedTempFile, Failure> {
-    let options = InputOptions {
-        event,
-        ..InputOptions::default()
-    };
-    let input = input::open(path, &options, term)?;
+pub(super) fn foreign(path: &Path, options: &InputOptions, term: &Term) -> Result<NamedTempFile, Failure> {
+    let input = input::open(path, options, term)?;
     (input.notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
-    if let Some(weights) = (input.data.weights.as_ref()).filter(|_| input.data.unit == Unit::Counts) {
+    foreign_data(path, &input.data, term)
+}
+
+/// The same of a file that was read already.
+pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<NamedTempFile, Failure> {
+    if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
         term.warning(format_args!(
             "{}: what the UI calls samples are {}",
             path.display(),
@@ -134,7 +140,7 @@ pub(super) fn foreign(path: &Path, event: Option<String>, term: &Term) -> Result
         ));
     }
     let written = NamedTempFile::new().and_then(|mut file| {
-        firefox::write_data_gz(&input.data, &mut file)?;
+        firefox::write_data_gz(data, &mut file)?;
         Ok(file)
     });
     written.map_err(|error| {

@@ -1,21 +1,20 @@
 //! `sprof load`: serves a saved profile, untouched. Files of other profilers are converted first (see `convert`).
 
 use std::io::{self, IsTerminal};
-use std::path::Path;
 use std::sync::Arc;
 
 use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
-use tempfile::NamedTempFile;
 
 use super::{convert, record, show};
 use crate::args::{self, LoadArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
+use crate::input::InputOptions;
 use crate::output::{Earlier, Output};
 use crate::serve::{Content, Listener, Server};
-use crate::term::{Style, Term};
+use crate::term::Term;
 use crate::{import, pipeline};
 
 /// Runs the command.
@@ -25,16 +24,21 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
         return convert::run(args, &term);
     }
     term.progress(false, format_args!("reading {}", args.file.display()));
-    let converted = match read::kind(&args.file) {
-        Some(_) => Some(convert::foreign(&args.file, args.event.clone(), &term)?),
-        None => None,
+    let is_foreign = read::kind(&args.file).is_some();
+    let options = InputOptions {
+        event: args.event.clone(),
+        symbol_dirs: args.serve.symbol_dir.clone(),
     };
-    if let Some(converted) = converted.as_ref().filter(|_| args.save_only) {
-        return save(&args.output, converted, &term);
+    if is_foreign && args.save_only {
+        return save(&args, &options, &term);
     }
+    let converted = match is_foreign {
+        true => Some(convert::foreign(&args.file, &options, &term)?),
+        false => None,
+    };
     let path = converted.as_ref().map_or(args.file.as_path(), |file| file.path());
     let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
-    if converted.is_none() && (args.save_only || args.event.is_some()) {
+    if !is_foreign && (args.save_only || args.event.is_some()) {
         return Err(Failure::from(args::usage_error(
             "load",
             "--save-only and --event are for files of other profilers and .partial files; this is a Firefox profile",
@@ -69,24 +73,15 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-fn save(path: &Path, converted: &NamedTempFile, term: &Term) -> Outcome {
-    let saved = Output::prepare(path, FileKind::Profile, Earlier::Kept).and_then(|output| {
-        output.save(term, |out| {
-            io::copy(&mut converted.reopen()?, out)?;
-            out.flush()
-        })
+/// Another profiler's file as a profile. Whether it can be saved is found out first.
+fn save(args: &LoadArgs, options: &InputOptions, term: &Term) -> Outcome {
+    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
+    let converted = convert::foreign(&args.file, options, term)?;
+    let saved = output.save(term, |out| {
+        io::copy(&mut converted.reopen()?, out)?;
+        out.flush()
     });
-    let saved = saved.map_err(Failure::failed)?;
-    if let Some(path) = &saved.path {
-        term.line(format_args!("saved {}", term.style(Style::Link, path.display())));
-    }
-    match saved.problem {
-        Some(problem) => {
-            term.error(problem);
-            Ok(Status::PARTIAL)
-        }
-        None => Ok(Status::SUCCESS),
-    }
+    convert::say_saved(saved.map_err(Failure::failed)?, term)
 }
 
 fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {

@@ -18,6 +18,7 @@ use super::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
+use crate::input::InputOptions;
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
 use crate::pipeline;
@@ -45,7 +46,13 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     };
     let source = match (is_perf_data, is_foreign) {
         (true, _) => converted(args, term)?,
-        (_, true) => saved(convert::foreign(path, args.event.clone(), term)?.path())?,
+        (_, true) => {
+            let options = InputOptions {
+                event: args.event.clone(),
+                symbol_dirs: args.input.symbol_dir.clone(),
+            };
+            saved(convert::foreign(path, &options, term)?.path())?
+        }
         (false, false) => saved(path)?,
     };
     let wants_gzip = wants_gzip(source.is_gzip);
