@@ -103,6 +103,7 @@ impl Facts {
     /// Gives data that was read of the file what the format lost of it. False if nothing replaces what its samples stand for.
     pub(crate) fn restore(self, data: &mut Data) -> bool {
         if self.version > VERSION {
+            data.newer_facts = true;
             return false;
         }
         data.recorded = self.recorded;

@@ -702,6 +702,22 @@ fn converted_files_keep_what_they_count() {
 }
 
 #[test]
+fn facts_of_a_later_version_are_not_taken_for_ours() {
+    let text = |version: u32| {
+        format!(
+            r#"{{"meta":{{"preprocessedProfileVersion":70,"sprof":{{"version":{version},"recorded":{{"lost":7}}}}}},"threads":[]}}"#
+        )
+    };
+    let data = |version| {
+        let (_dir, path) = file(text(version).as_bytes());
+        read::whole(&path, ReadLimits::default()).unwrap()
+    };
+    let (ours, later) = (data(1), data(2));
+    assert_eq!(ours.recorded.map(|recorded| recorded.lost), Some(7));
+    assert!(!ours.newer_facts && later.newer_facts && later.recorded.is_none());
+}
+
+#[test]
 fn kinds_are_told_by_content() {
     let of = |bytes: &[u8]| {
         let (_dir, path) = file(bytes);

@@ -67,6 +67,8 @@ pub struct Data {
     pub threads: Vec<Thread>,
     /// How it was recorded and how far it can be trusted, of files of sprof.
     pub recorded: Option<Recorded>,
+    /// The file was written by a later sprof, whose facts have other meanings: none of them is known here.
+    pub newer_facts: bool,
     /// What recorders tell about the recording beside that, to be shown as it is: `meta.extra`.
     pub extra: Vec<Section>,
 }

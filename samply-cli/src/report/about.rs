@@ -178,6 +178,10 @@ fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
 }
 
 fn quality(data: &Data) -> (String, bool) {
+    if data.newer_facts {
+        let text = "a later sprof wrote the file: what was lost or guessed can't be read here; update sprof";
+        return (text.to_owned(), true);
+    }
     let Some(recorded) = &data.recorded else {
         return ("the file does not say what was lost or guessed".to_owned(), false);
     };
