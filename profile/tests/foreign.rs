@@ -705,7 +705,7 @@ fn converted_files_keep_what_they_count() {
 fn facts_of_a_later_version_are_not_taken_for_ours() {
     let text = |version: u32| {
         format!(
-            r#"{{"meta":{{"preprocessedProfileVersion":70,"sprof":{{"version":{version},"recorded":{{"lost":7}}}}}},"threads":[]}}"#
+            r#"{{"meta":{{"preprocessedProfileVersion":70,"sprof":{{"version":{version},"recorded":{{"lost":7}}}}}},"threads":[{{"name":"t","samples":{{}}}}]}}"#
         )
     };
     let data = |version| {
