@@ -27,6 +27,9 @@ pub(super) struct Tracer {
     out: Outbox,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
+    /// Threads that ended before the stop of the one that started them was answered. They are still zombies then, and would come
+    /// into the books a second time: seen with children of 1 ms.
+    ended_early: HashSet<i32>,
     stack: Vec<u8>,
     /// CPU time of threads that have ended, ns, and how long they waited for a CPU.
     ended_cpu_ns: u64,
@@ -50,6 +53,8 @@ struct Thread {
     account: Account,
     /// It was asked to stop for a sample.
     asked: Option<Asked>,
+    /// The one that started it has told of it.
+    is_announced: bool,
 }
 
 /// What there was to know of a thread when it was asked to stop.
@@ -76,6 +81,7 @@ impl Tracer {
             out,
             threads: HashMap::new(),
             processes: HashMap::new(),
+            ended_early: HashSet::new(),
             stack: vec![0; STACK_BYTES],
             ended_cpu_ns: 0,
             ended_waited_ns: 0,
@@ -204,6 +210,9 @@ impl Tracer {
     }
 
     fn on_end(&mut self, tid: i32, status: WaitStatus) {
+        if self.threads.get(&tid).is_none_or(|thread| !thread.is_announced) {
+            self.ended_early.insert(tid);
+        }
         self.remove(tid);
         if tid == self.program {
             self.program_end = Some(status);
@@ -224,7 +233,7 @@ impl Tracer {
                 let new = ptrace::event_message(tid);
                 self.sample_and_resume(tid, 0);
                 if let Ok(new) = new {
-                    self.adopt(new);
+                    self.announce(new);
                 }
             }
             Stop::Group => {
@@ -392,6 +401,17 @@ impl Tracer {
         }
     }
 
+    /// Its starter tells of a thread.
+    fn announce(&mut self, tid: i32) {
+        if self.ended_early.remove(&tid) {
+            return;
+        }
+        self.adopt(tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.is_announced = true;
+        }
+    }
+
     /// Takes a thread into the books, unless it is there or gone already.
     fn adopt(&mut self, tid: i32) {
         if self.threads.contains_key(&tid) {
@@ -427,6 +447,7 @@ impl Tracer {
             // All that it has used by now it has used as our tracee.
             account: Account::default(),
             asked: None,
+            is_announced: tid == self.program,
         };
         self.threads.insert(tid, thread);
         self.out.send(Message::ThreadStart { time, pid, tid });
