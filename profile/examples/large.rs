@@ -54,7 +54,7 @@ fn samples(count: u64) -> impl Iterator<Item = (u64, u64, usize)> {
     })
 }
 
-fn ours(count: u64, out: BufWriter<File>) -> Result<(), Box<dyn Error>> {
+fn ours(count: u64, mut out: BufWriter<File>) -> Result<(), Box<dyn Error>> {
     let stacks = stacks(STACKS);
     let mut builder = builder();
     for (thread, time, stack) in samples(count) {
@@ -71,7 +71,7 @@ fn ours(count: u64, out: BufWriter<File>) -> Result<(), Box<dyn Error>> {
     enrich(&mut profile, |_, addresses| {
         Some(addresses.iter().map(|&address| symbols(address)).collect())
     });
-    firefox::write_gz(&profile, out)?;
+    firefox::write_gz(&profile, &mut out)?;
     Ok(())
 }
 

@@ -42,7 +42,7 @@ impl Client {
             // A socket lives in here: a path of at most 108 bytes.
             let dir = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
             let file = dir.path().join("profile.json.gz");
-            profile::export::firefox::write_gz(profile, std::fs::File::create(&file).unwrap()).unwrap();
+            profile::export::firefox::write_gz(profile, &mut std::fs::File::create(&file).unwrap()).unwrap();
             let client = Client { bin: bin.clone(), dir };
             match client.try_run(&["load", file.to_str().unwrap()]) {
                 Ok(_) => return Some(client),

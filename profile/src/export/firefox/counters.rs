@@ -1,6 +1,6 @@
 //! `counters`: lines over time, of how often events happened.
 
-use std::io::{self, Write};
+use std::io;
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 /// `GraphColor`s of src/types/profile.ts, one for each event in turn.
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
-pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let lines = Shown::of(profile).lines;
     if lines.is_empty() {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Resu
     })
 }
 
-fn write_counter<W: Write>(profile: &Profile, place: usize, index: usize, json: &mut Json<W>) -> io::Result<()> {
+fn write_counter(profile: &Profile, place: usize, index: usize, json: &mut Json) -> io::Result<()> {
     let thread = &profile.threads[index];
     let event = profile.counted_event(thread).unwrap_or("event");
     // The name of a further event's track has both.

@@ -1,6 +1,6 @@
 //! Data that was read of another profiler's file, as a profile of this format.
 
-use std::io::{self, Write};
+use std::io;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::view::data::{Calls, Data, Frame, NONE, Thread, Unit, Weights};
 
 /// Writes data whose frames have our categories or none. What has no times is laid out a millisecond each: the front end shows
 /// nothing of samples that all stand at one time.
-pub(super) fn write<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write(data: &Data, json: &mut Json) -> io::Result<()> {
     json.object(|json| {
         json.key("meta")?;
         json.object(|json| meta(data, json))?;
@@ -38,7 +38,7 @@ fn some(index: u32) -> Option<u64> {
     (index != NONE).then_some(index.into())
 }
 
-fn meta<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+fn meta(data: &Data, json: &mut Json) -> io::Result<()> {
     let interval_ms = match data.interval_ms > 0.0 && !data.is_summed {
         true => data.interval_ms,
         false => EACH_MS,
@@ -125,7 +125,7 @@ fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     }
 }
 
-fn write_lib<W: Write>(data: &Data, lib: usize, json: &mut Json<W>) -> io::Result<()> {
+fn write_lib(data: &Data, lib: usize, json: &mut Json) -> io::Result<()> {
     let lib = &data.libs[lib];
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     json.object(|json| {
@@ -140,7 +140,7 @@ fn write_lib<W: Write>(data: &Data, lib: usize, json: &mut Json<W>) -> io::Resul
     })
 }
 
-fn tables<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
+fn tables(data: &Data, json: &mut Json) -> io::Result<()> {
     json.key("stackTable")?;
     json.object(|json| {
         json.column("frame", data.stacks.iter(), |buf, stack| {
@@ -216,7 +216,7 @@ fn tables<W: Write>(data: &Data, json: &mut Json<W>) -> io::Result<()> {
     json.column("stringArray", texts.chain(libs), put_string)
 }
 
-fn frames<W: Write>(frames: &[Frame], json: &mut Json<W>) -> io::Result<()> {
+fn frames(frames: &[Frame], json: &mut Json) -> io::Result<()> {
     let count = frames.len();
     json.column("address", frames.iter(), |buf, frame| {
         put_or_minus_one(buf, frame.address)
@@ -240,7 +240,7 @@ fn frames<W: Write>(frames: &[Frame], json: &mut Json<W>) -> io::Result<()> {
     json.entry("length", &count)
 }
 
-fn write_thread<W: Write>(data: &Data, thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+fn write_thread(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.entry("processType", &"default")?;
     json.entry("processStartupTime", &0)?;
     json.entry("processShutdownTime", &())?;

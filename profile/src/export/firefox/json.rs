@@ -6,14 +6,14 @@ use std::io::{self, Write};
 const FLUSH_BYTES: usize = 64 * 1024;
 
 /// Writes JSON front to back. Commas are its own business; keys must be free of characters that need escaping.
-pub(super) struct Json<W> {
-    out: W,
+pub(super) struct Json<'a> {
+    out: &'a mut dyn Write,
     buf: Vec<u8>,
     needs_comma: bool,
 }
 
-impl<W: Write> Json<W> {
-    pub(super) fn new(out: W) -> Self {
+impl<'a> Json<'a> {
+    pub(super) fn new(out: &'a mut dyn Write) -> Self {
         Json {
             out,
             buf: Vec::with_capacity(FLUSH_BYTES + 4096),
@@ -21,11 +21,10 @@ impl<W: Write> Json<W> {
         }
     }
 
-    /// Writes what is left, and gives the output back.
-    pub(super) fn finish(mut self) -> io::Result<W> {
+    /// Writes what is left.
+    pub(super) fn finish(self) -> io::Result<()> {
         self.out.write_all(&self.buf)?;
-        self.out.flush()?;
-        Ok(self.out)
+        self.out.flush()
     }
 
     fn flush_if_full(&mut self) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Markers: what happened to processes and to the recording, and how the front end shows it.
 
-use std::io::{self, Write};
+use std::io;
 
 use recording::info::{EventInfo, EventRole, SampleBy};
 use serde_json::{Value, json};
@@ -196,7 +196,7 @@ fn fixed_schema() -> Value {
     ])
 }
 
-pub(super) fn write<W: Write>(profile: &Profile, thread: &Thread, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write(profile: &Profile, thread: &Thread, json: &mut Json) -> io::Result<()> {
     let markers = &thread.markers;
     json.column("data", markers.iter(), |buf, marker: &Marker| {
         // A `Value` made of strings and numbers, written to memory: can't fail.

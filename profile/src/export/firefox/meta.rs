@@ -1,6 +1,6 @@
 //! `meta`: what the profile is of, and how the front end shall show it.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::model::Profile;
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
 pub(super) const GECKO_VERSION: u32 = 34;
 
-pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
     json.key("meta")?;
     json.object(|json| {
         json.entry("version", &GECKO_VERSION)?;
@@ -30,7 +30,7 @@ pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Resu
     })
 }
 
-fn write_times<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_times(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let info = &profile.info;
     let zero = info.clock.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let zero_ns = i64::try_from(zero.as_nanos()).unwrap_or(i64::MAX);
@@ -47,7 +47,7 @@ fn write_times<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()
     json.entry("startTimeAsClockMonotonicNanosecondsSinceBoot", &info.clock.timestamp.0)
 }
 
-fn write_program<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_program(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let info = &profile.info;
     let host = &info.host;
     let mut known = Map::new();
@@ -74,7 +74,7 @@ fn write_program<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<
     json.entry("debug", &false)
 }
 
-fn write_shape<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_shape(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let unit = CpuDelta::of(profile).unit();
     let categories: Vec<Value> = (CATEGORIES.iter())
         .map(

@@ -33,7 +33,7 @@ pub const FORMAT_VERSION: u32 = 70;
 const GZIP_LEVEL: u32 = 1;
 
 /// Writes the profile as JSON. The same profile gives the same bytes.
-pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object(|json| {
         meta::write(profile, json)?;
@@ -42,11 +42,11 @@ pub fn write(profile: &Profile, out: impl Write) -> io::Result<()> {
         counters::write(profile, json)?;
         threads::write(profile, json)
     })?;
-    json.finish().map(drop)
+    json.finish()
 }
 
 /// Writes what was read of another profiler's file, as JSON through gzip.
-pub fn write_data_gz(data: &Data, out: impl Write) -> io::Result<()> {
+pub fn write_data_gz(data: &Data, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     let mut json = Json::new(&mut gz);
     data::write(data, &mut json)?;
@@ -55,7 +55,7 @@ pub fn write_data_gz(data: &Data, out: impl Write) -> io::Result<()> {
 }
 
 /// Like [`write()`], through gzip: the form that profiles are saved and served in.
-pub fn write_gz(profile: &Profile, out: impl Write) -> io::Result<()> {
+pub fn write_gz(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write(profile, &mut gz)?;
     gz.finish()?.flush()

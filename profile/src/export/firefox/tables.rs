@@ -1,6 +1,6 @@
 //! The library list, and the `shared` tables that all threads' stacks point into.
 
-use std::io::{self, Write};
+use std::io;
 
 use rustc_hash::FxHashMap;
 
@@ -9,12 +9,12 @@ use crate::model::Profile;
 use crate::model::strings::{StringId, Strings};
 use crate::model::tables::Lib;
 
-pub(super) fn write_libs<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write_libs(profile: &Profile, json: &mut Json) -> io::Result<()> {
     json.key("libs")?;
     json.array(|json| profile.tables.libs.iter().try_for_each(|lib| write_lib(lib, json)))
 }
 
-fn write_lib<W: Write>(lib: &Lib, json: &mut Json<W>) -> io::Result<()> {
+fn write_lib(lib: &Lib, json: &mut Json) -> io::Result<()> {
     let module = &lib.module;
     let name = module.name();
     let path = module.path.to_string_lossy();
@@ -53,7 +53,7 @@ impl Sources {
     }
 }
 
-pub(super) fn write_shared<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write_shared(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let sources = Sources::of(profile);
     json.key("shared")?;
     json.object(|json| {
@@ -68,7 +68,7 @@ pub(super) fn write_shared<W: Write>(profile: &Profile, json: &mut Json<W>) -> i
     })
 }
 
-fn write_stacks<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_stacks(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let stacks = &profile.stacks;
     json.key("stackTable")?;
     json.object(|json| {
@@ -82,7 +82,7 @@ fn write_stacks<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<(
     })
 }
 
-fn write_frames<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_frames(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let frames = &profile.tables.frames;
     let category = |frame: &crate::model::tables::FrameRow| frame.kind.category(frame.inline_depth > 0);
     json.key("frameTable")?;
@@ -120,7 +120,7 @@ fn write_frames<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<(
     })
 }
 
-fn write_funcs<W: Write>(profile: &Profile, sources: &Sources, json: &mut Json<W>) -> io::Result<()> {
+fn write_funcs(profile: &Profile, sources: &Sources, json: &mut Json) -> io::Result<()> {
     let funcs = &profile.tables.funcs;
     json.key("funcTable")?;
     json.object(|json| {
@@ -141,7 +141,7 @@ fn write_funcs<W: Write>(profile: &Profile, sources: &Sources, json: &mut Json<W
 }
 
 /// One resource a library, with the same index.
-fn write_resources<W: Write>(libs: &[Lib], json: &mut Json<W>) -> io::Result<()> {
+fn write_resources(libs: &[Lib], json: &mut Json) -> io::Result<()> {
     // ResourceType.Library
     const LIBRARY: &str = "1";
     json.key("resourceTable")?;
@@ -153,7 +153,7 @@ fn write_resources<W: Write>(libs: &[Lib], json: &mut Json<W>) -> io::Result<()>
     })
 }
 
-fn write_symbols<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+fn write_symbols(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let symbols = &profile.tables.symbols;
     json.key("nativeSymbols")?;
     json.object(|json| {
@@ -173,7 +173,7 @@ fn write_symbols<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<
     })
 }
 
-fn write_sources<W: Write>(sources: &Sources, json: &mut Json<W>) -> io::Result<()> {
+fn write_sources(sources: &Sources, json: &mut Json) -> io::Result<()> {
     let count = sources.paths.len();
     json.key("sources")?;
     json.object(|json| {
@@ -190,7 +190,7 @@ fn write_sources<W: Write>(sources: &Sources, json: &mut Json<W>) -> io::Result<
 }
 
 /// Positions from source maps, of which native code has none.
-fn write_source_locations<W: Write>(json: &mut Json<W>) -> io::Result<()> {
+fn write_source_locations(json: &mut Json) -> io::Result<()> {
     json.key("sourceLocationTable")?;
     json.object(|json| {
         json.constant_column("source", 0, "")?;
@@ -200,6 +200,6 @@ fn write_source_locations<W: Write>(json: &mut Json<W>) -> io::Result<()> {
     })
 }
 
-fn write_strings<W: Write>(strings: &Strings, json: &mut Json<W>) -> io::Result<()> {
+fn write_strings(strings: &Strings, json: &mut Json) -> io::Result<()> {
     json.column("stringArray", strings.iter(), put_string)
 }

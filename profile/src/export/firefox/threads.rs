@@ -1,6 +1,6 @@
 //! `threads`: samples and markers.
 
-use std::io::{self, Write};
+use std::io;
 
 use recording::info::PeriodUnit;
 
@@ -11,7 +11,7 @@ use crate::model::Profile;
 use crate::model::samples::Samples;
 use crate::model::thread::Thread;
 
-pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Result<()> {
+pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
     let cpu = CpuDelta::of(profile);
     json.key("threads")?;
     json.array(|json| {
@@ -19,7 +19,7 @@ pub(super) fn write<W: Write>(profile: &Profile, json: &mut Json<W>) -> io::Resu
     })
 }
 
-fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
+fn write_thread(profile: &Profile, thread: &Thread, cpu: CpuDelta, json: &mut Json) -> io::Result<()> {
     let process = &profile.processes[thread.process.0];
     json.entry("processType", &"default")?;
     time(json, "processStartupTime", Some(process.start))?;
@@ -50,21 +50,21 @@ fn write_thread<W: Write>(profile: &Profile, thread: &Thread, cpu: CpuDelta, jso
     json.object(|json| markers::write(profile, thread, json))
 }
 
-fn time<W: Write>(json: &mut Json<W>, key: &str, ns: Option<i64>) -> io::Result<()> {
+fn time(json: &mut Json, key: &str, ns: Option<i64>) -> io::Result<()> {
     json.key(key)?;
     json.value(|buf| put_optional_ms(buf, ns))
 }
 
 /// Samples whose weights are counts. The front end has no unit for these: it calls them samples, and passes over the thread's
 /// `event`, which tells other readers what they are. There is no `threadCPUDelta`: how often an event happens tells nothing of CPU time.
-fn write_counts<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
+fn write_counts(samples: &Samples, json: &mut Json) -> io::Result<()> {
     write_stacks(samples, json)?;
     json.column("weight", samples.iter(), |buf, sample| put_unsigned(buf, sample.period))?;
     json.entry("weightType", &"samples")?;
     json.entry("length", &samples.len())
 }
 
-fn write_stacks<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<()> {
+fn write_stacks(samples: &Samples, json: &mut Json) -> io::Result<()> {
     json.column("stack", samples.iter(), |buf, sample| {
         put_optional(buf, sample.stack.map(|stack| stack.0.into()));
     })?;
@@ -79,7 +79,7 @@ fn write_stacks<W: Write>(samples: &Samples, json: &mut Json<W>) -> io::Result<(
 
 /// Samples whose weights are time. The front end would take the gaps between samples for the time of samples without weights: of
 /// 206 samples of 1 ms beside waits it made 3,008 ms.
-fn write_samples<W: Write>(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json<W>) -> io::Result<()> {
+fn write_samples(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json) -> io::Result<()> {
     write_stacks(samples, json)?;
     json.column("weight", samples.iter(), |buf, sample| {
         let ns = match sample.off_cpu {

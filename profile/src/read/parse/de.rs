@@ -7,6 +7,7 @@ use serde::forward_to_deserialize_any;
 use super::error::{Error, Result, Why};
 use super::number::Number;
 use super::{MAX_READ_DEPTH, Parser};
+use crate::read::error::Position;
 
 /// What an allocation for a text takes beside it.
 const TEXT_BYTES: usize = 16;
@@ -108,27 +109,44 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 impl Parser<'_> {
     /// Goes past a bracket (once the visitor asks for what is in it), its content, and the closing one.
     fn nested<T>(&mut self, closer: u8, visit: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let bracket = self.go_deeper()?;
+        match visit(self) {
+            Ok(value) => self.come_back(closer).map(|()| value),
+            Err(error) => Err(self.unwanted(error, bracket)),
+        }
+    }
+
+    // What follows is not generic: there is one `nested` for each type that is read.
+
+    /// The place of the bracket.
+    fn go_deeper(&mut self) -> Result<Position> {
         self.depth += 1;
         if self.depth > MAX_READ_DEPTH {
             return Err(Error::new(Why::Syntax("recursion limit exceeded")).at(self.input.next_place()));
         }
-        let bracket = self.input.next_place();
-        let value = match visit(self) {
-            Ok(value) => value,
-            // Not wanted at all. That is worth telling of what is JSON: a thousand brackets are told as that.
-            Err(error) if self.input.next_place() == bracket => {
-                self.skip()?;
-                return Err(error.at(bracket));
-            }
-            Err(error) => return Err(error.at(self.input.last_place())),
-        };
+        Ok(self.input.next_place())
+    }
+
+    fn come_back(&mut self, closer: u8) -> Result<()> {
         match self.input.token()? {
             byte if byte == closer => self.input.bump(),
             // The visitor stopped early.
             _ => return Err(self.wrong("trailing characters")),
         }
         self.depth -= 1;
-        Ok(value)
+        Ok(())
+    }
+
+    #[cold]
+    fn unwanted(&mut self, error: Error, bracket: Position) -> Error {
+        if self.input.next_place() != bracket {
+            return error.at(self.input.last_place());
+        }
+        // Not wanted at all. That is worth telling of what is JSON: a thousand brackets are told as that.
+        match self.skip() {
+            Ok(()) => error.at(bracket),
+            Err(error) => error,
+        }
     }
 }
 
