@@ -9,7 +9,7 @@ mod common;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use gimli::{EndianSlice, LittleEndian};
+use addr2line::gimli::{self, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection};
 use symbolicator::demangle;
 

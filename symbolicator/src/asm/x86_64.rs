@@ -1,78 +1,55 @@
-//! x86_64, by yaxpeax-x86.
+//! x86_64, by iced-x86.
 
-use std::cell::Cell;
-use std::fmt;
-
-use yaxpeax_arch::display::DisplaySink;
-use yaxpeax_arch::{AddressBase, AddressDiff, LengthedInstruction};
-use yaxpeax_x86::long_mode::{DisplayRules, DisplayStyle, InstDecoder, InstructionRuleBundle};
+use iced_x86::{Decoder, DecoderError, DecoderOptions, Formatter, FormatterOptions, Instruction, IntelFormatter};
+use iced_x86::{MemorySizeOptions, OpKind};
 
 use super::Decoded;
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
-    match InstDecoder::default().decode_slice(bytes) {
-        Ok(instruction) => {
-            let rules = Absolute {
-                address,
-                target: Cell::new(None),
-            };
-            let text = InstructionRuleBundle::new(&instruction, &rules).to_string();
-            Decoded {
-                len: instruction.len().to_const() as usize,
-                text,
-                target: rules.target.get(),
-            }
-        }
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    if instruction.is_invalid() {
         // Data between functions, or an instruction newer than the decoder: show the byte and go on behind it.
-        Err(error) => Decoded {
+        let why = match decoder.last_error() {
+            DecoderError::NoMoreBytes => "less than an instruction",
+            _ => "no instruction",
+        };
+        return Decoded {
             len: 1,
-            text: format!(".byte {:#04x} ; {error}", bytes.first().copied().unwrap_or(0)),
+            text: format!(".byte {:#04x} ; {why}", bytes.first().copied().unwrap_or(0)),
             target: None,
-        },
+        };
+    }
+    let mut formatter = IntelFormatter::new();
+    set(formatter.options_mut());
+    let mut text = String::new();
+    formatter.format(&instruction, &mut text);
+    Decoded {
+        len: instruction.len(),
+        text,
+        target: target(&instruction),
     }
 }
 
-/// Writes what is relative to the instruction pointer as an address, and keeps it.
-struct Absolute {
-    address: u64,
-    target: Cell<Option<u64>>,
+/// As objdump and the Firefox Profiler's readers know it: `mov eax, dword ptr [0x1026]`, `call 0x1015`.
+fn set(options: &mut FormatterOptions) {
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    options.set_show_branch_size(false);
+    options.set_space_after_operand_separator(true);
+    options.set_space_between_memory_add_operators(true);
+    options.set_memory_size_options(MemorySizeOptions::Always);
 }
 
-impl Absolute {
-    /// target = end of the instruction + distance
-    fn emit<S: DisplaySink>(&self, len: AddressDiff<u64>, distance: i32, out: &mut S) -> Result<bool, fmt::Error> {
-        let target = self
-            .address
-            .wrapping_offset(len)
-            .wrapping_add_signed(i64::from(distance));
-        self.target.set(Some(target));
-        write!(out, "{target:#x}")?;
-        Ok(true)
+/// Where it branches to, or what it reads or writes relative to itself. `gs:[0x10]` is an offset, not a place in the module.
+fn target(instruction: &Instruction) -> Option<u64> {
+    if instruction.is_ip_rel_memory_operand() {
+        return Some(instruction.ip_rel_memory_address());
     }
-}
-
-impl<S: DisplaySink> DisplayRules<S> for Absolute {
-    fn display_style(&self) -> DisplayStyle {
-        DisplayStyle::Intel
-    }
-
-    fn instr_addr(&self) -> Option<u64> {
-        Some(self.address)
-    }
-
-    fn emit_branch_addr(&self, len: AddressDiff<u64>, distance: i32, out: &mut S) -> Result<bool, fmt::Error> {
-        self.emit(len, distance, out)
-    }
-
-    fn emit_relative_address(&self, len: AddressDiff<u64>, distance: i32, out: &mut S) -> Result<bool, fmt::Error> {
-        self.emit(len, distance, out)
-    }
-
-    // `gs:[0x10]`: an offset, not a place in the module.
-    fn emit_absolute_address(&self, address: u64, out: &mut S) -> Result<bool, fmt::Error> {
-        write!(out, "{address:#x}")?;
-        Ok(true)
-    }
+    let is_branch = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
+    is_branch.then(|| instruction.near_branch_target())
 }
 
 #[cfg(test)]
@@ -94,7 +71,7 @@ mod tests {
         let load = decode(&[0x8b, 0x05, 0x20, 0, 0, 0], 0x1000);
         assert_eq!(
             (load.text.as_str(), load.target),
-            ("mov eax, dword [0x1026]", Some(0x1026))
+            ("mov eax, dword ptr [0x1026]", Some(0x1026))
         );
         assert_eq!(decode(&[0x55], 0x1000).text, "push rbp");
     }
