@@ -2,13 +2,17 @@
 //! perf's events, the timers of samples) is the kernel's doing: seen, with two thirds taken away, were half of the samples that the
 //! program's own CPU time promised, and twice its CPU time in events. Nothing can be measured then.
 
+use std::time::{Duration, Instant};
+
 /// A smaller part than the narrowest bound (2 %) changes no answer.
 const HARMLESS: f64 = 0.005;
-const ATTEMPTS: u32 = 6;
+/// Hosts that take time away do so for seconds at a time; a minute has had quiet ones between them.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures again where the host took CPU time away meanwhile. The last attempt counts whatever happened: bounds stay what they are.
 pub(crate) fn undisturbed<T>(mut measure: impl FnMut() -> T) -> T {
-    for _ in 1..ATTEMPTS {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
         let before = ticks();
         let measured = measure();
         let Some(share) = before.and_then(stolen_since).filter(|share| *share > HARMLESS) else {
