@@ -6,11 +6,13 @@ mod common;
 
 use common::*;
 use recording::address::Avma;
+use recording::cpu_account::MachineTime;
 use recording::event::{Event, LostCause};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
 use recording::stack::{Frame, MissingStack, Stack, StackMark};
+use serde_json::json;
 
 #[test]
 fn a_return_address_is_stored_one_byte_lower_and_an_instruction_pointer_as_it_is() {
@@ -384,6 +386,11 @@ fn losses_are_markers_and_rows_with_numbers() {
         ..Quality::default()
     };
     quality.lost.insert(LostCause::RingFull, 17);
+    // A quarter of what the machine wanted.
+    quality.cpu_account.machine = Some(MachineTime {
+        used_ns: 3_000_000_000,
+        stolen_ns: 1_000_000_000,
+    });
     let json = written(&stream.0.finish(info(), quality));
     let markers = markers(&json["threads"][0]);
     assert!(
@@ -396,9 +403,10 @@ fn losses_are_markers_and_rows_with_numbers() {
         .map(|row| (row["label"].as_str().unwrap(), &row["value"]))
         .collect();
     for (label, value) in [
-        ("Lost records", 17),
-        ("Truncated, too many frames", 3),
-        ("Throttled by the kernel, times", 1),
+        ("Lost records", json!(17)),
+        ("Truncated, too many frames", json!(3)),
+        ("Throttled by the kernel, times", json!(1)),
+        ("CPU time that the host took away from this machine", json!(1000.0)),
     ] {
         assert!(
             rows.iter().any(|(l, v)| *l == label && **v == value),

@@ -3,6 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
+use recording::cpu_account::MachineTime;
+
+use crate::sys::process::ticks_per_second;
+
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the flags of `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
 /// VM_EXEC mappings of the legacy page that every x86_64 process has and perf never reports.
@@ -41,6 +45,32 @@ impl Stat {
 /// The stat of a process or thread.
 pub(crate) fn stat(pid: i32, tid: i32) -> Option<Stat> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
+}
+
+/// CPU time of the whole machine since it was started; `None` where the first line of /proc/stat is not as it should be.
+pub(crate) fn machine_time() -> Option<MachineTime> {
+    parse_machine_time(&fs::read_to_string("/proc/stat").ok()?, ticks_per_second())
+}
+
+/// `cpu  user nice system idle iowait irq softirq steal ...` (proc_stat(5)), in clock ticks.
+fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> {
+    let mut words = stat.lines().next()?.split_ascii_whitespace();
+    if words.next() != Some("cpu") {
+        return None;
+    }
+    let mut ticks = [0u64; 8];
+    for tick in &mut ticks {
+        *tick = words.next()?.parse().ok()?;
+    }
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = ticks;
+    let used = [user, nice, system, irq, softirq]
+        .iter()
+        .fold(0, |sum: u64, more| sum.saturating_add(*more));
+    let ns = |ticks: u64| ticks.saturating_mul(1_000_000_000 / ticks_per_second);
+    Some(MachineTime {
+        used_ns: ns(used),
+        stolen_ns: ns(steal),
+    })
 }
 
 /// The process that a thread belongs to; a process's id is its own.
@@ -206,6 +236,17 @@ fn unescaped(path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_the_machine_is_the_first_line_s() {
+        let stat = "cpu  4261194 842823 325320 1056830 5124 7 14566 216850 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        let time = parse_machine_time(stat, 100).unwrap();
+        assert_eq!(time.stolen_ns, 216_850 * 10_000_000);
+        assert_eq!(time.used_ns, (4_261_194 + 842_823 + 325_320 + 7 + 14_566) * 10_000_000);
+        for other in ["", "cpu0 1 1 1 1 1 1 1 1", "cpu  1 2 3 4 5 6 7", "cpu  1 2 3 4 5 6 7 x"] {
+            assert_eq!(parse_machine_time(other, 100), None);
+        }
+    }
 
     #[test]
     fn names_in_stat_may_hold_parentheses_and_spaces() {

@@ -24,6 +24,7 @@ use crate::ladder::{self, Rung};
 use crate::launch;
 use crate::open::{NoCycles, Opened, Wanted};
 use crate::probes::{self, Probes};
+use crate::procfs;
 use crate::ptrace::{self, TraceError};
 use crate::stop::Target;
 use crate::sys::perf_event::EventFd;
@@ -299,7 +300,15 @@ impl Recording {
 
     /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
     /// SIGHUP meanwhile, as the command-line contract has them.
-    pub fn run(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+    pub fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+        let before = procfs::machine_time();
+        let mut finished = self.record(clock, sink)?;
+        let time = procfs::machine_time().zip(before);
+        finished.cpu_account.machine = time.map(|(now, before)| now.since(before));
+        Ok(finished)
+    }
+
+    fn record(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
         let opened = match &mut self.rung {
             Rung::PerfEvent(opened) => opened,
             Rung::Ptrace { .. } | Rung::NotYet => return self.run_traced(clock, sink),

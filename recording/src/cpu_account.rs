@@ -21,6 +21,44 @@ pub struct CpuAccount {
     pub left_running: Vec<ProcessTime>,
     /// Processes of that kind that are not in the list.
     pub left_running_more: u64,
+    /// CPU time of the whole machine while recording; `None` where the system does not say.
+    pub machine: Option<MachineTime>,
+}
+
+/// CPU time of all CPUs of a machine, since it was started or between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MachineTime {
+    /// Used by whatever ran, ns.
+    pub used_ns: u64,
+    /// In which something would have run, had the host of the virtual machine not given the CPU to others, ns.
+    pub stolen_ns: u64,
+}
+
+impl MachineTime {
+    /// From an earlier reading to this one.
+    pub fn since(self, earlier: MachineTime) -> MachineTime {
+        MachineTime {
+            used_ns: self.used_ns.saturating_sub(earlier.used_ns),
+            stolen_ns: self.stolen_ns.saturating_sub(earlier.stolen_ns),
+        }
+    }
+
+    /// The part of the CPU time that the host took, from 0 to 1, where it is more than `HARMLESS_SHARE` and than what two readings in
+    /// ticks can differ by.
+    ///
+    /// It matters: with two thirds taken away, the events of a program counted twice the CPU time that the kernel accounted for it, and
+    /// timers gave half of the samples (seen on Linux 6.18).
+    pub fn stolen_share(self) -> Option<f64> {
+        let share = self.stolen_ns as f64 / self.used_ns.saturating_add(self.stolen_ns).max(1) as f64;
+        (self.stolen_ns > 2 * TICK_NS && share > HARMLESS_SHARE).then_some(share)
+    }
+
+    fn plus(self, other: MachineTime) -> MachineTime {
+        MachineTime {
+            used_ns: self.used_ns.saturating_add(other.used_ns),
+            stolen_ns: self.stolen_ns.saturating_add(other.stolen_ns),
+        }
+    }
 }
 
 /// A process, with the kernel's account of it.
@@ -36,6 +74,9 @@ pub struct ProcessTime {
     /// Why no event was there for it; `None` if there was one.
     pub cause: Option<UnrecordedCause>,
 }
+
+/// Less changes no share that a reader would act on.
+const HARMLESS_SHARE: f64 = 0.01;
 
 /// Why no event was there for a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +115,7 @@ impl CpuAccount {
         self.accounted_ns = (self.accounted_ns.zip(other.accounted_ns)).map(|(sum, more)| sum.saturating_add(more));
         self.unrecorded_ns = self.unrecorded_ns.saturating_add(other.unrecorded_ns);
         self.unrecorded_more += other.unrecorded_more + join(&mut self.unrecorded, &mut other.unrecorded);
+        self.machine = (self.machine.zip(other.machine)).map(|(sum, more)| sum.plus(more));
         self.left_running_more += other.left_running_more + join(&mut self.left_running, &mut other.left_running);
         self
     }
@@ -96,6 +138,22 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_host_that_took_much_is_told_of_and_chance_is_not() {
+        let time = |used, stolen| MachineTime {
+            used_ns: used * MS,
+            stolen_ns: stolen * MS,
+        };
+        let took = time(1750, 260).since(time(1000, 10));
+        assert_eq!(took, time(750, 250));
+        assert_eq!(took.stolen_share(), Some(0.25));
+        assert_eq!(took.plus(time(3000, 0)).stolen_share(), Some(0.0625));
+        // Two ticks of a short recording, and a hundredth of a long one.
+        for harmless in [time(40, 20), time(9900, 100), time(0, 0)] {
+            assert_eq!(harmless.stolen_share(), None);
+        }
+    }
 
     #[test]
     fn a_second_of_user_code_without_events_is_missing() {

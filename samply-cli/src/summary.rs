@@ -7,6 +7,7 @@ use std::time::Duration;
 use profile::enrich::Enriched;
 use profile::{Counts, NoSamples, Profile, WaitTotals};
 use recording::command::own;
+use recording::cpu_account::MachineTime;
 use recording::event::LostCause;
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
@@ -212,6 +213,13 @@ impl Summary {
     fn limits(&self) -> Vec<String> {
         let quality = &self.quality;
         let mut lines = Vec::new();
+        if let Some(share) = (quality.cpu_account.machine).and_then(MachineTime::stolen_share) {
+            lines.push(format!(
+                "the host of this virtual machine took {:.0} % of its CPU time away: times may be too long, and samples too few; \
+                 record again when the host is quiet",
+                100.0 * share
+            ));
+        }
         let mut say = |number: u64, one: &str, many: &str, text: &str| {
             if number > 0 {
                 lines.push(format!("{} {text}", count(number, one, many)));
@@ -306,6 +314,7 @@ impl Summary {
             "off_cpu": self.waits.as_ref().map(|waits| waits::to_json(waits, &self.highlights.wait_places)),
             "quality": figures,
             "cpu_account": unrecorded::to_json(&quality.cpu_account),
+            "stolen_share": quality.cpu_account.machine.map(|time| time.stolen_share().unwrap_or(0.0)),
             "profile": self.path.as_ref().map(|path| path.to_string_lossy()),
             "symbolicated": self.enriched.is_some(),
             "url": self.link,

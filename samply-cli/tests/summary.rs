@@ -11,7 +11,7 @@ mod support;
 use std::process::Command;
 
 use serde_json::Value;
-use support::skip::{Need, has, perf_events};
+use support::skip::{IN_NAMESPACE, Need, has, mount_namespaces, perf_events};
 use support::{Recording, program, record, temp_dir};
 
 /// Records with `--json`, and returns what sprof says to people and to programs. The program's own lines come first.
@@ -74,6 +74,35 @@ fn own_functions_stand_by_total_with_what_was_inlined_into_them() {
         recording.stderr
     );
     no_advice(&json);
+}
+
+/// No host takes CPU time away when a test asks for it: here /proc/stat is a file that the program changes.
+#[test]
+fn that_the_host_took_cpu_time_away_is_told() {
+    let Some(_machine) = perf_events() else { return };
+    if !mount_namespaces() {
+        return;
+    }
+    let dir = temp_dir();
+    let stat = dir.path().join("stat");
+    let split = program("split").unwrap();
+    // 300 ticks used and 100 taken; then 9 taken, which is less than a hundredth.
+    for (after, is_told) in [
+        ("1300 0 0 9000 0 0 0 200 0 0", true),
+        ("2000 0 0 9000 0 0 0 109 0 0", false),
+    ] {
+        std::fs::write(&stat, "cpu  1000 0 0 9000 0 0 0 100 0 0\n").unwrap();
+        let bound = format!("mount --bind '{}' /proc/stat; exec \"$@\"", stat.display());
+        let changes = format!("echo 'cpu  {after}' > /proc/stat; exec '{}' 100 1", split.display());
+        let (recording, profile) = record()
+            .under(&[&["unshare"], IN_NAMESPACE, &[&bound, "sh"]].concat())
+            .profile("sh", &["-c", &changes]);
+        let line = "the host of this virtual machine took 25 % of its CPU time away: times may be too long";
+        assert_eq!(recording.stderr.contains(line), is_told, "{}", recording.stderr);
+        let quality = profile.quality();
+        let row = quality.iter().find(|(label, _)| label.contains("the host took away"));
+        assert_eq!(row.is_some(), is_told, "{quality:?}");
+    }
 }
 
 #[test]

@@ -9,11 +9,10 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use support::profile::is_mark;
 use support::programs::line_of;
-use support::skip::{Need, has, perf_events, root};
+use support::skip::{IN_NAMESPACE, mount_namespaces, perf_events, root};
 use support::{Profile, program, record};
 
 /// Every sample in `leaf` reaches `main` over `caller`; there are more than `at_least`.
@@ -31,19 +30,6 @@ fn copy_of(name: &str, folder: &Path) -> PathBuf {
     let copy = folder.join(name);
     std::fs::copy(program(name).unwrap(), &copy).unwrap();
     copy
-}
-
-/// Runs a script in a mount namespace of its own, as a container runtime does.
-const IN_NAMESPACE: &[&str] = &["-m", "--propagation", "private", "sh", "-ec"];
-
-fn mount_namespaces() -> bool {
-    let status = Command::new("unshare").args(["-m", "true"]).status();
-    root()
-        && has(
-            Need::Namespaces,
-            status.is_ok_and(|status| status.success()),
-            "unshare -m is not permitted",
-        )
 }
 
 #[test]

@@ -152,6 +152,20 @@ pub(crate) fn root() -> bool {
     has(Need::Root, is_root(), "needs root")
 }
 
+/// Arguments of unshare(1) that run a script in a mount namespace of its own, as a container runtime does.
+pub(crate) const IN_NAMESPACE: &[&str] = &["-m", "--propagation", "private", "sh", "-ec"];
+
+/// Goes on where [`IN_NAMESPACE`] works.
+pub(crate) fn mount_namespaces() -> bool {
+    let status = std::process::Command::new("unshare").args(["-m", "true"]).status();
+    root()
+        && has(
+            Need::Namespaces,
+            status.is_ok_and(|status| status.success()),
+            "unshare -m is not permitted",
+        )
+}
+
 /// Goes on on a machine with at least two CPUs.
 pub(crate) fn two_cpus() -> bool {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);

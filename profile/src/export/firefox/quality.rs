@@ -129,6 +129,13 @@ fn lines(profile: &Profile) -> Vec<Line> {
         some(&mut lines, Limiting, what, value);
     }
     not_recorded(&quality.cpu_account, &mut lines);
+    if let Some(machine) = quality.cpu_account.machine.filter(|time| time.stolen_share().is_some()) {
+        lines.push(Line {
+            what: "CPU time that the host took away from this machine".to_owned(),
+            amount: Amount::Ns(machine.stolen_ns),
+            kind: Limiting,
+        });
+    }
     lines.extend([
         always("Stacks that reach their root", quality.rooted),
         always("Stacks truncated", quality.truncated_total()),
