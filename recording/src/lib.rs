@@ -15,11 +15,12 @@
 //! 7. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 8. [`symbol`]: names for addresses, as plain data.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 10. [`command`]: how messages name the program that the user has to type.
+//! 10. [`command`]: how messages name the program that the user has to type; [`compression`]: sections that were compressed.
 
 pub mod address;
 pub mod clock;
 pub mod command;
+pub mod compression;
 pub mod cpu_account;
 pub mod doctor;
 pub mod event;

@@ -22,11 +22,11 @@ fn frames_are_those_of_addr2line() {
     let object = object::File::parse(&*bytes).unwrap();
     let mut sections = Vec::new();
     let dwarf = gimli::DwarfSections::load(|id| {
-        let data = object
-            .section_by_name(id.name())
-            .and_then(|section| section.uncompressed_data().ok());
+        let section = object.section_by_name(id.name());
+        let data = section.and_then(|section| section.compressed_data().ok());
+        let data = data.filter(|data| data.format == object::CompressionFormat::None);
         sections.push(id);
-        Ok::<_, gimli::Error>(data.unwrap_or(Cow::Borrowed(&[])))
+        Ok::<_, gimli::Error>(Cow::Borrowed(data.map_or(&[][..], |data| data.data)))
     })
     .unwrap();
     let dwarf = dwarf.borrow(|section| EndianSlice::new(section, LittleEndian));

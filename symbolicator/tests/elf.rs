@@ -4,6 +4,7 @@
 mod common;
 
 use common::{build, function, module, symbolicator};
+use object::{Object, ObjectSection};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
 
@@ -26,7 +27,10 @@ fn shape(info: &AddressInfo) -> Vec<(String, u32)> {
 }
 
 fn assert_c_inlines(flags: &[&str]) {
-    let built = build("inline.c", flags);
+    assert_c_inlines_in(&build("inline.c", flags), flags);
+}
+
+fn assert_c_inlines_in(built: &common::Built, flags: &[&str]) {
     let outer = function(&built.path, "_outer");
     let infos = symbolicator(&[])
         .lookup(&module(&built.path), &all_addresses(outer))
@@ -63,6 +67,19 @@ fn c_inline_frames_from_dwarf_5() {
 fn c_inline_frames_from_compressed_sections() {
     assert_c_inlines(&["-O2", "-g", "-gz=zlib"]);
     assert_c_inlines(&["-O2", "-g", "-gz=zlib-gnu"]);
+}
+
+/// gcc 12 has no `-gz=zstd`; binutils 2.40 has.
+#[test]
+fn c_inline_frames_from_sections_compressed_with_zstd() {
+    let built = build("inline.c", &["-O2", "-g3"]);
+    common::run("objcopy", &[&"--compress-debug-sections=zstd", &built.path]);
+    let bytes = std::fs::read(&built.path).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let mut sections = object.sections().filter_map(|section| section.compressed_data().ok());
+    let is_zstd = |data: object::CompressedData| data.format == object::CompressionFormat::Zstandard;
+    assert!(sections.any(is_zstd), "objcopy compressed nothing");
+    assert_c_inlines_in(&built, &["-g3", "zstd"]);
 }
 
 #[test]

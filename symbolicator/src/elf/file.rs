@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
+use recording::compression::{Compression, decompress};
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 
@@ -143,34 +144,46 @@ impl ElfFile {
 
     /// True if there is a section with content by this name.
     pub(crate) fn has_section(&self, name: &str) -> bool {
-        self.object()
-            .ok()
-            .and_then(|object| object.section_by_name(name).map(|section| has_bytes(&section)))
-            .unwrap_or(false)
+        let object = self.object().ok();
+        object.is_some_and(|object| section_by_name(&object, name).is_some())
     }
 
     /// The content of a section, unpacked; empty if there is no such section.
     pub(crate) fn section(&self, name: &str) -> Result<Cow<'_, [u8]>, SymbolError> {
         let object = self.object()?;
-        let Some(section) = object.section_by_name(name) else {
+        let Some(section) = section_by_name(&object, name) else {
             return Ok(Cow::Borrowed(&[]));
         };
-        if !has_bytes(&section) {
-            return Ok(Cow::Borrowed(&[]));
-        }
         let damaged =
             |reason: &dyn std::fmt::Display| SymbolError::unreadable(&self.path, format!("section {name}: {reason}"));
         let data = section.compressed_data().map_err(|error| damaged(&error))?;
+        let compression = match data.format {
+            CompressionFormat::None => return Ok(Cow::Borrowed(data.data)),
+            CompressionFormat::Zlib => Compression::Zlib,
+            CompressionFormat::Zstandard => Compression::Zstandard,
+            other => return Err(damaged(&format_args!("its compression ({other:?}) is not known"))),
+        };
         let packed_bytes = data.data.len() as u64;
         let limit = MAX_UNPACKED_BYTES.min(packed_bytes.saturating_mul(MAX_UNPACKED_RATIO).max(1 << 20));
-        if data.format != object::CompressionFormat::None && data.uncompressed_size > limit {
+        if data.uncompressed_size > limit {
             return Err(damaged(&format_args!(
                 "claims to unpack from {packed_bytes} to {} bytes, more than is plausible",
                 data.uncompressed_size
             )));
         }
-        data.decompress().map_err(|error| damaged(&error))
+        let size = usize::try_from(data.uncompressed_size).map_err(|error| damaged(&error))?;
+        let unpacked = decompress(compression, data.data, size).map_err(|error| damaged(&error))?;
+        Ok(Cow::Owned(unpacked))
     }
+}
+
+/// The section of this name that has bytes. Compressors of before 2015 renamed `.debug_info` to `.zdebug_info`.
+fn section_by_name<'a, 'f>(object: &'f object::File<'a>, name: &str) -> Option<object::Section<'a, 'f>> {
+    let section = object.section_by_name(name).or_else(|| {
+        let rest = name.strip_prefix(".debug_")?;
+        object.section_by_name(&format!(".zdebug_{rest}"))
+    });
+    section.filter(has_bytes)
 }
 
 /// Separate debug files keep the headers of the sections that they lost, as SHT_NOBITS.
