@@ -11,7 +11,7 @@
 )]
 
 #[cfg(target_os = "linux")]
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/suite/support/mod.rs"]
 mod support;
 
 #[cfg(target_os = "linux")]

@@ -1,0 +1,269 @@
+//! Whatever comes, in whatever order, gives a sound profile.
+
+use crate::common::*;
+use profile::enrich::enrich;
+use profile::view::top;
+use proptest::prelude::*;
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
+use recording::module::{Image, ModuleKind};
+use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::wait::WaitReason;
+
+/// An event without borrowed parts.
+#[derive(Clone, Debug)]
+enum Step {
+    ProcessStart(i32, Option<i32>),
+    ProcessEnd(i32),
+    ThreadStart(i32, i32),
+    ThreadEnd(i32, i32),
+    Exec(i32, String),
+    Rename(i32, i32, String),
+    Map(i32, u64, u64, u64, u8),
+    Kernel(u64),
+    Sample(i32, i32, u64, Vec<Frame>, u8),
+    WaitStack(i32, i32, Vec<Frame>),
+    Waited(i32, i32, u64, Vec<Frame>),
+    Found(i32, i32, [u64; 2], bool, Option<Vec<Frame>>),
+    Switch(i32, i32, Option<bool>),
+    Lost(u64),
+    Throttled,
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    let address = prop_oneof![0u64..0x4000, any::<u64>()].prop_map(Avma);
+    prop_oneof![
+        address.clone().prop_map(Frame::InstructionPointer),
+        address.clone().prop_map(Frame::ReturnAddress),
+        address.clone().prop_map(Frame::KernelInstructionPointer),
+        address.prop_map(Frame::KernelReturnAddress),
+        Just(Frame::Mark(StackMark::Unverified)),
+        Just(Frame::Mark(StackMark::TruncatedDepth)),
+        Just(Frame::Mark(StackMark::Missing(MissingStack::NoRegisters))),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Few numbers, so that they meet again.
+    let id = || prop_oneof![0i32..4, any::<i32>()];
+    let name = || "[a-z\"\\\\\u{1}ü]{0,4}";
+    prop_oneof![
+        2 => (id(), prop::option::of(id())).prop_map(|(pid, parent)| Step::ProcessStart(pid, parent)),
+        1 => id().prop_map(Step::ProcessEnd),
+        2 => (id(), id()).prop_map(|(pid, tid)| Step::ThreadStart(pid, tid)),
+        1 => (id(), id()).prop_map(|(pid, tid)| Step::ThreadEnd(pid, tid)),
+        1 => (id(), name()).prop_map(|(pid, name)| Step::Exec(pid, name)),
+        1 => (id(), id(), name()).prop_map(|(pid, tid, name)| Step::Rename(pid, tid, name)),
+        2 => (id(), 0u64..0x4000, 0u64..0x4000, any::<u64>(), 0u8..4)
+            .prop_map(|(pid, start, len, base, kind)| Step::Map(pid, start, len, base, kind)),
+        1 => any::<u64>().prop_map(Step::Kernel),
+        8 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6), 0u8..3)
+            .prop_map(|(pid, tid, period, frames, form)| Step::Sample(pid, tid, period, frames, form)),
+        4 => (id(), id(), prop::option::of(any::<bool>())).prop_map(|(pid, tid, out)| Step::Switch(pid, tid, out)),
+        2 => (id(), id(), prop::collection::vec(frame(), 0..6))
+            .prop_map(|(pid, tid, frames)| Step::WaitStack(pid, tid, frames)),
+        2 => (id(), id(), any::<u64>(), prop::collection::vec(frame(), 0..6))
+            .prop_map(|(pid, tid, period, frames)| Step::Waited(pid, tid, period, frames)),
+        2 => (id(), id(), any::<[u64; 2]>(), any::<bool>(), prop::option::of(prop::collection::vec(frame(), 0..6)))
+            .prop_map(|(pid, tid, times, waits, frames)| Step::Found(pid, tid, times, waits, frames)),
+        1 => any::<u64>().prop_map(Step::Lost),
+        1 => Just(Step::Throttled),
+    ]
+}
+
+fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
+    let image = |start: u64, len: u64, base: u64, kind: u8| Image {
+        start: Avma(start),
+        end: Avma(start.saturating_add(len)),
+        base: Avma(base),
+        module: match kind {
+            0 => module("[vdso]", ModuleKind::Vdso),
+            1 => module("//anon", ModuleKind::File),
+            2 => module("/a/b/c.so", ModuleKind::File),
+            _ => module("", ModuleKind::File),
+        },
+    };
+    match step {
+        Step::ProcessStart(pid, parent) => stream.event(Event::ProcessStart {
+            time,
+            pid: Pid(*pid),
+            parent: parent.map(Pid),
+        }),
+        Step::ProcessEnd(pid) => stream.event(Event::ProcessEnd { time, pid: Pid(*pid) }),
+        Step::ThreadStart(pid, tid) => stream.event(Event::ThreadStart {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+        }),
+        Step::ThreadEnd(pid, tid) => stream.event(Event::ThreadEnd {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+        }),
+        Step::Exec(pid, name) => stream.event(Event::Exec {
+            time,
+            pid: Pid(*pid),
+            name,
+        }),
+        Step::Rename(pid, tid, name) => stream.event(Event::ThreadName {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            name,
+        }),
+        Step::Map(pid, start, len, base, kind) => stream.event(Event::Image {
+            time,
+            pid: Pid(*pid),
+            image: image(*start, *len, *base, *kind),
+        }),
+        Step::Kernel(start) => stream.0.set_kernel(Image {
+            module: module("[kernel.kallsyms]", ModuleKind::Kernel),
+            ..image(*start, u64::MAX, *start, 0)
+        }),
+        Step::Sample(pid, tid, period, frames, form) => stream.event(Event::Sample(Sample {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            cpu: 0,
+            period: *period,
+            stack: match form {
+                0 => Stack::Frames(frames),
+                1 => Stack::Missing {
+                    kernel: frames,
+                    reason: MissingStack::Abi32,
+                },
+                _ => Stack::Snapshot(Snapshot {
+                    kernel: frames,
+                    registers: Registers::X86_64 {
+                        ip: *period,
+                        sp: 0,
+                        bp: 0,
+                    },
+                    stack_bytes: &[],
+                    cut_off: false,
+                }),
+            },
+        })),
+        Step::WaitStack(pid, tid, frames) => stream.event(Event::WaitStack(Sample {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            cpu: 0,
+            period: 1,
+            stack: Stack::Frames(frames),
+        })),
+        Step::Waited(pid, tid, period, frames) => stream.event(Event::Waited(Sample {
+            time,
+            pid: Pid(*pid),
+            tid: Tid(*tid),
+            cpu: 0,
+            period: *period,
+            stack: Stack::Frames(frames),
+        })),
+        Step::Found(pid, tid, [told_from, looked_at], waits, frames) => {
+            let (pid, tid) = (Pid(*pid), Tid(*tid));
+            stream.event(Event::Found {
+                found: Found {
+                    time,
+                    pid,
+                    tid,
+                    told_from: Timestamp(*told_from),
+                    looked_at: Timestamp(*looked_at),
+                    waits_for: waits.then_some(WaitReason::Lock),
+                },
+                stack: frames.as_ref().map(|frames| Sample {
+                    time,
+                    pid,
+                    tid,
+                    cpu: 0,
+                    period: 0,
+                    stack: Stack::Frames(frames),
+                }),
+            });
+        }
+        Step::Switch(pid, tid, out) => {
+            let (pid, tid) = (Pid(*pid), Tid(*tid));
+            stream.event(match *out {
+                None => Event::SwitchIn { time, pid, tid },
+                Some(preempted) => Event::SwitchOut {
+                    time,
+                    pid,
+                    tid,
+                    preempted,
+                },
+            });
+        }
+        Step::Lost(count) => stream.event(Event::Lost {
+            time,
+            count: *count,
+            cause: LostCause::SamplesRingFull,
+        }),
+        Step::Throttled => stream.event(Event::Throttled { time }),
+    }
+}
+
+/// Some symbols, some none; names that need escaping; addresses that lie.
+fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
+    let frame = |depth: u64| SourceFrame {
+        function: (!depth.is_multiple_of(3)).then(|| format!("f\"\n{depth}")),
+        file: (!depth.is_multiple_of(2)).then(|| "/rustc/1/library/x.rs".into()),
+        line: Some(depth as u32),
+        column: None,
+    };
+    (addresses.iter())
+        .map(|address| AddressInfo {
+            function: (address % 2 > 0).then(|| FunctionSymbol {
+                is_named: true,
+                name: format!("s{}", address / 16),
+                start: address / 16 * 16,
+                size: None,
+            }),
+            frames: (0..address % 4).map(frame).collect(),
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn any_sequence_of_events_gives_a_sound_profile(
+        steps in prop::collection::vec((step(), any::<u32>()), 0..120),
+        in_order in any::<bool>(),
+        some_symbols in any::<bool>(),
+    ) {
+        let mut stream = Stream::new();
+        let mut now = ZERO - 1000;
+        let mut samples = 0;
+        for (step, ns) in &steps {
+            now = if in_order { now + u64::from(*ns) } else { u64::from(*ns) << 2 };
+            samples += u64::from(matches!(step, Step::Sample(..)));
+            apply(&mut stream, Timestamp(now), step);
+        }
+        let mut profile = stream.finish();
+        prop_assert_eq!(profile.counts().samples, samples);
+        if in_order {
+            prop_assert_eq!(profile.counts().samples_out_of_order, 0);
+        }
+        let before = written(&profile);
+        let in_file = |json: &serde_json::Value| -> u64 {
+            let threads = json["threads"].as_array().map_or(0, Vec::len);
+            let all = (0..threads).flat_map(|thread| {
+                let count = json["threads"][thread]["samples"]["length"].as_u64().unwrap_or(0) as usize;
+                (0..count).map(move |sample| stack_names(json, thread, sample))
+            });
+            let is_wait = |leaf: &String| leaf.starts_with("[off-CPU: ") || leaf == "[waiting for a CPU]";
+            all.filter(|names| !names.last().is_some_and(is_wait)).count() as u64
+        };
+        prop_assert_eq!(in_file(&before), samples);
+        let view = top(&profile, usize::MAX);
+        prop_assert_eq!(view.samples, samples);
+        prop_assert!(view.functions.iter().all(|row| row.self_samples <= row.total_samples && row.total_samples <= samples));
+        enrich(&mut profile, |_, addresses| some_symbols.then(|| symbols(addresses)));
+        prop_assert_eq!(in_file(&written(&profile)), samples);
+        let own = |view: &profile::view::TopView| view.functions.iter().map(|row| row.self_samples).sum::<u64>();
+        prop_assert_eq!(own(&top(&profile, usize::MAX)), own(&view));
+    }
+}

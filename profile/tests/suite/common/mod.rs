@@ -1,0 +1,243 @@
+//! Event streams to build from, and a check of the written file that all tests share.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+pub(crate) mod check;
+pub(crate) mod data;
+pub(crate) mod exports;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use profile::Profile;
+use profile::build::{BuildOptions, Builder};
+use recording::address::Avma;
+use recording::clock::{ClockReference, Timestamp};
+use recording::event::{Event, Pid, Sample, Tid};
+use recording::info::{Host, PeriodUnit, RecordingInfo};
+use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::quality::Quality;
+use recording::sink::EventSink;
+use recording::stack::{Frame, Stack};
+use serde_json::Value;
+
+pub(crate) const ZERO: u64 = 5_000_000_000;
+pub(crate) const MS: u64 = 1_000_000;
+
+pub(crate) fn clock() -> ClockReference {
+    ClockReference {
+        timestamp: Timestamp(ZERO),
+        wall: UNIX_EPOCH + Duration::from_millis(1_790_000_000_123),
+    }
+}
+
+/// A time, in ms after time zero.
+pub(crate) fn at(ms: u64) -> Timestamp {
+    Timestamp(ZERO + ms * MS)
+}
+
+pub(crate) fn info() -> RecordingInfo {
+    RecordingInfo {
+        program: "app".into(),
+        args: None,
+        clock: clock(),
+        end: at(1000),
+        run_starts: Vec::new(),
+        interval_ns: MS,
+        event: "cpu-clock".into(),
+        unit: PeriodUnit::CpuNanoseconds,
+        events: Vec::new(),
+        kernel_included: true,
+        notes: Vec::new(),
+        host: Host {
+            cpu_name: Some("Test CPU".into()),
+            logical_cpus: Some(2),
+            physical_cpus: Some(1),
+            memory_bytes: Some(8 << 30),
+            os: Some("Linux 6.18".into()),
+        },
+    }
+}
+
+pub(crate) fn module(path: &str, kind: ModuleKind) -> Arc<Module> {
+    Arc::new(Module {
+        kind,
+        path: PathBuf::from(path),
+        readable_path: None,
+        build_id: Some(BuildId(path.bytes().cycle().take(20).collect())),
+        arch: Some("x86_64"),
+    })
+}
+
+pub(crate) fn image(path: &str, start: u64, len: u64) -> Image {
+    Image {
+        start: Avma(start),
+        end: Avma(start + len),
+        base: Avma(start),
+        module: module(path, ModuleKind::File),
+    }
+}
+
+pub(crate) fn ip(address: u64) -> Frame {
+    Frame::InstructionPointer(Avma(address))
+}
+
+pub(crate) fn ret(address: u64) -> Frame {
+    Frame::ReturnAddress(Avma(address))
+}
+
+pub(crate) struct Stream(pub Builder);
+
+impl Stream {
+    pub(crate) fn new() -> Self {
+        Stream(Builder::new(clock(), BuildOptions::default()))
+    }
+
+    /// One process, one thread, the program at 0x1000 and libc at 0x100000.
+    pub(crate) fn with_app() -> Self {
+        Stream::with_app_and(BuildOptions::default())
+    }
+
+    pub(crate) fn with_app_and(options: BuildOptions) -> Self {
+        let mut stream = Stream(Builder::new(clock(), options));
+        stream.process(1, None, 0);
+        stream.exec(1, "app", 0);
+        stream.map(1, image("/opt/app", 0x1000, 0x1000), 0);
+        stream.map(1, image("/lib/libc.so.6", 0x10_0000, 0x10000), 0);
+        stream
+    }
+
+    pub(crate) fn event(&mut self, event: Event<'_>) {
+        self.0.on_event(&event);
+    }
+
+    pub(crate) fn process(&mut self, pid: i32, parent: Option<i32>, ms: u64) {
+        let (pid, parent) = (Pid(pid), parent.map(Pid));
+        self.event(Event::ProcessStart {
+            time: at(ms),
+            pid,
+            parent,
+        });
+        self.event(Event::ThreadStart {
+            time: at(ms),
+            pid,
+            tid: Tid(pid.0),
+        });
+    }
+
+    pub(crate) fn thread(&mut self, pid: i32, tid: i32, ms: u64) {
+        self.event(Event::ThreadStart {
+            time: at(ms),
+            pid: Pid(pid),
+            tid: Tid(tid),
+        });
+    }
+
+    pub(crate) fn thread_end(&mut self, pid: i32, tid: i32, ms: u64) {
+        self.event(Event::ThreadEnd {
+            time: at(ms),
+            pid: Pid(pid),
+            tid: Tid(tid),
+        });
+    }
+
+    pub(crate) fn end(&mut self, pid: i32, ms: u64) {
+        self.event(Event::ProcessEnd {
+            time: at(ms),
+            pid: Pid(pid),
+        });
+    }
+
+    pub(crate) fn exec(&mut self, pid: i32, name: &str, ms: u64) {
+        self.event(Event::Exec {
+            time: at(ms),
+            pid: Pid(pid),
+            name,
+        });
+    }
+
+    pub(crate) fn rename(&mut self, pid: i32, tid: i32, name: &str, ms: u64) {
+        self.event(Event::ThreadName {
+            time: at(ms),
+            pid: Pid(pid),
+            tid: Tid(tid),
+            name,
+        });
+    }
+
+    pub(crate) fn map(&mut self, pid: i32, image: Image, ms: u64) {
+        self.event(Event::Image {
+            time: at(ms),
+            pid: Pid(pid),
+            image,
+        });
+    }
+
+    pub(crate) fn sample(&mut self, pid: i32, tid: i32, ms: u64, frames: &[Frame]) {
+        self.stack(pid, tid, ms, Stack::Frames(frames));
+    }
+
+    pub(crate) fn stack(&mut self, pid: i32, tid: i32, ms: u64, stack: Stack<'_>) {
+        self.period(pid, tid, ms, MS, stack);
+    }
+
+    pub(crate) fn period(&mut self, pid: i32, tid: i32, ms: u64, period: u64, stack: Stack<'_>) {
+        self.event(Event::Sample(Sample {
+            time: at(ms),
+            pid: Pid(pid),
+            tid: Tid(tid),
+            cpu: 0,
+            period,
+            stack,
+        }));
+    }
+
+    pub(crate) fn finish(self) -> Profile {
+        self.0.finish(info(), Quality::default())
+    }
+}
+
+/// Writes the profile, reads the file with serde_json and checks it.
+pub(crate) fn written(profile: &Profile) -> Value {
+    let mut bytes = Vec::new();
+    profile::export::firefox::write(profile, &mut bytes).unwrap();
+    let json: Value = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|error| panic!("not JSON: {error}\n{}", String::from_utf8_lossy(&bytes)));
+    check::check(&json);
+    json
+}
+
+/// The stack of a sample as function names, root first.
+pub(crate) fn stack_names(json: &Value, thread: usize, sample: usize) -> Vec<String> {
+    let shared = &json["shared"];
+    let mut stack = json["threads"][thread]["samples"]["stack"][sample].as_u64();
+    let mut names = Vec::new();
+    while let Some(id) = stack {
+        let frame = index(&shared["stackTable"]["frame"], id);
+        let func = index(&shared["frameTable"]["func"], frame);
+        let name = index(&shared["funcTable"]["name"], func);
+        names.push(shared["stringArray"][name as usize].as_str().unwrap().to_owned());
+        let offset = index(&shared["stackTable"]["prefixOffset"], id);
+        stack = (offset > 0).then(|| id - offset);
+    }
+    names.reverse();
+    names
+}
+
+/// The thread with this tid.
+pub(crate) fn thread<'a>(json: &'a Value, tid: &str) -> &'a Value {
+    (json["threads"].as_array().unwrap().iter())
+        .find(|thread| thread["tid"] == tid)
+        .unwrap_or_else(|| panic!("no thread {tid}"))
+}
+
+/// (type, data) of a thread's markers.
+pub(crate) fn markers(thread: &Value) -> Vec<(&str, &Value)> {
+    (thread["markers"]["data"].as_array().unwrap().iter())
+        .map(|data| (data["type"].as_str().unwrap(), data))
+        .collect()
+}
+
+fn index(column: &Value, row: u64) -> u64 {
+    column[row as usize].as_u64().unwrap()
+}

@@ -1,0 +1,152 @@
+//! All exports of a profile agree to the sample: what each function ran itself, and what it was on the stack for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::data::{data, example, expected};
+use crate::common::exports::*;
+use profile::export::{Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
+use profile::view::data::Unit;
+use proptest::prelude::*;
+
+fn time() -> impl Strategy<Value = Time> {
+    prop_oneof![Just(Time::Cpu), Just(Time::Waits), Just(Time::All)]
+}
+
+proptest! {
+    #[test]
+    fn all_formats_agree_to_the_sample(data in data(), time in time()) {
+        let picked = Picked::new(&data, time);
+        let expected = expected(&data, time);
+        prop_assert_eq!(picked.totals().weight, expected.sum);
+        let text = |write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>| {
+            let mut bytes = Vec::new();
+            write(&mut bytes).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        for threads in [false, true] {
+            let options = folded::FoldedOptions { threads };
+            let folded = text(&|out| folded::write(&picked, options, out));
+            prop_assert_eq!(&of_folded(&folded, 1 + usize::from(threads)), &expected, "{}", folded);
+        }
+        let speedscope = text(&|out| speedscope::write(&picked, out));
+        prop_assert_eq!(&of_speedscope(&speedscope), &expected, "{}", speedscope);
+        let script = text(&|out| perf_script::write(&picked, out));
+        prop_assert_eq!(&of_perf_script(&script), &expected, "{}", script);
+        let callgrind = text(&|out| callgrind::write(&picked, out));
+        prop_assert_eq!(&of_callgrind(&callgrind), &expected, "{}", callgrind);
+        let mut bytes = Vec::new();
+        pprof::write(&picked, &mut bytes).unwrap();
+        let scale = if data.unit == Unit::Samples { 1_000_000 } else { 1 };
+        prop_assert_eq!(&of_pprof(&bytes, scale), &expected);
+        if data.unit == Unit::Samples {
+            // Other amounts are rounded in its texts.
+            let options = svg::SvgOptions { min_width: 0.0, ..Default::default() };
+            let svg = text(&|out| svg::write(&picked, &options, out));
+            prop_assert_eq!(&of_svg(&svg), &expected, "{}", svg);
+        }
+    }
+
+    /// Whatever the shape, nothing is lost; and a picture is well-formed whatever the names are.
+    #[test]
+    fn every_shape_holds_the_same_sum(data in data(), inverted in any::<bool>(), min_width in 0.0..50.0) {
+        let picked = Picked::new(&data, Time::All);
+        for shape in [svg::Shape::Merged, svg::Shape::Reverse, svg::Shape::TimeOrder] {
+            let options = svg::SvgOptions {
+                shape, inverted, min_width, title: Some("<&\u{1}>".into()), notes: Some("]]>".into()), ..Default::default()
+            };
+            let mut bytes = Vec::new();
+            svg::write(&picked, &options, &mut bytes).unwrap();
+            let svg = String::from_utf8(bytes).unwrap();
+            if data.unit == Unit::Samples && picked.totals().weight > 0 {
+                prop_assert_eq!(root_of_svg(&svg), picked.totals().weight);
+            }
+        }
+    }
+}
+
+/// Small files as they were found to be right. `SPROF_BLESS=1 cargo test -p profile exports::` accepts new ones.
+#[test]
+fn the_files_are_those_that_were_blessed() {
+    let data = example();
+    let picked = Picked::new(&data, Time::Cpu);
+    let written = |write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>| {
+        let mut bytes = Vec::new();
+        write(&mut bytes).unwrap();
+        bytes
+    };
+    let svg = written(&|out| svg::write(&picked, &Default::default(), out));
+    // The script and the style stand in files of their own.
+    let svg = String::from_utf8(svg).unwrap();
+    let without = |text: &str, from: &str, to: &str| {
+        let (before, rest) = text.split_once(from).unwrap();
+        format!("{before}{from}{to}{}", rest.split_once(to).unwrap().1)
+    };
+    let svg = without(&without(&svg, "<style>", "</style>"), "<![CDATA[", "]]>");
+    let files = [
+        (
+            "example.folded",
+            written(&|out| folded::write(&picked, Default::default(), out)),
+        ),
+        ("example.svg", svg.into_bytes()),
+        (
+            "example.speedscope.json",
+            written(&|out| speedscope::write(&picked, out)),
+        ),
+        ("example.callgrind", written(&|out| callgrind::write(&picked, out))),
+        ("example.perf-script", written(&|out| perf_script::write(&picked, out))),
+    ];
+    for (name, bytes) in files {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden")
+            .join(name);
+        let text = String::from_utf8(bytes)
+            .unwrap()
+            .replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        if std::env::var_os("SPROF_BLESS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &text).unwrap();
+        }
+        let blessed = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(text, blessed, "{name}");
+    }
+}
+
+#[test]
+fn waits_are_left_out_and_counted_unless_they_are_asked_for() {
+    let data = example();
+    let totals = |time| Picked::new(&data, time).totals();
+    assert_eq!((totals(Time::Cpu).weight, totals(Time::Cpu).left_out), (5, 1));
+    assert_eq!((totals(Time::Waits).weight, totals(Time::Waits).left_out), (1, 5));
+    assert_eq!((totals(Time::All).weight, totals(Time::All).left_out), (6, 0));
+}
+
+#[test]
+fn pprof_has_inlined_functions_in_one_location_with_the_address_and_the_library() {
+    let data = example();
+    let mut bytes = Vec::new();
+    pprof::write(&Picked::new(&data, Time::Cpu), &mut bytes).unwrap();
+    let profile = Pprof::decode(&bytes);
+    // Innermost first: (function, file, line).
+    let lines: BTreeSet<Vec<(&str, &str, u64)>> = profile
+        .locations
+        .values()
+        .map(|location| location.lines.iter().map(|line| profile.line(line)).collect())
+        .collect();
+    let work = ("work<[u8; 4]>", "/src/main.rs", 20);
+    assert!(
+        lines.contains(&vec![("helper", "/src/helper.rs", 5), work]),
+        "{lines:?}"
+    );
+    assert!(
+        lines.contains(&vec![work]) && lines.contains(&vec![("[no stack]", "", 0)]),
+        "{lines:?}"
+    );
+    let mappings: BTreeMap<&str, &str> = profile.mappings.iter().map(|(name, id)| (&**name, &**id)).collect();
+    assert_eq!(mappings["/opt/app"], "0102");
+    assert_eq!(
+        profile.sample_types,
+        [("samples".into(), "count".into()), ("cpu".into(), "nanoseconds".into())]
+    );
+    assert_eq!(profile.time_nanos, 1_700_000_000_000_000_000);
+    assert_eq!(profile.period, 1_000_000);
+}

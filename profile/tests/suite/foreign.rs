@@ -1,0 +1,746 @@
+//! Files of other profilers, and our own exports in their formats: read back, nothing of them is lost; and whatever is in them, reading
+//! ends with data or with an error that names the file and the place.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::common;
+use crate::common::data::data;
+use crate::common::exports::{Costs, common_name};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use profile::export::{Picked, Time, callgrind, firefox, folded, perf_script, pprof};
+use profile::read::{self, Foreign, Kind, ReadError, ReadLimits};
+use profile::view::data::{Calls, Data, Unit};
+use profile::view::functions::functions;
+use profile::view::select::{Filter, select};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("given.out");
+    std::fs::write(&path, bytes).unwrap();
+    (dir, path)
+}
+
+fn read_as(kind: Kind, bytes: &[u8], event: Option<&str>) -> Result<Foreign, ReadError> {
+    let (_dir, path) = file(bytes);
+    read::foreign(&path, kind, event, ReadLimits::default())
+}
+
+fn read(bytes: &[u8], event: Option<&str>) -> Foreign {
+    let (_dir, path) = file(bytes);
+    let kind = read::kind(&path).unwrap();
+    read::foreign(&path, kind, event, ReadLimits::default()).unwrap()
+}
+
+/// What functions cost, as the views tell.
+fn costs(data: &Data) -> Costs {
+    let scale = if data.unit == Unit::Milliseconds { 1e6 } else { 1.0 };
+    let whole = |weight: f64| (weight * scale).round() as u64;
+    let selection = select(data, &Filter::default()).unwrap();
+    let mut costs = Costs {
+        sum: whole(selection.total.weight),
+        ..Costs::default()
+    };
+    let rows = functions(&selection);
+    let rows = rows
+        .iter()
+        .map(|row| (common_name(selection.name(row.func)), row.own, row.total));
+    let without = (
+        "[no stack]".to_owned(),
+        selection.without_stack,
+        selection.without_stack,
+    );
+    for (name, own, total) in rows.chain([without]) {
+        *costs.own.entry(name.clone()).or_default() += whole(own.weight);
+        *costs.total.entry(name).or_default() += whole(total.weight);
+    }
+    costs.forget_nothing_spent();
+    costs
+}
+
+proptest! {
+    #[test]
+    fn pprof_files_of_our_own_are_read_back_to_the_sample(data in data(), time in prop_oneof![Just(Time::Cpu), Just(Time::All)]) {
+        let picked = Picked::new(&data, time);
+        let mut bytes = Vec::new();
+        pprof::write(&picked, &mut bytes).unwrap();
+        let mut expected = common::data::expected(&data, time);
+        if data.unit == Unit::Samples {
+            // A sample of 1 ms each.
+            expected.sum *= 1_000_000;
+            expected.own.values_mut().chain(expected.total.values_mut()).for_each(|weight| *weight *= 1_000_000);
+        }
+        let found = read(&bytes, None);
+        prop_assert_eq!(&costs(&found.data), &expected);
+        prop_assert_eq!(found.data.unit == Unit::Bytes, data.unit == Unit::Bytes);
+        // And how many samples there were.
+        let samples = read(&bytes, Some("samples"));
+        let counted = picked.totals();
+        let expected = if data.unit == Unit::Samples { counted.weight } else { counted.samples };
+        prop_assert_eq!(costs(&samples.data).sum, expected);
+    }
+
+    /// With its threads, whose numbers are all that it has of the names of processes.
+    #[test]
+    fn perf_script_text_of_our_own_is_read_back_to_the_sample(data in data(), time in prop_oneof![Just(Time::Cpu), Just(Time::All)]) {
+        let picked = Picked::new(&data, time);
+        let mut bytes = Vec::new();
+        perf_script::write(&picked, &mut bytes).unwrap();
+        prop_assume!(picked.totals().samples > 0);
+        let found = read(&bytes, None);
+        let (found_costs, expected) = (costs(&found.data), common::data::expected(&data, time));
+        // The format has no library of an inlined function, so totals of equal names in several are others; and what stands for a
+        // function without a name, `lib+0x1f`, is to all its readers an offset in a function.
+        let mut own = std::collections::BTreeMap::new();
+        for (name, weight) in expected.own {
+            let bare = name.rsplit_once("+0x").map_or(&*name, |(bare, _)| bare);
+            *own.entry(bare.to_owned()).or_default() += weight;
+        }
+        prop_assert_eq!((found_costs.sum, &found_costs.own), (expected.sum, &own));
+        let is_whole = !found.notes.iter().any(|note| note.contains("not understood"));
+        prop_assert!(is_whole, "{:?}", found.notes);
+    }
+
+    /// Of recursion, too: a function's total is what was spent while it was on the stack.
+    #[test]
+    fn callgrind_files_of_our_own_are_read_back_to_the_sample(data in data()) {
+        let picked = Picked::new(&data, Time::All);
+        let mut bytes = Vec::new();
+        callgrind::write(&picked, &mut bytes).unwrap();
+        let found = read(&bytes, None);
+        prop_assert!(matches!(found.data.calls, Calls::Arcs(_)));
+        prop_assert_eq!(&costs(&found.data), &common::data::expected(&data, Time::All));
+        let is_whole = !found.notes.iter().any(|note| note.contains("cut off"));
+        prop_assert!(is_whole, "{:?}", found.notes);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        check(&bytes, None)?;
+    }
+
+    #[test]
+    fn good_files_that_are_cut_or_changed_are_read_or_refused(
+        which in 0usize..GOOD.len(),
+        cut in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        is_gzip in any::<bool>(),
+    ) {
+        let mut bytes = good(which);
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        if is_gzip {
+            bytes = gzip(&bytes);
+        }
+        check(&bytes, None)?;
+        // The compressed bytes themselves cut off.
+        let half = bytes.len() * 2 / 3;
+        check(&bytes[..half], None)?;
+    }
+
+    /// Words of the formats in any order get further into the readers than any bytes.
+    #[test]
+    fn words_of_the_formats_in_any_order_are_read_or_refused(words in prop::collection::vec(0usize..WORDS.len(), 0..60)) {
+        let mut text = "# callgrind format\nevents: Ir Dr\n".to_owned();
+        words.into_iter().for_each(|word| text.push_str(WORDS[word]));
+        check(text.as_bytes(), Some("Dr"))?;
+    }
+}
+
+const WORDS: [&str; 24] = [
+    "fn=(1) f\n",
+    "fn=(2) g\n",
+    "fn=(1)\n",
+    "fn=(3)\n",
+    "fn=\n",
+    "fl=(1) a.c\n",
+    "fi=(2) b.h\n",
+    "fe=(1)\n",
+    "ob=(1) /x\n",
+    "cob=(1)\n",
+    "cfn=(1)\n",
+    "cfn=(2)\n",
+    "cfi=(2)\n",
+    "calls=2 3\n",
+    "calls=18446744073709551615 0\n",
+    "1 2 3\n",
+    "+1 18446744073709551615\n",
+    "-99999 1\n",
+    "* 1 1 1\n",
+    "part: 2\n",
+    "thread: 7\n",
+    "totals: 5 5\n",
+    "positions: instr line\n",
+    "0x10 +3 4\n",
+];
+
+const GOOD: [Kind; 6] = [
+    Kind::Pprof,
+    Kind::Callgrind,
+    Kind::Cachegrind,
+    Kind::Dhat,
+    Kind::PerfScript,
+    Kind::Folded,
+];
+
+/// As dh_main.c writes it.
+const DHAT: &str = r#"{"dhatFileVersion":2
+,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":false,"tu":"instrs","Mtu":"Minstr","tuth":500
+,"cmd":"./app -x","pid":7,"te":198013,"tg":193332
+,"pps":
+ [{"tb":1000,"tbk":10,"tl":8767,"mb":300,"mbk":3,"gb":200,"gbk":2,"eb":100,"ebk":1,"acc":[-1000,0],"fs":[1,2,3]}
+ ,{"tb":7,"tbk":1,"tl":1,"mb":7,"mbk":1,"gb":0,"gbk":0,"eb":0,"ebk":0,"fs":[1,4]}
+ ]
+,"ftbl":["[root]","0x4841: malloc (in /usr/lib/vgpreload.so)","0x109248: keep (a.c:37)","0x10: main (a.c:52:7)","0x11: f(int) (b.cc:3)"]
+}
+"#;
+
+fn good(which: usize) -> Vec<u8> {
+    match GOOD[which] {
+        Kind::Pprof => {
+            let mut bytes = Vec::new();
+            pprof::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            let mut inflated = Vec::new();
+            GzDecoder::new(&bytes[..]).read_to_end(&mut inflated).unwrap();
+            inflated
+        }
+        Kind::Callgrind => {
+            let mut bytes = Vec::new();
+            callgrind::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            bytes
+        }
+        Kind::Dhat => DHAT.as_bytes().to_vec(),
+        Kind::PerfScript => {
+            let mut bytes = Vec::new();
+            perf_script::write(&Picked::new(&common::data::example(), Time::All), &mut bytes).unwrap();
+            bytes
+        }
+        Kind::Folded => {
+            let mut bytes = Vec::new();
+            let data = common::data::example();
+            folded::write(&Picked::new(&data, Time::All), folded::FoldedOptions::default(), &mut bytes).unwrap();
+            bytes
+        }
+        Kind::Cachegrind => b"desc: I1 cache: none\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10 2\n2 5\nfn=(below main)\n0 1 1\nsummary: 16 3\n"
+            .to_vec(),
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+/// Every kind of reader, and every view that has tables of its own, survive it; errors name the file.
+fn check(bytes: &[u8], event: Option<&str>) -> Result<(), TestCaseError> {
+    let (_dir, path) = file(bytes);
+    let found = read::kind(&path);
+    for kind in GOOD.into_iter().chain(found) {
+        match read::foreign(&path, kind, event, ReadLimits::default()) {
+            Ok(read) => {
+                let selection = select(&read.data, &Filter::default()).unwrap();
+                functions(&selection);
+                profile::view::lines::lines(&selection);
+                profile::view::tree::top_down(&selection);
+            }
+            Err(error) => {
+                let text = error.to_string();
+                prop_assert!(text.contains("given.out"), "{}", text);
+                prop_assert!(
+                    text.contains("expected") || text.contains(" at ") || text.contains("counts"),
+                    "{}",
+                    text
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn error(kind: Kind, bytes: &[u8]) -> String {
+    read_as(kind, bytes, None).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_name_the_line_and_what_was_expected() {
+    let head = "# callgrind format\nevents: Ir\n";
+    for (body, line, expected) in [
+        (
+            "fn=(7)\n",
+            3,
+            "expected the number of a name that was given before, found (7)",
+        ),
+        ("1 2\n", 3, "expected a line `fn=...` before the first costs"),
+        ("fn=f\n1 x\n", 4, "expected a cost, found \"x\""),
+        ("fn=f\n1 2 3\n", 4, "expected at most 1 costs"),
+        ("fn=f\n-1 2\n", 4, "expected a position that is not below 0"),
+        (
+            "fn=f\ncalls=1 1\n1 2\n",
+            5,
+            "expected a line `cfn=...` before `calls=...`",
+        ),
+        (
+            "positions: bytes\n",
+            3,
+            "expected `instr`, `bb` or `line`, found \"bytes\"",
+        ),
+        ("hello\n", 3, "expected `key: value`"),
+    ] {
+        let text = error(Kind::Callgrind, format!("{head}{body}").as_bytes());
+        assert!(text.contains("given.out") && text.contains(expected), "{text}");
+        assert!(text.contains(&format!("line {line}")), "{text}");
+    }
+    let text = error(Kind::Callgrind, b"# callgrind format\n");
+    assert!(
+        text.contains("expected a line `events: ...`, found the end at line 1"),
+        "{text}"
+    );
+}
+
+#[test]
+fn errors_name_the_byte_of_a_file_that_is_no_text() {
+    let whole = good(0);
+    let cut = error(Kind::Pprof, &whole[..whole.len() - 3]);
+    assert!(cut.contains("is cut off: it ends at byte"), "{cut}");
+    let text = error(Kind::Pprof, &[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]);
+    assert!(
+        text.contains("expected a number or bytes in field 1, found type 3 of protobuf at byte 6"),
+        "{text}"
+    );
+    let text = error(Kind::Pprof, &gzip(&[0x0a, 0x04, 0x08, 0x01, 0x10, 0x02, 0x0b]));
+    assert!(text.contains("at byte 6 of the inflated file"), "{text}");
+}
+
+/// 100,000 to 1: what a compressed file inflates to is not held, and its end is not waited for.
+#[test]
+fn a_file_that_inflates_without_end_is_refused_within_limits() {
+    let limits = ReadLimits {
+        json_bytes: 8 << 20,
+        values: 1 << 20,
+        ..ReadLimits::default()
+    };
+    let refuse = |bytes: &[u8], kind: Kind| {
+        let (_dir, path) = file(&gzip(bytes));
+        read::foreign(&path, kind, None, limits).unwrap_err().to_string()
+    };
+    // Empty samples, texts of one byte, one text that claims to be long, one line.
+    let text = refuse(&[0x12, 0x00].repeat(16 << 20), Kind::Pprof);
+    assert!(text.contains("too large"), "{text}");
+    let text = refuse(&[0x32, 0x01, b'x'].repeat(2 << 20), Kind::Pprof);
+    assert!(text.contains("too large: its number of values"), "{text}");
+    let mut long = vec![0x32, 0xff, 0xff, 0xff, 0xff, 0x0f];
+    long.resize(64 << 10, b'x');
+    let text = refuse(&long, Kind::Pprof);
+    assert!(text.contains("expected a message of at most"), "{text}");
+    let text = refuse(&vec![b'#'; 4 << 20], Kind::Callgrind);
+    assert!(text.contains("too large: one line of it"), "{text}");
+    let lines: String = (0..400_000).map(|line| format!("fn=f{line}\n1 1\n")).collect();
+    let text = refuse(format!("events: Ir\n{lines}").as_bytes(), Kind::Callgrind);
+    assert!(text.contains("too large: its number of values"), "{text}");
+}
+
+#[test]
+fn a_callgrind_file_that_is_cut_off_says_how_much_of_it_there_is() {
+    let whole = "# callgrind format\nevents: Ir\nsummary: 16\n\nfn=f\n1 10\n2 6\n\ntotals: 16\n";
+    let found = read(whole.as_bytes(), None);
+    assert!(
+        !found.notes.iter().any(|note| note.contains("cut off")),
+        "{:?}",
+        found.notes
+    );
+    let found = read(&whole.as_bytes()[..whole.find("2 6").unwrap()], None);
+    assert_eq!(costs(&found.data).sum, 10);
+    assert!(
+        found.notes[0].contains("its lines add up to 10 Ir, but its own sum is 16"),
+        "{:?}",
+        found.notes
+    );
+}
+
+/// <https://valgrind.org/docs/manual/cl-format.html>: its example, with a second part and a thread of its own.
+#[test]
+fn callgrind_names_positions_parts_and_threads_are_understood() {
+    let text = "# callgrind format\nversion: 1\ncreator: callgrind-3.19\npid: 7\ncmd: ./app -x\npart: 1\nthread: 1\n\
+        positions: line\nevents: Ir Dr\n\
+        fl=(1) file1.c\nfn=(1) main\n16 20 1\ncfn=(2) func1\ncalls=1 50\n16 400 4\ncfi=(2) file2.c\ncfn=(3) func2\ncalls=3 20\n+0 400 3\n\
+        \nfn=(2)\n51 100\ncfi=(2)\ncfn=(3)\ncalls=2 20\n+0 300 2\n\nfl=(2)\nfn=(3)\n20 700 5\nfi=(3) inlined.h\n+1 3\nfe=(2)\n\
+        totals: 823 6\npart: 1\nthread: 2\nevents: Dr Ir\nfn=(3)\n20 1 9\ntotals: 1 9\n";
+    let found = read(text.as_bytes(), None);
+    let data = &found.data;
+    assert_eq!((data.product.as_str(), data.arguments.as_str()), ("app", "-x"));
+    assert_eq!(data.weights.as_ref().unwrap().others, ["Dr"]);
+    let threads: Vec<_> = data
+        .threads
+        .iter()
+        .map(|thread| (thread.pid.as_str(), thread.tid.as_str()))
+        .collect();
+    assert_eq!(threads, [("7", "1"), ("7", "2")]);
+    let found = costs(data);
+    assert_eq!(found.sum, 832);
+    let of = |name: &str| (found.own[name], found.total[name]);
+    // The function with a line of another file is one.
+    assert_eq!(of("func2"), (712, 712));
+    assert_eq!(of("func1"), (100, 400));
+    assert_eq!(of("main"), (20, 820));
+    let only = Filter {
+        threads: vec!["1".into()],
+        ..Filter::default()
+    };
+    let selection = select(data, &only).unwrap();
+    assert_eq!(selection.total.weight, 823.0);
+    let reads = read(text.as_bytes(), Some("Dr"));
+    assert_eq!(costs(&reads.data).sum, 7);
+    let text = read_as(Kind::Callgrind, text.as_bytes(), Some("Cy"))
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("counts no \"Cy\"; it counts Ir, Dr"), "{text}");
+}
+
+#[test]
+fn dhat_files_have_several_sums_of_bytes_and_blocks() {
+    let of = |event: Option<&str>| read(DHAT.as_bytes(), event).data;
+    let all = of(None);
+    assert_eq!(
+        (all.product.as_str(), all.arguments.as_str(), all.unit),
+        ("app", "-x", Unit::Bytes)
+    );
+    let weights = all.weights.clone().unwrap();
+    assert_eq!(
+        (weights.name.as_str(), weights.unit.as_str()),
+        ("total-bytes", "bytes allocated")
+    );
+    assert_eq!(weights.others.len(), 7);
+    let found = costs(&all);
+    assert_eq!(
+        (
+            found.sum,
+            found.own["malloc"],
+            found.total["keep"],
+            found.total["f(int)"]
+        ),
+        (1007, 1007, 1000, 7)
+    );
+    let lines: Vec<u32> = all.frames.iter().map(|frame| frame.line).collect();
+    assert_eq!(lines[2..], [37, 52, 3]);
+    for (event, unit, sum) in [
+        ("total-blocks", Unit::Counts, 11),
+        ("at-gmax-bytes", Unit::Bytes, 200),
+        ("at-gmax-blocks", Unit::Counts, 2),
+        ("at-end-bytes", Unit::Bytes, 100),
+        ("max-bytes", Unit::Bytes, 307),
+    ] {
+        let data = of(Some(event));
+        assert_eq!((data.unit, costs(&data).sum), (unit, sum), "{event}");
+    }
+    // Ad hoc events have units of their own; and copies neither peak nor end.
+    let ad_hoc = r#"{"dhatFileVersion":2,"mode":"ad-hoc","verb":"Occurred","bklt":false,"bu":"unit","bksu":"events","cmd":"a","pid":1,
+        "pps":[{"tb":5,"tbk":2,"fs":[1]}],"ftbl":["[root]","0x1: f (a.c:1)"]}"#;
+    let data = read(ad_hoc.as_bytes(), None).data;
+    let weights = data.weights.unwrap();
+    assert_eq!(
+        (weights.name.as_str(), weights.others, data.unit),
+        ("total-unit", vec!["total-events".to_owned()], Unit::Counts)
+    );
+    let text = error(Kind::Dhat, DHAT.replace("[1,4]", "[1,9]").as_bytes());
+    assert!(
+        text.contains("pps[1].fs has the frame 9, but ftbl has 5 frames"),
+        "{text}"
+    );
+    let text = error(Kind::Dhat, DHAT.replace("Version\":2", "Version\":3").as_bytes());
+    assert!(text.contains("expected dhatFileVersion 2, found 3"), "{text}");
+    let text = error(Kind::Dhat, &DHAT.as_bytes()[..300]);
+    assert!(text.contains("is cut off: it ends at line"), "{text}");
+}
+
+/// `a` calls `b`, which calls `a`: arcs hold their cost several times. No total is more than the whole circle.
+#[test]
+fn functions_that_call_each_other_in_a_circle_cost_no_more_than_the_circle() {
+    let text = "events: Ir\nfn=main\n1 5\ncfn=a\ncalls=1 1\n1 100\n\nfn=a\n1 40\ncfn=b\ncalls=3 1\n1 150\n\nfn=b\n1 60\ncfn=a\ncalls=2 1\n1 90\n\
+        \ntotals: 105\n";
+    let found = read_as(Kind::Callgrind, text.as_bytes(), None).unwrap();
+    let costs = costs(&found.data);
+    assert_eq!(
+        (costs.total["main"], costs.total["a"], costs.total["b"]),
+        (105, 100, 100)
+    );
+    let selection = select(&found.data, &Filter::default()).unwrap();
+    assert_eq!(profile::view::arcs::in_circles(&selection), 2);
+}
+
+fn taken_for(bytes: &[u8]) -> String {
+    let (_dir, path) = file(bytes);
+    read::kind(&path).map_or("None".to_owned(), |kind| format!("{kind:?}"))
+}
+
+fn number(state: &mut u64, below: usize) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state % below as u64) as usize
+}
+
+/// Letters are fields of protobuf, keys of callgrind and numbers of threads, so each kind is tried against all others: whole, and
+/// a hundred beginnings of each. A beginning that tells nothing yet is refused, but never taken for another kind.
+#[test]
+fn no_kind_of_file_is_taken_for_another_nor_is_its_beginning() {
+    let mut folded = String::new();
+    for (at, name) in [
+        "main", "app", "python", "hello", "query", "h", "zsh", "2;x", "rustc", "java", "events", "fn=x",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for line in [format!("{name};work;leaf {at}\n"), format!("{name} 12\n")] {
+            assert_eq!(taken_for(line.as_bytes()), "Folded", "{line}");
+            folded.push_str(&line);
+        }
+    }
+    let mut json = Vec::new();
+    serde_json::to_writer(
+        &mut json,
+        &serde_json::json!({"meta": {"interval": 1, "version": 30}, "threads": []}),
+    )
+    .unwrap();
+    let mut perf_data = b"PERFILE2".to_vec();
+    perf_data.extend([0x68, 0, 0, 0, 0, 0, 0, 0, 0x90, 0, 0, 0].repeat(20));
+    let elf = std::fs::read(std::env::current_exe().unwrap()).unwrap()[..8192].to_vec();
+    let files = [
+        ("Pprof", good(0)),
+        ("Callgrind", good(1)),
+        ("Cachegrind", good(2)),
+        ("Dhat", good(3)),
+        ("Folded", folded.into_bytes()),
+        ("PerfScript", good(4)),
+        ("None", json),
+        ("None", perf_data),
+        ("None", elf),
+    ];
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for (kind, bytes) in &files {
+        assert_eq!(taken_for(bytes), *kind);
+        assert_eq!(taken_for(&gzip(bytes)), *kind);
+        for _ in 0..100 {
+            let len = number(&mut state, bytes.len());
+            let found = taken_for(&bytes[..len]);
+            assert!(
+                found == *kind || found == "None",
+                "{len} bytes of {kind} are taken for {found}"
+            );
+        }
+    }
+}
+
+/// As perf 6.1 and 6.12 print it: with and without process ids, call chains, periods and source lines, with several events, a thread
+/// that gets its name later, losses, and functions that are inlined.
+#[test]
+fn perf_script_has_threads_times_events_and_call_paths() {
+    let text = "# ========\n# captured on    : Sun Nov 22 02:00:00 2026\n# os release : 6.1.0\n# ========\n#\n\
+        sh  70/71 [000]   100.000000:    1000000 cpu-clock:u: \n\t          10 helper+0x1 (inlined)\n  a.c:7\n\t          10 work+0x1 (/home/app)\n\
+        \t           5 main+0x2 (/home/app)\n\n\
+        app  70/71 [001]   100.250000:    2000000 cpu-clock:u: \n\t    ffff8100 [unknown] ([kernel.kallsyms])\n\t           5 main+0x9 (/home/app)\n\n\
+        app  70/70 [001]   100.100000:         1 page-faults:u: \n\t           5 main+0x9 (/home/app)\n\n\
+        app  70/70 [001]   100.200000: PERF_RECORD_LOST lost 12\n\
+        what is this\n";
+    let found = read(text.as_bytes(), None);
+    let data = &found.data;
+    assert_eq!((data.unit, data.os.as_str()), (Unit::Milliseconds, "Linux 6.1.0"));
+    let thread = &data.threads[0];
+    assert_eq!(
+        (thread.name.as_str(), thread.pid.as_str(), thread.tid.as_str()),
+        ("app", "70", "71")
+    );
+    assert_eq!(thread.samples.time_ms, [0.0, 250.0]);
+    let costs = costs(data);
+    assert_eq!(costs.sum, 3_000_000);
+    assert_eq!(
+        (costs.own["helper"], costs.total["work"], costs.total["main"]),
+        (1_000_000, 1_000_000, 3_000_000)
+    );
+    let helper = data
+        .frames
+        .iter()
+        .find(|frame| data.func_name(frame.func) == "helper")
+        .unwrap();
+    assert_eq!(
+        (helper.inlined, helper.line, data.lib_name(helper.func)),
+        (true, 7, Some("app"))
+    );
+    for note in [
+        "12 records were lost",
+        "the leaf of 1 sample;",
+        "1 line is not understood and left out, the first of them line 20",
+    ] {
+        assert!(
+            found.notes.iter().any(|told| told.contains(note)),
+            "{note}: {:?}",
+            found.notes
+        );
+    }
+    assert_eq!(data.weights.as_ref().unwrap().others, ["page-faults:u"]);
+    let faults = read(text.as_bytes(), Some("page-faults:u")).data;
+    assert_eq!((faults.unit, faults.threads.len()), (Unit::Counts, 1));
+    // Without process ids, call chains and periods.
+    let short = "     app    7 [000]     1.500000: cpu-clock:      10 work+0x3 (/home/app)\n     app    7 [000]     1.600000: cpu-clock:      10 work+0x5 (/home/app)\n";
+    let found = read(short.as_bytes(), None);
+    assert_eq!(
+        (found.data.unit, found.data.threads[0].tid.as_str()),
+        (Unit::Samples, "7")
+    );
+    let selection = select(&found.data, &Filter::default()).unwrap();
+    assert_eq!((selection.total.samples, functions(&selection).len()), (2, 1));
+    let asked = read_as(Kind::PerfScript, text.as_bytes(), Some("cycles"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        asked.contains("counts no \"cycles\"; it counts cpu-clock:u, page-faults:u"),
+        "{asked}"
+    );
+    let empty = error(Kind::PerfScript, b"# nothing\n");
+    assert!(empty.contains("expected a sample of perf script"), "{empty}");
+}
+
+#[test]
+fn folded_stacks_share_their_beginnings() {
+    let text = b"\nmain;work;leaf 12\nmain;work 3\r\nmain;operator new(unsigned long) 4.5\nmain;work;leaf 1";
+    for bytes in [&text[..], &gzip(text)] {
+        let Foreign { data, notes } = read(bytes, None);
+        assert!(notes.is_empty(), "{notes:?}");
+        let samples = &data.threads[0].samples;
+        assert_eq!(samples.stack, [2, 1, 3, 2]);
+        assert_eq!(samples.weight.as_deref(), Some(&[12.0, 3.0, 4.5, 1.0][..]));
+        assert_eq!(data.func_name(3), "operator new(unsigned long)");
+        assert_eq!(data.stacks.len(), 4);
+    }
+    // One stack may be longer than all that tells another kind.
+    let deep = format!("main{} 1\n", ";a_frame_of_a_deep_stack".repeat(2000));
+    assert_eq!(read(deep.as_bytes(), None).data.stacks.len(), 2001);
+}
+
+#[test]
+fn lines_that_are_no_folded_stacks_are_named() {
+    for (text, line) in [
+        (&b"a;b 12\na;b\n"[..], "line 2"),
+        (b"a;b 1\n\na;b twelve", "line 3"),
+        (b"a 1\n 5\n", "line 2"),
+        (b"a 1\nb inf\n", "line 2"),
+    ] {
+        let error = error(Kind::Folded, text);
+        assert!(
+            error.contains(line) && error.contains("given.out") && error.contains("a;b;c 12"),
+            "{error}"
+        );
+    }
+}
+
+/// Written for the front end and read again, it has the same figures under the same names.
+#[test]
+fn converted_files_keep_what_they_count() {
+    let large =
+        b"desc: I1\ncmd: ./app\nevents: Ir Dr\nfl=/a.c\nfn=main\n1 10000000000000 2\nsummary: 10000000000000 2\n";
+    for bytes in (0..GOOD.len()).map(good).chain([large.to_vec()]) {
+        let before = read(&bytes, None).data;
+        let (_dir, path) = file(b"");
+        firefox::write_data_gz(&before, &mut std::fs::File::create(&path).unwrap()).unwrap();
+        assert_eq!(read::kind(&path), None);
+        let after = read::whole(&path, ReadLimits::default()).unwrap();
+        let (found, mut expected) = (costs(&after), costs(&before));
+        if before.calls != Calls::Paths {
+            // Totals came from arcs, which the format does not have.
+            expected.total = expected.own.clone();
+        }
+        assert_eq!(found, expected, "{before:?}");
+        let facts = |data: &Data| {
+            let Data {
+                unit,
+                weights,
+                is_summed,
+                interval_ms,
+                duration_ms,
+                ..
+            } = data.clone();
+            let threads = data.threads.iter().map(|thread| {
+                let samples = &thread.samples;
+                let counts = samples
+                    .iter()
+                    .enumerate()
+                    .map(|(at, (.., weight))| data.count_of(samples, at, weight));
+                (
+                    thread.name.clone(),
+                    thread.pid.clone(),
+                    samples.time_ms.clone(),
+                    counts.sum::<u64>(),
+                )
+            });
+            let names = (
+                data.product.clone(),
+                data.imported_from.clone(),
+                data.calls == Calls::Paths,
+            );
+            (
+                unit,
+                weights,
+                is_summed,
+                interval_ms,
+                duration_ms,
+                names,
+                threads.collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(facts(&after), facts(&before));
+    }
+}
+
+#[test]
+fn facts_of_a_later_version_are_not_taken_for_ours() {
+    let text = |version: u32| {
+        format!(
+            r#"{{"meta":{{"preprocessedProfileVersion":70,"sprof":{{"version":{version},"recorded":{{"lost":7}}}}}},"threads":[{{"name":"t","samples":{{}}}}]}}"#
+        )
+    };
+    let data = |version| {
+        let (_dir, path) = file(text(version).as_bytes());
+        read::whole(&path, ReadLimits::default()).unwrap()
+    };
+    let (ours, later) = (data(1), data(2));
+    assert_eq!(ours.recorded.map(|recorded| recorded.lost), Some(7));
+    assert!(!ours.newer_facts && later.newer_facts && later.recorded.is_none());
+}
+
+#[test]
+fn kinds_are_told_by_content() {
+    let of = |bytes: &[u8]| {
+        let (_dir, path) = file(bytes);
+        read::kind(&path)
+    };
+    for (which, kind) in GOOD.into_iter().enumerate() {
+        assert_eq!(of(&good(which)), Some(kind));
+        assert_eq!(of(&gzip(&good(which))), Some(kind));
+    }
+    for other in [
+        &b""[..],
+        b"{\"meta\":{}}",
+        b"\x7fELF\x02\x01\x01",
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"events",
+        b"hello: world\n",
+        b"{\"meta\": 1}",
+        b"hello world",
+        b"a;b\0 12",
+        b"\x1f\x8b\x08",
+        b"\n\n\n",
+        &[0; 5000],
+        &[0x0a; 5000],
+    ] {
+        assert_eq!(of(other), None, "{other:?}");
+    }
+    assert_eq!(read::kind(Path::new("/dev/zero")), None);
+    assert_eq!(read::kind(Path::new("/nonexistent")), None);
+}

@@ -1,0 +1,26 @@
+//! The model from events to every export, and back from files. A module is a topic, and one binary compiles and links what they share
+//! once: `cargo test -p profile --test suite diff::`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod any_events;
+mod build;
+mod client;
+mod common;
+mod diff;
+mod differential;
+mod enrich;
+mod exports;
+mod foreign;
+mod names;
+mod offcpu;
+mod read;
+mod reference;
+mod report;
+mod top;
+mod tracks;
+mod whole;

@@ -1,0 +1,118 @@
+//! Data saved without symbols gets the names that enriching the profile before saving would have given it.
+
+use std::io::Write;
+
+use crate::common::*;
+use profile::Profile;
+use profile::enrich::enrich;
+use profile::read::{ReadLimits, whole};
+use profile::view::data::{Data, NONE};
+use profile::view::name_addresses;
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+
+/// `work` without debug info; `leaf`, which inlined `helper`, which inlined a part of the standard library.
+fn symbols(address: u64) -> AddressInfo {
+    let source = |function: &str, file: &str, line| SourceFrame {
+        function: Some(function.into()),
+        file: Some(file.into()),
+        line: Some(line),
+        column: None,
+    };
+    let symbol = |name: &str, start| FunctionSymbol {
+        is_named: true,
+        name: name.into(),
+        start,
+        size: Some(0x100),
+    };
+    let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/iter/range.rs";
+    match address {
+        0x000..0x100 => AddressInfo {
+            function: Some(symbol("work", 0)),
+            frames: Vec::new(),
+        },
+        0x100..0x200 => AddressInfo {
+            function: Some(symbol("leaf", 0x100)),
+            frames: vec![
+                source("next", std, 7),
+                source("helper", "/src/helper.rs", 20),
+                source("leaf", "/src/leaf.rs", 30),
+            ],
+        },
+        _ => AddressInfo::default(),
+    }
+}
+
+fn unnamed() -> Profile {
+    let mut stream = Stream::with_app();
+    stream.thread(1, 2, 0);
+    for ms in 0..40 {
+        let stack = [ip(0x1110 + ms % 3), ret(0x10_0500), ret(0x1021 + ms % 2), ret(0x1022)];
+        stream.sample(1, 1 + (ms % 2) as i32, ms, &stack);
+    }
+    stream.sample(1, 1, 50, &[]);
+    stream.finish()
+}
+
+fn read(profile: &Profile) -> Data {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&serde_json::to_vec(&written(profile)).unwrap()).unwrap();
+    whole(file.path(), ReadLimits::default()).unwrap()
+}
+
+/// Every sample: thread, and its frames from the root on.
+fn shown(data: &Data) -> Vec<(String, Vec<String>)> {
+    let frames = |mut stack: u32| {
+        let mut frames = Vec::new();
+        while stack != NONE {
+            let node = data.stacks[stack as usize];
+            let frame = data.frames[node.frame as usize];
+            let func = data.funcs[frame.func as usize];
+            frames.push(format!(
+                "{} {:?} {} {} {} {}",
+                data.func_name(frame.func),
+                data.lib_name(frame.func),
+                data.text(func.file),
+                frame.line,
+                data.categories[frame.category as usize],
+                frame.inlined,
+            ));
+            stack = node.prefix;
+        }
+        frames
+    };
+    (data.threads.iter())
+        .flat_map(|thread| (thread.samples.stack.iter()).map(|stack| (thread.tid.clone(), frames(*stack))))
+        .collect()
+}
+
+#[test]
+fn names_come_to_the_same_before_and_after_saving() {
+    let mut data = read(&unnamed());
+    assert!(!data.symbolicated);
+    let named = name_addresses(&mut data, |lib, addresses| {
+        (lib.name.as_deref() == Some("app")).then(|| addresses.iter().copied().map(symbols).collect())
+    });
+    let mut profile = unnamed();
+    let enriched = enrich(&mut profile, |module, addresses| {
+        (module.name() == "app").then(|| addresses.iter().copied().map(symbols).collect())
+    });
+    let expected = read(&profile);
+    assert!(data.symbolicated && expected.symbolicated);
+    assert_eq!(shown(&data), shown(&expected));
+    assert_eq!(data.funcs.len(), expected.funcs.len());
+    assert_eq!(
+        (named.addresses, named.addresses_without_name),
+        (enriched.addresses, enriched.addresses_without_name)
+    );
+}
+
+#[test]
+fn without_an_answer_nothing_changes() {
+    let mut data = read(&unnamed());
+    let before = shown(&data);
+    // An answer of another length is none.
+    let named = name_addresses(&mut data, |_, _| Some(Vec::new()));
+    assert_eq!(named.addresses, named.addresses_without_name);
+    assert!(!data.symbolicated);
+    assert_eq!(shown(&data), before);
+}

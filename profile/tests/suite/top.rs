@@ -1,0 +1,179 @@
+//! The hottest functions, the program's own, and what a result lacks.
+
+use crate::common::*;
+use profile::Profile;
+use profile::enrich::enrich;
+use profile::view::own::own_functions;
+use profile::view::select::{Filter, select};
+use profile::view::shortfalls::{Code, Lack, Runtime, shortfalls};
+use profile::view::{recorded, top};
+use recording::stack::{Frame, Stack, StackMark};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
+
+#[test]
+fn recursion_counts_once_a_stack() {
+    let mut stream = Stream::with_app();
+    // main -> f -> f -> f, three times at the leaf of f, once in a callee of it.
+    for ms in 0..3 {
+        stream.sample(1, 1, ms, &[ip(0x1200), ip(0x1200), ip(0x1200), ip(0x1100)]);
+    }
+    stream.sample(1, 1, 4, &[ip(0x10_0300), ip(0x1200), ip(0x1100)]);
+    let view = top(&stream.finish(), 10);
+    assert_eq!(view.samples, 4);
+    let rows: Vec<_> = (view.functions.iter())
+        .map(|row| {
+            (
+                row.name.as_str(),
+                row.lib.as_deref().unwrap(),
+                row.self_samples,
+                row.total_samples,
+            )
+        })
+        .collect();
+    assert_eq!(rows, [("0x200", "app", 3, 4), ("0x300", "libc.so.6", 1, 1)]);
+    assert_eq!(view.functions[0].self_share, 0.75);
+}
+
+#[test]
+fn a_sample_with_a_tiny_period_has_a_tiny_share() {
+    let mut stream = Stream::with_app();
+    // As a hardware event starts in a new thread: periods of 1, 2, 4, and so on, all within a few microseconds.
+    for power in 0..10 {
+        stream.period(1, 1, 1, 1 << power, Stack::Frames(&[ip(0x1100)]));
+    }
+    for ms in 2..4 {
+        stream.period(1, 1, ms, MS, Stack::Frames(&[ip(0x1200)]));
+    }
+    let profile = stream.finish();
+    let view = top(&profile, 10);
+    let rows: Vec<_> = (view.functions.iter())
+        .map(|row| (row.name.as_str(), row.self_samples, (row.self_share * 100.0).round()))
+        .collect();
+    assert_eq!(rows, [("0x200", 2, 100.0), ("0x100", 10, 0.0)]);
+
+    // The file says so, too: the front end's shares are those of the weights.
+    let samples = &written(&profile)["threads"][0]["samples"];
+    assert_eq!(samples["weightType"], "tracing-ms");
+    assert_eq!(samples["weight"][0].as_f64(), Some(0.000_001));
+    assert_eq!(samples["weight"][10].as_f64(), Some(1.0));
+}
+
+#[test]
+fn no_samples_give_no_functions() {
+    let view = top(&Stream::new().finish(), 5);
+    assert_eq!((view.samples, view.functions.len()), (0, 0));
+}
+
+fn source(function: &str, file: &str) -> SourceFrame {
+    SourceFrame {
+        function: Some(function.into()),
+        file: Some(file.into()),
+        line: Some(1),
+        column: None,
+    }
+}
+
+/// `main` at 0x000, `hot` at 0x100 with a part of the standard library in it, a dependency's function at 0x200; in libc
+/// `memcpy` at 0.
+fn symbols(module: &str, address: u64) -> AddressInfo {
+    let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/iter/range.rs";
+    let frames = match (module, address) {
+        ("app", 0x000..0x100) => vec![source("main", "/src/main.rs")],
+        ("app", 0x100..0x200) => vec![source("next", std), source("hot", "/src/hot.rs")],
+        ("app", 0x200..0x300) => vec![source(
+            "parse",
+            "/home/me/.cargo/registry/src/index-1/json-1.0/src/lib.rs",
+        )],
+        ("libc.so.6", _) => vec![source("memcpy", "/build/glibc/memcpy.c")],
+        _ => return AddressInfo::default(),
+    };
+    AddressInfo {
+        function: frames.last().map(|frame| FunctionSymbol {
+            name: frame.function.clone().unwrap(),
+            start: address & !0xff,
+            size: Some(0x100),
+            is_named: true,
+        }),
+        frames,
+    }
+}
+
+fn named(mut profile: Profile) -> Profile {
+    enrich(&mut profile, |module, addresses| {
+        Some(
+            addresses
+                .iter()
+                .map(|address| symbols(&module.name(), *address))
+                .collect(),
+        )
+    });
+    profile
+}
+
+#[test]
+fn own_functions_have_the_cost_of_what_was_inlined_into_them() {
+    let mut stream = Stream::with_app();
+    for ms in 0..6 {
+        // main -> hot, in `next`, which is inlined there.
+        stream.sample(1, 1, ms, &[ip(0x1110), ret(0x1010)]);
+    }
+    for ms in 6..10 {
+        // main -> hot -> parse -> memcpy
+        stream.sample(1, 1, ms, &[ip(0x10_0010), ret(0x1210), ret(0x1110), ret(0x1010)]);
+    }
+    let data = recorded(&named(stream.finish()));
+    let selection = select(&data, &Filter::default()).unwrap();
+    let rows: Vec<_> = (own_functions(&selection).iter())
+        .map(|row| (selection.name(row.func).to_owned(), row.own.samples, row.total.samples))
+        .collect();
+    // `main` is on every stack and ran nothing; `next`, `parse` and `memcpy` are others'.
+    assert_eq!(rows, [("hot".to_owned(), 6, 10)]);
+    assert_eq!(shortfalls(&selection, &[]), []);
+}
+
+fn lacks(profile: &Profile, sources: &[SymbolSource]) -> Vec<(Lack, u64)> {
+    let data = recorded(profile);
+    let selection = select(&data, &Filter::default()).unwrap();
+    let found = shortfalls(&selection, sources);
+    found.iter().map(|found| (found.lack, found.cost.samples)).collect()
+}
+
+#[test]
+fn code_of_no_file_is_the_runtime_s_of_its_process() {
+    let mut stream = Stream::with_app();
+    stream.map(1, image("/usr/lib/jvm/libjvm.so", 0x20_0000, 0x1000), 0);
+    stream.thread(1, 2, 0);
+    // Interpreted and compiled methods end the stack: no frame pointers.
+    let cut = Frame::Mark(StackMark::TruncatedNoRule);
+    for ms in 0..50 {
+        stream.sample(1, 1, ms, &[ip(0x7000_0000 + ms), cut]);
+    }
+    // Another thread shows whose process it is.
+    for ms in 0..50 {
+        stream.sample(1, 2, ms, &[ip(0x20_0010), ret(0x1010)]);
+    }
+    let java = Code::Runtime(Runtime::Java);
+    let found = lacks(&named(stream.finish()), &[]);
+    assert!(found.contains(&(Lack::Names(java), 50)), "{found:?}");
+    assert!(found.contains(&(Lack::Callers(java), 50)), "{found:?}");
+}
+
+#[test]
+fn what_less_than_a_tenth_of_the_samples_lack_is_not_worth_a_line() {
+    let nameless = |without: u64| {
+        let mut stream = Stream::with_app();
+        for ms in 0..100 {
+            // Beyond all symbols of the program, as if it was stripped.
+            let leaf = if ms < without { 0x1810 } else { 0x1110 };
+            stream.sample(1, 1, ms, &[ip(leaf), ret(0x1010)]);
+        }
+        let stripped = SymbolSource::Files {
+            symbol_table: false,
+            debug_info: false,
+        };
+        (lacks(&named(stream.finish()), &[stripped]), stripped)
+    };
+    assert_eq!(nameless(9).0, []);
+    let (found, stripped) = nameless(10);
+    assert_eq!(found, [(Lack::Names(Code::Lib(0, stripped)), 10)]);
+}

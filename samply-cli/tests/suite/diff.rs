@@ -1,0 +1,190 @@
+//! `sprof diff`: two versions of a program compared, and the same version with itself.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support;
+use crate::support::machine::{alone, share_again};
+use crate::support::skip::perf_events;
+use crate::support::{program, record, sprof, temp_dir};
+
+/// Some seconds' work of the program.
+const ROUNDS: &str = "2500";
+const RUNS: usize = 10;
+
+/// Records a version of the program into a folder: the first, or that with a fifth more work in one function.
+fn recorded(dir: &Path, name: &str, slower: bool) -> PathBuf {
+    let mut arguments = vec![ROUNDS];
+    if slower {
+        arguments.extend(["1", "120"]);
+    }
+    // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
+    let (recording, _) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("versions").unwrap(), &arguments);
+    let file = dir.join(name);
+    std::fs::copy(&recording.output, &file).unwrap();
+    file
+}
+
+fn diff(arguments: &[&str], files: &[&Path]) -> std::process::Output {
+    let output = sprof().arg("diff").args(files).args(arguments).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    output
+}
+
+fn changes(a: &Path, b: &Path) -> Vec<Value> {
+    let output = diff(&["--format", "json"], &[a, b]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["schema_version"], 1);
+    json["changes"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = temp_dir();
+    // In turn, so that what happens on the machine meanwhile happens to both.
+    let files: Vec<[PathBuf; 2]> = (0..RUNS)
+        .map(|run| [false, true].map(|slower| recorded(dir.path(), &format!("{run}-{slower}.json.gz"), slower)))
+        .collect();
+    share_again();
+
+    let (mut differ, mut pairs) = (Vec::new(), 0);
+    for (index, b) in files.iter().enumerate() {
+        for a in &files[..index] {
+            let found = changes(&a[0], &b[0]);
+            pairs += 1;
+            if !found.is_empty() {
+                differ.push(found);
+            }
+        }
+    }
+    assert_eq!(pairs, RUNS * (RUNS - 1) / 2);
+    assert!(differ.len() * 20 <= pairs, "{} of {pairs}: {differ:?}", differ.len());
+
+    let mut first = 0;
+    for (index, b) in files.iter().enumerate() {
+        for a in &files[..=index] {
+            let found = changes(&a[0], &b[1]);
+            first += usize::from(found.first().is_some_and(|change| {
+                change["function"] == "version_1" && change["share_change"].as_f64().unwrap() > 0.0
+            }));
+        }
+    }
+    let pairs = RUNS * (RUNS + 1) / 2;
+    assert!(first * 20 >= pairs * 19, "{first} of {pairs}");
+
+    // All runs of a side together, as text.
+    let (old, new): (Vec<_>, Vec<_>) = files.iter().map(|[old, new]| (old.as_path(), new.as_path())).unzip();
+    let mut arguments: Vec<&str> = vec!["--new"];
+    arguments.extend(new.iter().map(|file| file.to_str().unwrap()));
+    let output = diff(&arguments, &old);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with(" before: 10 recordings, "), "{text}");
+    assert!(lines.next().unwrap().starts_with("  after: 10 recordings, "), "{text}");
+    // A fifth more of a fifth.
+    let total = lines.next().unwrap();
+    assert!(
+        total.starts_with("  total: ") && total.contains(" % time (95 % sure: "),
+        "{text}"
+    );
+    let slower: Vec<&str> = lines.skip_while(|line| !line.ends_with("slower")).skip(1).collect();
+    assert!(slower[0].contains("version_1  [versions]"), "{text}");
+    assert!(slower.last().unwrap().contains("changed"), "{text}");
+}
+
+/// Ten runs in one file, each of a shell and two processes of the program.
+fn recorded_runs(dir: &Path, name: &str, arguments: &str) -> PathBuf {
+    let versions = program("versions").unwrap();
+    let file = dir.join(name);
+    let script = format!(
+        "{0} 100 {arguments} & {0} 100 {arguments} & wait; exit 0",
+        versions.display()
+    );
+    let (recording, _) = record()
+        .options(&["--rate", "4000", "--iteration-count", "10"])
+        .profile(Path::new("/bin/sh"), &["-c", &script]);
+    std::fs::copy(&recording.output, &file).unwrap();
+    file
+}
+
+#[test]
+fn a_function_that_calls_more_is_listed_with_all_that_it_calls() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = temp_dir();
+    let (old, new) = (
+        recorded(dir.path(), "old.json.gz", false),
+        recorded(dir.path(), "new.json.gz", true),
+    );
+    let text = String::from_utf8(diff(&[], &[&old, &new]).stdout).unwrap();
+    let (own, total) = text.split_once("slower, with all that it calls").expect(&text);
+    // All the work is in `version_1`; its own time and its total are the same.
+    for list in [own, total] {
+        assert!(list.contains("version_1  [versions]"), "{text}");
+    }
+    // Lists of one kind have no second.
+    let text = String::from_utf8(diff(&["--by", "paths"], &[&old, &new]).stdout).unwrap();
+    assert!(
+        text.contains("> version_1 > xorshift") && !text.contains("with all that"),
+        "{text}"
+    );
+}
+
+#[test]
+fn runs_in_one_recording_count_as_recordings() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = temp_dir();
+    let old = recorded_runs(dir.path(), "old.json.gz", "");
+    let new = recorded_runs(dir.path(), "new.json.gz", "1 140");
+    let output = diff(&["--format", "json"], &[&old, &new]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for side in ["base", "new"] {
+        assert_eq!(
+            (&json[side]["recordings"], &json[side]["runs"]),
+            (&1.into(), &10.into()),
+            "{json:#}"
+        );
+    }
+    let first = &json["changes"][0];
+    assert!(
+        first["function"] == "version_1" && first["share_change"].as_f64().unwrap() > 0.0,
+        "{json:#}"
+    );
+    // All processes of a run are that run's: its time is both programs'.
+    let text = String::from_utf8(diff(&[], &[&old, &new]).stdout).unwrap();
+    assert!(text.starts_with(" before: 10 runs in 1 recording, "), "{text}");
+    let profile = support::Profile::read(&old);
+    let cpu_ms = profile.cpu_ns() / 1e6;
+    let per_run = json["base"]["per_run"].as_f64().unwrap();
+    assert!(
+        (per_run * 10.0 - cpu_ms).abs() < 0.1 * cpu_ms,
+        "{per_run} * 10, {cpu_ms}"
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let dir = temp_dir();
+    let file = dir.path().join("empty.json");
+    let missing = dir.path().join("missing.json");
+    std::fs::write(&file, "").unwrap();
+    for (arguments, code, words) in [
+        (vec![&file], 2, "1 file is given"),
+        (vec![&file, &file, &file], 2, "sprof diff OLD OLD --new NEW NEW"),
+        (vec![&file, &file], 125, "empty.json is empty"),
+        (vec![&missing, &file], 125, "missing.json"),
+    ] {
+        let output = sprof().arg("diff").args(&arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+}

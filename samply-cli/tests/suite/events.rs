@@ -1,0 +1,725 @@
+//! `-e`: programs that do known numbers of things, recorded for real.
+#![cfg(target_os = "linux")]
+
+use std::process::{Command, Stdio};
+
+use crate::support;
+use crate::support::machine::alone;
+use crate::support::playground::Playground;
+use crate::support::profile::{Sample, Thread};
+use crate::support::run::sprof;
+use crate::support::skip::{kernel_samples, paranoid, perf_events, root, tracepoints};
+use crate::support::steal::undisturbed;
+use crate::support::{Profile, Recording, program, record};
+use serde_json::Value;
+
+fn record_events(options: &[&str], arguments: &[&str]) -> (Recording, Profile) {
+    record().options(options).profile(program("events").unwrap(), arguments)
+}
+
+/// The weight of the samples of which the predicate holds for their function names, root first.
+fn weight<'a>(profile: &Profile, samples: impl IntoIterator<Item = &'a Sample>, what: impl Fn(&[&str]) -> bool) -> f64 {
+    samples
+        .into_iter()
+        .filter(|sample| {
+            let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+            what(&names)
+        })
+        .map(|sample| sample.weight)
+        .sum()
+}
+
+fn thread<'a>(profile: &'a Profile, name: &'a str) -> &'a Thread {
+    let names: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
+    let mut found = profile.threads_named(name);
+    let thread = found
+        .next()
+        .unwrap_or_else(|| panic!("no thread `{name}` in {names:?}"));
+    assert!(found.next().is_none(), "{names:?}");
+    thread
+}
+
+/// The markers of an event on a thread, with their data.
+fn markers<'a>(thread: &'a Thread, event: &str) -> Vec<&'a Value> {
+    let names = thread.marker_names.iter().zip(&thread.markers);
+    names.filter(|(name, _)| *name == event).map(|(_, data)| data).collect()
+}
+
+#[test]
+fn page_faults_are_weighed_in_the_place_of_cpu_time() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (recording, profile) = record_events(&["-e", "page-faults"], &["faults", "10000"]);
+    let samples = &thread(&profile, "events").samples;
+    let of = |function: &str| weight(&profile, samples, |names| names.contains(&function));
+    // 10,000 and 30,000, to a sample's weight of 16: nothing is estimated.
+    assert!((of("few_pages") - 10_000.0).abs() <= 32.0, "{}", profile.summary());
+    assert!((of("many_pages") - 30_000.0).abs() <= 32.0, "{}", profile.summary());
+    // Loading the program takes some 100.
+    let all = weight(&profile, samples, |_| true);
+    assert!((40_000.0..41_000.0).contains(&all), "{all}");
+    // Counts, and no time: nothing says how busy a CPU was.
+    assert!(samples.iter().all(|sample| sample.cpu_delta.is_none()));
+    assert!(profile.json["meta"]["sampleUnits"].is_null());
+    assert_eq!(profile.json["threads"][0]["samples"]["weightType"], "samples");
+    let figures = profile.quality();
+    assert_eq!(figures["Event"], "page-faults");
+    assert_eq!(figures["page-faults: in the profile"].as_f64().unwrap(), all);
+    let counted = figures["page-faults: counted by the kernel"].as_f64().unwrap();
+    // What is left over on each CPU is less than one sample.
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(
+        (0.0..16.0 * cpus).contains(&(counted - all)),
+        "{counted} counted, {all} in samples"
+    );
+    assert!(recording.stderr.contains("event page-faults: "), "{}", recording.stderr);
+    // The CPU time of the program is the kernel's, in the first line. Shares and figures of samples are none of it.
+    let mut lines = recording
+        .stderr
+        .lines()
+        .skip_while(|line| !line.contains(": recorded "));
+    assert!(lines.next().is_some(), "{}", recording.stderr);
+    assert!(!lines.any(|line| line.contains("CPU time")), "{}", recording.stderr);
+    recording.assert_tidy();
+}
+
+#[test]
+fn a_period_of_one_is_every_single_one() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    // Some 10,000 a second find room.
+    let (_, profile) = record_events(&["-e", "page-faults/period=1/"], &["faults", "100"]);
+    let samples = &thread(&profile, "events").samples;
+    let of = |function: &str| weight(&profile, samples, |names| names.contains(&function));
+    assert_eq!(
+        (of("few_pages"), of("many_pages")),
+        (100.0, 300.0),
+        "{}",
+        profile.summary()
+    );
+    assert!(samples.iter().all(|sample| sample.weight == 1.0));
+}
+
+#[test]
+fn a_second_event_has_a_track_of_its_own_beside_the_thread() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let (recording, profile) = record_events(&["-e", "page-faults,context-switches/period=1/"], &["both", "10000"]);
+    let faults = &thread(&profile, "events").samples;
+    let few = weight(&profile, faults, |names| names.contains(&"few_pages"));
+    assert!((few - 10_000.0).abs() <= 32.0, "{few}\n{}", profile.summary());
+    // A switch for each of the 100 naps, and some more where other work took the CPU.
+    let track = thread(&profile, "events · context-switches/period=1/");
+    assert_eq!(track.pid, thread(&profile, "events").pid);
+    let naps = weight(&profile, &track.samples, |names| names.contains(&"nap"));
+    assert!((100.0..=110.0).contains(&naps), "{naps}\n{}", profile.summary());
+    let others = weight(&profile, &track.samples, |names| names.contains(&"few_pages"));
+    assert!(others < 20.0, "{others}");
+    assert!(
+        recording.stderr.contains("event context-switches/period=1/: "),
+        "{}",
+        recording.stderr
+    );
+    // The hottest functions are those of the first event.
+    let hottest = recording.stderr.lines().find(|line| line.contains(" %  ")).unwrap();
+    assert!(hottest.contains("many_pages"), "{}", recording.stderr);
+}
+
+#[test]
+fn every_hit_of_a_tracepoint_is_a_marker_with_its_stack_and_its_values() {
+    let Some(()) = tracepoints() else { return };
+    let (recording, profile) = record_events(
+        &["-e", "raw_syscalls:sys_enter,syscalls:sys_exit_getppid"],
+        &["ask", "700"],
+    );
+    let events = thread(&profile, "events");
+    // Exactly 700 by ask_parent, and one by main.
+    let exits = markers(events, "syscalls:sys_exit_getppid");
+    assert_eq!(exits.len(), 701, "{}", recording.stderr);
+    let stacks = |markers: &[&Value], function: &str| {
+        let stacks = markers
+            .iter()
+            .map(|data| data["cause"]["stack"].as_u64().expect("a stack"));
+        stacks
+            .filter(|stack| profile.names(*stack as usize).any(|name| name == function))
+            .count()
+    };
+    assert_eq!(stacks(&exits, "ask_parent"), 700);
+    assert_eq!(stacks(&exits, "main"), 701);
+    let parent = (recording.printed("parent") as u64).to_string();
+    assert!(
+        exits.iter().all(|data| data["ret"] == parent.as_str()),
+        "{:?}",
+        exits[0]
+    );
+    // All system calls: each getppid enters with its number.
+    let number = if cfg!(target_arch = "aarch64") { "173" } else { "110" };
+    let enters = markers(events, "raw_syscalls:sys_enter");
+    let asks: Vec<&Value> = enters.into_iter().filter(|data| data["id"] == number).collect();
+    assert_eq!(asks.len(), 701);
+    assert_eq!(stacks(&asks, "ask_parent"), 700);
+    // The front end is told of the fields.
+    let schemas = profile.json["meta"]["markerSchema"].as_array().unwrap();
+    let schema = schemas
+        .iter()
+        .find(|schema| schema["name"] == "raw_syscalls:sys_enter")
+        .unwrap();
+    let keys: Vec<&str> = (schema["fields"].as_array().unwrap().iter())
+        .map(|field| field["key"].as_str().unwrap())
+        .collect();
+    assert_eq!(keys, ["id", "args"]);
+    // CPU time is sampled as ever.
+    assert_eq!(profile.json["meta"]["sampleUnits"]["threadCPUDelta"], "ns");
+    assert!(
+        recording
+            .stderr
+            .contains("event syscalls:sys_exit_getppid: 701 markers of 701 counted"),
+        "{}",
+        recording.stderr
+    );
+}
+
+/// What the kernel wrote, and what it copied with the stack at that moment; and never what is in memory later, where this program
+/// has only x by then.
+#[test]
+fn texts_of_tracepoints_are_those_of_their_time_and_else_an_address() {
+    let Some(()) = tracepoints() else { return };
+    let events = "syscalls:sys_enter_openat,sched:sched_process_exec,sched:sched_switch";
+    let path = program("events").unwrap();
+    let (recording, profile) = record()
+        .options(&["-e", events])
+        .profile("/bin/sh", &["-c", "\"$0\" open 100; :", path.to_str().unwrap()]);
+    let of = |event: &str, field: &str| -> Vec<&str> {
+        let markers = profile.threads.iter().flat_map(|thread| markers(thread, event));
+        markers.map(|data| data[field].as_str().unwrap()).collect()
+    };
+    let opened = of("syscalls:sys_enter_openat", "filename");
+    let local: Vec<&str> = opened
+        .iter()
+        .copied()
+        .filter(|path| path.starts_with("/nonexistent/"))
+        .collect();
+    let expected: Vec<String> = (0..100).map(|i| format!("/nonexistent/local/{i}")).collect();
+    assert_eq!(local, expected, "{}", recording.stderr);
+    let addresses = opened.iter().filter(|path| path.starts_with("0x")).count();
+    assert!(addresses >= 100, "{opened:?}");
+    assert!(opened.iter().all(|path| !path.contains("xxx")), "{opened:?}");
+    assert!(of("sched:sched_process_exec", "filename").contains(&path.to_str().unwrap()));
+    assert!(of("sched:sched_switch", "prev_comm").contains(&"sh"));
+}
+
+/// 700 by `ask_parent`, and one by `main`, whose stack has no `ask_parent`.
+#[test]
+fn stacks_of_points_are_samples_of_their_event_in_every_command() {
+    let Some(()) = tracepoints() else { return };
+    let event = "syscalls:sys_exit_getppid";
+    let (recording, _) = record_events(&["-e", event, "-e", "syscalls:sys_exit_sethostname"], &["ask", "700"]);
+    let file = recording.output.to_str().unwrap();
+    let run = |words: &[&str]| {
+        let output = sprof().args(words).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        (String::from_utf8(output.stdout).unwrap(), stderr)
+    };
+    let views = ["--view", "functions", "--format", "json"];
+    let (text, _) = run(&[&["report", file, "-e", event][..], &views].concat());
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let rows = report["views"][0]["rows"].as_array().unwrap();
+    let total = |name: &str| {
+        let row = rows.iter().find(|row| row["function"] == name);
+        row.unwrap_or_else(|| panic!("{name}: {text}"))["total"].clone()
+    };
+    assert_eq!(
+        (total("ask_parent")["weight"].as_f64(), total("main")["weight"].as_f64()),
+        (Some(700.0), Some(701.0))
+    );
+
+    let (folded, _) = run(&["export", file, "-f", "folded", "-e", event]);
+    let of = |function: &str| -> u64 {
+        let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let lines = lines.filter(|(stack, _)| stack.split(';').any(|frame| frame == function));
+        lines.map(|(_, count)| count.parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!((of("ask_parent"), of("main")), (700, 701), "{folded}");
+    let (script, _) = run(&["export", file, "-f", "perf-script", "-e", event]);
+    assert_eq!(script.matches(" syscalls_sys_exit_getppid: ").count(), 701);
+    let (svg, _) = run(&["flamegraph", file, "-e", event, "-o", "-"]);
+    assert!(svg.contains("<title>ask_parent (700 "), "{svg}");
+    let (same, _) = run(&["diff", file, file, "-e", event]);
+    assert!(!same.contains("ask_parent"), "{same}");
+    let folder = support::temp_dir();
+    let old = folder.path().join("v55.json");
+    run(&["export", file, "-f", "firefox-v55", "-o", old.to_str().unwrap()]);
+    let (of_old, _) = run(&["export", old.to_str().unwrap(), "-f", "folded", "-e", event]);
+    assert_eq!(of_old, folded);
+
+    // CPU time is shown unless an event is named, and what did not happen is said.
+    let (_, stderr) = run(&["export", file, "-f", "folded"]);
+    assert!(stderr.contains(event), "{stderr}");
+    let output = sprof()
+        .args(["report", file, "-e", "syscalls:sys_exit_sethostname"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        stderr.contains("there was no `syscalls:sys_exit_sethostname`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_count_is_for_points_too() {
+    let Some(()) = tracepoints() else { return };
+    let (recording, profile) = record_events(&["-c", "10", "-e", "raw_syscalls:sys_enter"], &["ask", "500"]);
+    let tenths = markers(thread(&profile, "events"), "raw_syscalls:sys_enter").len();
+    assert!((50..100).contains(&tenths), "{tenths}");
+    // Each stands for ten.
+    let output = sprof()
+        .args([
+            "export",
+            recording.output.to_str().unwrap(),
+            "-f",
+            "folded",
+            "-e",
+            "raw_syscalls:sys_enter",
+        ])
+        .output()
+        .unwrap();
+    let folded = String::from_utf8(output.stdout).unwrap();
+    let counts = folded.lines().filter_map(|line| line.rsplit_once(' '));
+    let sum: u64 = counts.map(|(_, count)| count.parse::<u64>().unwrap()).sum();
+    assert_eq!(sum, 10 * tenths as u64, "{folded}");
+}
+
+#[test]
+fn points_come_by_pattern_and_only_so_often_if_asked() {
+    let Some(()) = tracepoints() else { return };
+    let (_, profile) = record_events(
+        &[
+            "-e",
+            "syscalls:sys_*_getppid",
+            "-e",
+            "raw_syscalls:sys_enter/period=10/",
+        ],
+        &["ask", "500"],
+    );
+    let events = thread(&profile, "events");
+    for event in ["syscalls:sys_enter_getppid", "syscalls:sys_exit_getppid"] {
+        assert_eq!(markers(events, event).len(), 501, "{event}");
+    }
+    // Every tenth of all system calls: getppid, and some dozens to load the program, on each CPU that it was on.
+    let tenths = markers(events, "raw_syscalls:sys_enter").len();
+    assert!((50..100).contains(&tenths), "{tenths}");
+}
+
+#[test]
+fn a_flood_of_tracepoints_takes_no_samples_away_and_is_counted_to_the_last() {
+    let Some(()) = tracepoints() else { return };
+    alone();
+    let hits = 400_000;
+    let (recording, profile) = undisturbed(|| {
+        record_events(
+            &["-e", "syscalls:sys_enter_getppid", "--json"],
+            &["flood", &hits.to_string(), "1500"],
+        )
+    });
+    let summary: Value = serde_json::from_str(&recording.stdout).unwrap();
+    let quality = &summary["quality"];
+    assert_eq!(
+        quality["lost"], 0,
+        "samples of CPU time were lost: {}",
+        recording.stderr
+    );
+    let event = &summary["events"][0];
+    assert_eq!(event["counted"].as_u64(), Some(hits), "{event}");
+    let kept = markers(thread(&profile, "events"), "syscalls:sys_enter_getppid").len() as u64;
+    assert_eq!(event["in_profile"].as_u64(), Some(kept));
+    assert!((1000..=50_000).contains(&kept), "{kept}");
+    // Each one is a marker, or one that was left out, or one that was lost. How many are of which kind is the machine's doing.
+    let lost = quality["points_lost"].as_u64().unwrap();
+    let left_out = profile
+        .quality()
+        .get("Markers left out")
+        .map_or(0, |count| count.as_u64().unwrap());
+    assert!(lost > 0, "{}", recording.stderr);
+    assert_eq!(kept + lost + left_out, hits, "{quality}");
+    assert!(
+        recording.stderr.contains("point events were lost"),
+        "{}",
+        recording.stderr
+    );
+    // The program's work is sampled as ever: a sample each ms of CPU time.
+    let sampled = profile.sample_count() as f64;
+    let cpu_ms = summary["cpu_time_s"].as_f64().unwrap() * 1000.0;
+    assert!(
+        (sampled / cpu_ms - 1.0).abs() < 0.03,
+        "{sampled} samples in {cpu_ms} ms"
+    );
+}
+
+#[test]
+fn events_of_running_processes_of_cpus_and_of_the_whole_machine() {
+    let Some(()) = tracepoints() else { return };
+    alone();
+    let program = program("events").unwrap();
+    let mut target = Command::new(&program)
+        .args(["sleep", "100000"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = target.id().to_string();
+    let options = [
+        "-e",
+        "context-switches/period=1/,syscalls:sys_enter_clock_nanosleep",
+        "-d",
+        "1",
+        "-p",
+        &pid,
+    ];
+    let recording = record().options(&options).attach().finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let events = thread(&profile, "events");
+    let naps = markers(events, "syscalls:sys_enter_clock_nanosleep").len() as f64;
+    let switches = weight(&profile, &events.samples, |names| names.contains(&"nap"));
+    assert!(naps > 50.0, "{}", recording.stderr);
+    // It leaves its CPU in each nap, and where other work takes it.
+    assert!(
+        switches >= naps - 2.0 && switches < 2.0 * naps,
+        "{switches} switches in {naps} naps"
+    );
+
+    let recording = (record()
+        .options(&["-a", "-d", "1", "-e", "sched:sched_switch"])
+        .attach())
+    .finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let switches = markers(thread(&profile, "events"), "sched:sched_switch").len();
+    assert!(switches > 50, "{}", recording.stderr);
+    // An idle CPU switches, too, if there was one.
+    let all: usize = (profile.threads.iter())
+        .map(|thread| markers(thread, "sched:sched_switch").len())
+        .sum();
+    let counted = profile.quality()["sched:sched_switch: counted by the kernel"]
+        .as_u64()
+        .unwrap();
+    let unusable = profile
+        .quality()
+        .get("Malformed records")
+        .map_or(0, |count| count.as_u64().unwrap());
+    assert!(
+        all as u64 + unusable >= counted,
+        "{all} of {counted}, {unusable} of tasks that had ended"
+    );
+    thread(&profile, "swapper");
+    target.kill().unwrap();
+    target.wait().unwrap();
+
+    let (_, profile) = record_events(
+        &[
+            "--per-cpu-threads",
+            "-e",
+            "page-faults,minor-faults,syscalls:sys_enter_getppid",
+        ],
+        &["faults", "2000"],
+    );
+    let of = |suffix: &str, function: &str| -> f64 {
+        let cpus = profile.threads.iter().filter(|thread| {
+            thread.name.starts_with("CPU ")
+                && thread.name.ends_with(suffix)
+                && suffix.is_empty() != thread.name.contains('·')
+        });
+        cpus.map(|thread| weight(&profile, &thread.samples, |names| names.contains(&function)))
+            .sum()
+    };
+    for suffix in ["", " · minor-faults"] {
+        assert!(
+            (of(suffix, "few_pages") - 2000.0).abs() <= 64.0,
+            "{suffix}: {}",
+            profile.summary()
+        );
+    }
+}
+
+#[test]
+fn with_off_cpu_samples_weigh_time_and_events_have_tracks() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let (recording, profile) = record_events(&["--off-cpu", "-e", "page-faults"], &["both", "2000"]);
+    assert!(
+        recording.stderr.contains("page-faults has tracks of its own"),
+        "{}",
+        recording.stderr
+    );
+    let track = thread(&profile, "events · page-faults");
+    let few = weight(&profile, &track.samples, |names| names.contains(&"few_pages"));
+    assert!((few - 2000.0).abs() <= 32.0, "{few}");
+    let naps = weight(&profile, &thread(&profile, "events").samples, |names| {
+        names.contains(&"nap") && names.contains(&"[off-CPU]")
+    });
+    assert!(naps >= 20.0, "{naps} ms of 20 naps of 1 ms");
+}
+
+#[test]
+fn modifiers_choose_between_user_and_kernel_code() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let is_kernel = |names: &[&str]| {
+        names
+            .last()
+            .is_some_and(|name| !["few_pages", "many_pages"].contains(name))
+    };
+    // The kernel faults, too, where it reads what the program gave it: only a few times.
+    let (_, profile) = record_events(&["-e", "page-faults/period=1/u"], &["faults", "100"]);
+    let samples = &thread(&profile, "events").samples;
+    assert_eq!(weight(&profile, samples, |names| names.contains(&"few_pages")), 100.0);
+    let (recording, profile) = record_events(&["-e", "page-faults/period=1/k"], &["faults", "100"]);
+    let samples = &thread(&profile, "events").samples;
+    assert_eq!(weight(&profile, samples, |names| names.contains(&"few_pages")), 0.0);
+    assert!(samples.iter().all(|sample| {
+        let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+        is_kernel(&names)
+    }));
+    assert!(!samples.is_empty(), "{}", recording.stderr);
+}
+
+#[test]
+fn each_event_chooses_user_or_kernel_code_for_itself() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let (recording, profile) = record_events(
+        &["-e", "cpu-clock:u,context-switches/period=1/,page-faults/period=1/"],
+        &["both", "200"],
+    );
+    // A switch happens in the kernel only: one for each of the 2 naps.
+    let switches = thread(&profile, "events · context-switches/period=1/");
+    let naps = weight(&profile, &switches.samples, |names| names.contains(&"nap"));
+    assert!(naps >= 2.0, "{naps}\n{}", profile.summary());
+    // The kernel faults, too, where it lays out the new program's stack and reads its arguments.
+    let faults = thread(&profile, "events · page-faults/period=1/");
+    let few = weight(&profile, &faults.samples, |names| names.contains(&"few_pages"));
+    assert_eq!(few, 200.0, "{}", profile.summary());
+    let in_kernel = faults.samples.iter().filter(|sample| {
+        let names: Vec<&str> = sample.stack.map_or(Vec::new(), |stack| profile.names(stack).collect());
+        names
+            .iter()
+            .any(|name| name.contains("clear_user") || name.contains("copy_") || name.contains("exec"))
+    });
+    assert!(in_kernel.count() > 0, "{}", profile.summary());
+    let figures = profile.quality();
+    assert_eq!(figures["Kernel code"], "only user code was asked for");
+    let asked = "what samples weigh; sampled every 1000000 times; user code only: only user code was asked for";
+    assert_eq!(figures["cpu-clock:u"], asked);
+    for event in ["context-switches/period=1/", "page-faults/period=1/"] {
+        assert_eq!(figures[event], "tracks of their own; sampled each time");
+    }
+    assert!(!recording.stderr.contains("no permission"), "{}", recording.stderr);
+}
+
+#[test]
+fn what_was_recorded_of_events_survives_kill_9() {
+    let Some(()) = tracepoints() else { return };
+    alone();
+    let running = record()
+        .options(&[
+            "-e",
+            "context-switches/period=1/,page-faults/period=1/,syscalls:sys_exit_getppid",
+        ])
+        .start(
+            "sh",
+            &[
+                "-c",
+                "$0 ask 200; $0 faults 100; echo ready; exec $0 sleep 100000",
+                program("events").unwrap().to_str().unwrap(),
+            ],
+        );
+    running.wait_for("ready");
+    // The file is half a second behind.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    running.signal_sprof("KILL");
+    let mut spool = running.output().as_os_str().to_owned();
+    spool.push(".partial");
+    let output = running.output().with_file_name("saved.json.gz");
+    let loaded = sprof()
+        .args(["load", "--save-only", "-o"])
+        .arg(&output)
+        .arg(&spool)
+        .output()
+        .unwrap();
+    assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+    let profile = Profile::read(&output);
+    running.signal_group("KILL");
+    let all = |event: &str| -> Vec<&Value> {
+        profile
+            .threads
+            .iter()
+            .flat_map(|thread| markers(thread, event))
+            .collect()
+    };
+    let asked = all("syscalls:sys_exit_getppid");
+    assert!(asked.len() >= 201, "{}", profile.summary());
+    assert!(
+        asked
+            .iter()
+            .all(|data| data["ret"].as_str().is_some_and(|id| id.parse::<u32>().is_ok()))
+    );
+    assert!(asked.iter().all(|data| data["cause"]["stack"].is_u64()));
+    let track = profile
+        .threads
+        .iter()
+        .filter(|thread| thread.name.ends_with(" · page-faults/period=1/"));
+    let few: f64 = track
+        .map(|thread| weight(&profile, &thread.samples, |names| names.contains(&"few_pages")))
+        .sum();
+    assert_eq!(few, 100.0);
+    assert_eq!(profile.quality()["Event"], "context-switches/period=1/");
+    drop(running.finish());
+}
+
+#[test]
+fn the_list_tells_what_there_is_and_fits_in_a_pipe() {
+    let Some(()) = tracepoints() else { return };
+    let list = |event: &str| {
+        let output = sprof().args(["record", "-e", event]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = list("list");
+    for expected in [
+        "hardware",
+        "cache",
+        "software:",
+        "  page-faults\n",
+        "tracepoints: ",
+        "  sched:*  (",
+    ] {
+        assert!(all.contains(expected), "no `{expected}` in: {all}");
+    }
+    assert!(list("list:sched:*").contains("\n  sched:sched_switch\n"));
+    assert_eq!(list("list:sched_switch"), "tracepoints:\n  sched:sched_switch\n");
+    assert_eq!(list("list:major"), "software:\n  major-faults\n");
+    // A reader that leaves.
+    let mut child = sprof()
+        .args(["record", "-e", "list:*"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_before_the_program_runs() {
+    let Some(()) = tracepoints() else { return };
+    let refused = |event: &str, status: i32, words: &[&str]| {
+        let recording = record().options(&["-e", event]).run("echo", &["ran"]);
+        assert_eq!(recording.code, Some(status), "{event}: {}", recording.stderr);
+        assert_eq!(recording.stdout, "", "{event}: the program ran");
+        for word in words {
+            assert!(
+                recording.stderr.contains(word),
+                "{event}: no `{word}` in: {}",
+                recording.stderr
+            );
+        }
+    };
+    refused(
+        "page-fault",
+        2,
+        &["no event `page-fault`", "did you mean page-faults", "-e list"],
+    );
+    refused("page-faults:x", 2, &["the modifier `x` is not known"]);
+    refused("page-faults/period=0/", 2, &["1 or more"]);
+    refused(
+        "sched:sched_swich",
+        125,
+        &["no tracepoint `sched:sched_swich`", "did you mean sched:sched_switch"],
+    );
+    refused("nothing:*", 125, &["no tracepoint `nothing:*`"]);
+    refused("gpu/event=1/", 125, &["no PMU `gpu`", "it has: "]);
+    refused("context-switches:u", 125, &["happens in the kernel only"]);
+    // Most machines that build this are virtual, without counters.
+    let cycles = record().options(&["-e", "cycles"]).run("echo", &["ran"]);
+    if cycles.code != Some(0) {
+        refused(
+            "cycles",
+            125,
+            &[
+                "cycles: this machine has no hardware counters (virtual machine?)",
+                "-e list",
+            ],
+        );
+        refused("L1-dcache-load-misses", 125, &["no hardware counters"]);
+        refused("r1a8", 125, &["no hardware counters"]);
+    }
+    let count_alone = record().options(&["--count", "5"]).run("true", &[""; 0]);
+    assert_eq!(count_alone.code, Some(2), "{}", count_alone.stderr);
+    let nothing = record().options(&["-e", "page-faults"]).attach().finish();
+    assert_eq!(nothing.code, Some(2));
+    assert!(
+        nothing.stderr.contains("what to record is missing"),
+        "{}",
+        nothing.stderr
+    );
+}
+
+#[test]
+fn an_ordinary_user_has_the_events_of_user_code_and_is_told_of_the_others() {
+    let Some(()) = tracepoints() else { return };
+    if paranoid() != Some(2) {
+        return;
+    }
+    let playground = Playground::new(&["events"]);
+    let (output, path) = playground.record(&["-e", "page-faults"], "events", &["faults", "2000"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let few = weight(&profile, profile.samples(), |names| names.contains(&"few_pages"));
+    assert!((few - 2000.0).abs() <= 32.0, "{few}\n{stderr}");
+    assert!(stderr.contains("user code only"), "{stderr}");
+    // What was not asked for needs no permission.
+    let (output, path) = playground.record(&["-e", "cpu-clock:u,page-faults"], "events", &["faults", "2000"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let profile = Profile::read(&path);
+    let figures = profile.quality();
+    let says = |event: &str, why: &str| figures[event].as_str().is_some_and(|says| says.ends_with(why));
+    assert!(
+        says("cpu-clock:u", "user code only: only user code was asked for"),
+        "{stderr}"
+    );
+    assert!(says("page-faults", "user code only: no permission"), "{stderr}");
+    assert!(stderr.contains("perf_event_paranoid is 2"), "{stderr}");
+    for (event, words) in [
+        ("context-switches", ["happens in the kernel", "perf_event_paranoid=1"]),
+        ("page-faults:k", ["happens in the kernel", "perf_event_paranoid=1"]),
+        ("sched:sched_switch", ["only root may read", "run sprof as root"]),
+    ] {
+        let (output, _) = playground.record(&["-e", event], "events", &["ask", "1"]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{event}: {stderr}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{event}: {stderr}");
+    }
+}
+
+#[test]
+fn where_perf_event_open_is_refused_there_are_no_events_and_it_is_said() {
+    if !root() {
+        return;
+    }
+    let refuse = program("refuse").unwrap();
+    let refused = record()
+        .under(&[refuse.to_str().unwrap(), "eperm"])
+        .options(&["-e", "page-faults"])
+        .run("echo", &["ran"]);
+    assert_eq!(refused.code, Some(125), "{}", refused.stderr);
+    assert_eq!(refused.stdout, "");
+    for word in ["cannot record page-faults", "ptrace", "knows no events", "without -e"] {
+        assert!(refused.stderr.contains(word), "no `{word}` in: {}", refused.stderr);
+    }
+}

@@ -1,0 +1,562 @@
+//! `sprof export` and `sprof flamegraph`, as the programs read them that they are for.
+#![cfg(target_os = "linux")]
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::support;
+use crate::support::client::{Client, script};
+use crate::support::machine::alone;
+use crate::support::programs::line_of;
+use crate::support::skip::{Need, has, kernel_samples, perf_events};
+use crate::support::steal::undisturbed;
+use crate::support::{program, record, sprof, temp_dir};
+use serde_json::Value;
+
+fn export(profile: &Path, options: &[&str]) -> Output {
+    sprof().arg("export").arg(profile).args(options).output().unwrap()
+}
+
+fn exported(profile: &Path, options: &[&str]) -> Vec<u8> {
+    let output = export(profile, options);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{options:?}: {stderr}");
+    output.stdout
+}
+
+/// The export in a file.
+fn file(folder: &Path, profile: &Path, format: &str) -> PathBuf {
+    let path = folder.join(format!("exported.{format}"));
+    exported(profile, &["-q", "--format", format, "-o", path.to_str().unwrap()]);
+    path
+}
+
+/// By function: what it cost itself, and what was spent while it was on the stack.
+type Costs = BTreeMap<String, (u64, u64)>;
+
+fn costs_of_folded(text: &[u8]) -> Costs {
+    let mut costs = Costs::new();
+    for line in std::str::from_utf8(text).unwrap().lines() {
+        let (path, weight) = line.rsplit_once(' ').unwrap();
+        let weight: u64 = weight.parse().unwrap();
+        let names: Vec<&str> = path.split(';').skip(1).collect();
+        costs.entry((*names.last().unwrap()).to_owned()).or_default().0 += weight;
+        for name in names.into_iter().collect::<HashSet<_>>() {
+            costs.entry(name.to_owned()).or_default().1 += weight;
+        }
+    }
+    costs
+}
+
+fn sum(costs: &Costs) -> u64 {
+    costs.values().map(|(own, _)| own).sum()
+}
+
+#[test]
+fn go_s_pprof_shows_the_functions_and_lines_that_the_folded_stacks_have() {
+    let Some(()) = perf_events() else { return };
+    let go = Command::new("go").arg("version").output();
+    if !has(Need::Go, go.is_ok_and(|output| output.status.success()), "no go") {
+        return;
+    }
+    let (recording, _) = record().profile(program("inline_dwarf5").unwrap(), &["1000"]);
+    let folder = temp_dir();
+    let pprof = file(folder.path(), &recording.output, "pprof");
+    let folded = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
+    let top = |options: &[&str]| {
+        let output = Command::new("go")
+            .args([
+                "tool",
+                "pprof",
+                "-top",
+                "-sample_index=samples",
+                "-nodecount=100000",
+                "-nodefraction=0",
+            ])
+            .args(options)
+            .arg(&pprof)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // flat, flat%, sum%, cum, cum%, name
+    let text = top(&[]);
+    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    let shown: Costs = rows
+        .map(|row| {
+            let words: Vec<&str> = row.split_whitespace().collect();
+            let name = words[5..]
+                .join(" ")
+                .replace(" (inline)", "")
+                .replace(" (partial-inline)", "");
+            (name, (words[0].parse().unwrap(), words[3].parse().unwrap()))
+        })
+        .collect();
+    assert_eq!(shown, folded, "{text}");
+    let lines = top(&["-lines"]);
+    let expected = format!("inline.c:{} (inline)", line_of("inline.c", "INNERMOST_LINE"));
+    assert!(lines.contains(&expected), "no {expected} in {lines}");
+}
+
+#[test]
+fn callgrind_annotate_shows_the_costs_that_the_folded_stacks_have() {
+    let Some(()) = perf_events() else { return };
+    let installed = Command::new("callgrind_annotate").arg("--version").output();
+    if !has(
+        Need::Valgrind,
+        installed.is_ok(),
+        "no callgrind_annotate (Debian: valgrind)",
+    ) {
+        return;
+    }
+    // Recursive, so that a cost could be counted several times.
+    let (recording, _) = record().profile(program("deep").unwrap(), &["spin", "8", "500"]);
+    let folder = temp_dir();
+    let callgrind = file(folder.path(), &recording.output, "callgrind");
+    let folded = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
+    for (inclusive, cost) in [("no", 0), ("yes", 1)] {
+        let output = Command::new("callgrind_annotate")
+            .args(["--threshold=100", "--auto=no", &format!("--inclusive={inclusive}")])
+            .arg(&callgrind)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        let mut checked = 0;
+        for (name, costs) in &folded {
+            let expected = [costs.0, costs.1][cost];
+            if !["main", "deep_leaf", "xorshift"].contains(&name.as_str()) || expected == 0 {
+                continue;
+            }
+            // `1,234 (98.00%)  /src/deep.c:main [deep]`
+            let row = text.lines().find(|line| line.contains(&format!(":{name} [")));
+            let shown = row.map(|row| row.split('(').next().unwrap().trim().replace(',', ""));
+            assert_eq!(shown, Some(expected.to_string()), "{name}: {text}");
+            checked += 1;
+        }
+        assert!(checked > 0, "{folded:?}");
+    }
+}
+
+#[test]
+fn speedscope_s_schema_accepts_the_export() {
+    let Some(()) = perf_events() else { return };
+    let (recording, _) = record().profile(program("threads").unwrap(), &["200", "5"]);
+    let folder = temp_dir();
+    let path = file(folder.path(), &recording.output, "speedscope");
+    let Some(answer) = script("speedscope.js", &[path.as_os_str()]) else {
+        return;
+    };
+    assert_eq!(answer, "valid\n");
+    let json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let totals = json["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|profile| profile["endValue"].as_u64().unwrap());
+    let folded = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
+    assert_eq!(totals.sum::<u64>(), sum(&folded));
+}
+
+#[test]
+fn the_firefox_profiler_reads_folded_stacks_and_perf_script() {
+    let Some(()) = perf_events() else { return };
+    let (recording, _) = record().profile(program("split").unwrap(), &["500"]);
+    let folder = temp_dir();
+    let expected = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
+    let all = sum(&expected) as f64;
+    for format in ["folded", "perf-script"] {
+        let path = file(folder.path(), &recording.output, format);
+        let Some(client) = Client::load(path.to_str().unwrap()) else {
+            return;
+        };
+        let functions = client.functions();
+        for name in ["sixty", "thirty", "ten"] {
+            let (own, _) = expected[name];
+            let shown = functions
+                .iter()
+                .find(|function| function.0 == name)
+                .map_or(0.0, |function| function.2);
+            assert!(
+                (shown - 100.0 * own as f64 / all).abs() < 0.01,
+                "{format} {name}: {shown} % of {all}: {own}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flame_graph_is_searched_and_zoomed_in_a_browser_and_loads_nothing() {
+    let Some(()) = perf_events() else { return };
+    if !has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium") {
+        return;
+    }
+    let (recording, _) = record().profile(program("split").unwrap(), &["500"]);
+    let folder = temp_dir();
+    let svg = file(folder.path(), &recording.output, "svg");
+    let text = std::fs::read_to_string(&svg).unwrap();
+    assert!(!text.contains("href"), "it refers to something");
+    let arguments: [&OsStr; 3] = [svg.as_os_str(), "^sixty$|^thirty$".as_ref(), "run_split".as_ref()];
+    let Some(answer) = script("flamegraph.js", &arguments) else {
+        return;
+    };
+    let shown: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(shown["errors"], serde_json::json!([]), "{shown}");
+    assert_eq!(shown["requests"], 1, "only the file itself: {shown}");
+    assert_eq!(
+        shown["searched"]["found"],
+        serde_json::json!(["sixty", "thirty"]),
+        "{shown}"
+    );
+    let costs = costs_of_folded(&exported(&recording.output, &["--format", "folded"]));
+    let share = |of: u64| {
+        let text = format!(
+            "{:.2}",
+            100.0 * (costs["sixty"].1 + costs["thirty"].1) as f64 / of as f64
+        );
+        text.parse::<f64>().unwrap()
+    };
+    let matched = |what: &str| {
+        let text = shown[what]["matched"].as_str().unwrap();
+        text.trim_start_matches("matched: ")
+            .trim_end_matches(" %")
+            .parse::<f64>()
+            .unwrap()
+    };
+    assert!((matched("searched") - share(sum(&costs))).abs() < 0.011, "{shown}");
+    assert!(
+        (matched("zoomed") - share(costs["run_split"].1)).abs() < 0.011,
+        "{shown}"
+    );
+    let wide = shown["zoomed"]["wide"].as_array().unwrap();
+    assert!(
+        wide.contains(&"run_split".into()) && wide.contains(&"main".into()),
+        "{shown}"
+    );
+    assert!(
+        shown["zoomed"]["frames"].as_u64() <= shown["start"]["frames"].as_u64(),
+        "{shown}"
+    );
+    assert_eq!(shown["reset"]["frames"], shown["start"]["frames"], "{shown}");
+    assert_eq!(
+        (&shown["reset"]["matched"], &shown["reset"]["hash"]),
+        (&"".into(), &"".into()),
+        "{shown}"
+    );
+    assert_eq!(
+        shown["linked"], shown["zoomed"]["matched"],
+        "the address holds the state: {shown}"
+    );
+}
+
+#[test]
+fn what_changed_is_coloured_and_what_is_gone_is_found_in_a_browser() {
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (base, new, svg) = (path("base.folded"), path("new.folded"), path("changed.svg"));
+    std::fs::write(&base, "main;parse 3000\nmain;old 1000\nmain;rest 6000\n").unwrap();
+    std::fs::write(&new, "main;parse 5000\nmain;new;rest 1000\nmain;rest 4000\n").unwrap();
+    let run = |arguments: &[&str]| {
+        let output = sprof().args(arguments).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), stderr)
+    };
+    let (status, list, stderr) = run(&["diff", &base, &new, "--flamegraph", &svg]);
+    assert_eq!((status, stderr), (Some(0), format!("sprof: wrote {svg}\n")));
+    assert!(list.contains("parse") && list.contains("(gone)"), "{list}");
+    // The same from the other command, and to stdout.
+    let text = std::fs::read_to_string(&svg).unwrap();
+    assert_eq!(run(&["flamegraph", &new, "--base", &base, "-o", "-"]).1, text);
+    assert_eq!(run(&["diff", &base, &new, "--flamegraph", "-"]).1, text);
+    for (arguments, expected) in [
+        (&["--reverse"][..], "--reverse is for the flame graph"),
+        (&["--flamegraph", "-", "--flame-chart"], "leave --flame-chart away"),
+    ] {
+        let (status, _, stderr) = run(&[&["diff", &base, &new], arguments].concat());
+        assert!(status == Some(2) && stderr.contains(expected), "{stderr}");
+    }
+    if !has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium") {
+        return;
+    }
+    let arguments: [&OsStr; 3] = [svg.as_ref(), "^old$|^new$".as_ref(), "new".as_ref()];
+    let Some(answer) = script("flamegraph.js", &arguments) else {
+        return;
+    };
+    let shown: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(shown["errors"], serde_json::json!([]), "{shown}");
+    // Both are found; but what is gone is not among what there is.
+    assert_eq!(shown["searched"]["found"], serde_json::json!(["new", "old"]), "{shown}");
+    assert_eq!(shown["searched"]["matched"], "matched: 10.00 %", "{shown}");
+    assert_eq!(shown["zoomed"]["matched"], "matched: 100.00 %", "{shown}");
+    assert_eq!(
+        shown["zoomed"]["wide"].as_array().unwrap().len(),
+        5,
+        "all to rest: {shown}"
+    );
+    assert_eq!(shown["reset"]["frames"], shown["start"]["frames"], "{shown}");
+}
+
+#[test]
+fn waits_are_exported_only_when_asked_for_and_told_of() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let (recording, _) = undisturbed(|| {
+        record()
+            .options(&["--off-cpu"])
+            .profile(program("waits").unwrap(), &["1", "250"])
+    });
+    let costs = |options: &[&str]| {
+        costs_of_folded(&exported(
+            &recording.output,
+            &[&["--format", "folded"], options].concat(),
+        ))
+    };
+    let (cpu, waits, all) = (costs(&[]), costs(&["--off-cpu"]), costs(&["--wall"]));
+    assert!(
+        !cpu.contains_key("[off-CPU]") && waits.contains_key("[off-CPU: sleep]"),
+        "{cpu:?}"
+    );
+    assert_eq!(sum(&cpu) + sum(&waits), sum(&all));
+    // A quarter second each of spinning, sleeping, reading and locking. On a busy machine who spins waits for a CPU, too.
+    assert!(
+        waits["sleep_quarter"].1 > 200_000_000 && all["spin_quarter"].1 > 200_000_000,
+        "{all:?}"
+    );
+    assert!(
+        cpu["spin_quarter"].1 > cpu.get("sleep_quarter").map_or(0, |costs| costs.1),
+        "{cpu:?}"
+    );
+    let stderr = String::from_utf8(export(&recording.output, &["--format", "folded"]).stderr).unwrap();
+    assert!(stderr.contains("of waits are left out; --off-cpu"), "{stderr}");
+}
+
+#[test]
+fn the_profile_itself_is_exported_untouched() {
+    let Some(()) = perf_events() else { return };
+    let recording = record().run(program("split").unwrap(), &["100"]);
+    let folder = temp_dir();
+    let plain = folder.path().join("plain.json");
+    let again = folder.path().join("again.json.gz");
+    let copy = exported(&recording.output, &["--format", "firefox"]);
+    assert_eq!(copy, std::fs::read(&recording.output).unwrap());
+    exported(&recording.output, &["-f", "firefox", "-o", plain.to_str().unwrap()]);
+    exported(&plain, &["-f", "firefox", "-o", again.to_str().unwrap()]);
+    let json: Value = serde_json::from_slice(&std::fs::read(&plain).unwrap()).unwrap();
+    assert_eq!(json, support::Profile::read(&again).json);
+    assert_eq!(json, recording.profile().json);
+}
+
+#[test]
+fn the_firefox_profiler_reads_version_55_with_the_same_shares() {
+    let Some(()) = perf_events() else { return };
+    let (recording, profile) = record().profile(program("split").unwrap(), &["500"]);
+    let folder = temp_dir();
+    let (path, plain) = (folder.path().join("v55.json.gz"), folder.path().join("v55.json"));
+    exported(
+        &recording.output,
+        &["-q", "-f", "firefox-v55", "-o", path.to_str().unwrap()],
+    );
+    // What is of that version is copied.
+    assert_eq!(exported(&path, &["-f", "firefox-v55"]), std::fs::read(&path).unwrap());
+    exported(&path, &["-q", "-f", "firefox", "-o", plain.to_str().unwrap()]);
+    let old: Value = serde_json::from_slice(&std::fs::read(&plain).unwrap()).unwrap();
+    assert_eq!(old["meta"]["preprocessedProfileVersion"], 55);
+    let Some(client) = Client::load(path.to_str().unwrap()) else {
+        return;
+    };
+    let functions = client.functions();
+    for name in ["sixty", "thirty", "ten", "run_split", "main"] {
+        let shown = functions
+            .iter()
+            .find(|function| function.0 == name)
+            .map_or(0.0, |function| function.3);
+        let expected = profile.share_of(name).percent();
+        assert!((shown - expected).abs() < 0.5, "{name}: {shown} {expected}");
+    }
+    let text = |file: &Path| exported(file, &["-q", "-f", "folded", "--threads"]);
+    assert_eq!(text(&path), text(&recording.output));
+}
+
+#[test]
+fn what_cannot_be_exported_is_told_with_the_next_step() {
+    let folder = temp_dir();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "not a profile\n").unwrap();
+    let folded = folder.path().join("stacks.folded");
+    std::fs::write(&folded, "main;work 3\nmain;rest 1\n").unwrap();
+    let none = folder.path().join("none/x.svg");
+    for (path, options, status, expected) in [
+        (&text, &["-f", "svg"][..], 125, "expected a Firefox profile"),
+        (
+            &folded,
+            &["-f", "svg", "-o", none.to_str().unwrap()],
+            125,
+            "create it first",
+        ),
+        (
+            &folded,
+            &["-f", "folded", "--inverted"],
+            2,
+            "--inverted is for flame graphs",
+        ),
+        (&folded, &["-f", "svg", "--off-cpu"], 125, "holds no waits"),
+        (&folded, &["-f", "svg", "--min-width", "-1"], 2, "0 or more"),
+        (&folded, &["-f", "firefox", "--wall"], 2, "copies the whole profile"),
+        (&folded, &["-f", "flame"], 2, "speedscope"),
+    ] {
+        let output = export(path, options);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{options:?}: {stderr}");
+        assert!(
+            stderr.contains(expected) && output.stdout.is_empty(),
+            "{options:?}: {stderr}"
+        );
+    }
+    // And what is right for the first of them works.
+    let text = String::from_utf8(exported(&folded, &["-f", "folded"])).unwrap();
+    assert!(text.contains("main;work 3\n"), "{text}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_a_quiet_end() {
+    let folder = temp_dir();
+    let folded = folder.path().join("stacks.folded");
+    std::fs::write(&folded, "main;work 3\n").unwrap();
+    for format in ["folded", "svg", "speedscope", "callgrind", "perf-script", "pprof"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = sprof();
+        command
+            .arg("export")
+            .arg(&folded)
+            .args(["-f", format])
+            .stdout(writer)
+            .stderr(Stdio::piped());
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.is_empty(), "{format}: {stderr}");
+    }
+}
+
+#[test]
+fn flamegraph_records_a_program_draws_it_and_keeps_its_status() {
+    let Some(()) = perf_events() else { return };
+    let folder = temp_dir();
+    let run = |options: &[&str], command: &[&OsStr]| {
+        let mut sprof = sprof();
+        sprof
+            .arg("flamegraph")
+            .args(options)
+            .arg("--")
+            .args(command)
+            .current_dir(folder.path());
+        sprof.output().unwrap()
+    };
+    let split = program("split").unwrap();
+    let output = run(&["--title", "my title"], &[split.as_os_str(), "300".as_ref()]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let svg = std::fs::read_to_string(folder.path().join("flamegraph.svg")).unwrap();
+    for expected in ["<title>sixty (", "my title", "</svg>"] {
+        assert!(svg.contains(expected), "no {expected}");
+    }
+    assert!(
+        stderr.contains("wrote flamegraph.svg") && stderr.contains("quality:"),
+        "{stderr}"
+    );
+
+    let status = run(
+        &["-o", "-"],
+        &[
+            "sh".as_ref(),
+            "-c".as_ref(),
+            "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3".as_ref(),
+        ],
+    );
+    assert_eq!(
+        status.status.code(),
+        Some(3),
+        "{}",
+        String::from_utf8_lossy(&status.stderr)
+    );
+    assert!(status.stdout.starts_with(b"<?xml") && status.stdout.ends_with(b"</svg>\n"));
+    assert_eq!(run(&[], &["/no/such/program".as_ref()]).status.code(), Some(127));
+    let names: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(names, ["flamegraph.svg"]);
+}
+
+#[test]
+fn flamegraph_of_a_program_needs_no_dashes() {
+    let output = sprof().args(["flamegraph", "no-such-file"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("sprof flamegraph -- no-such-file"), "{stderr}");
+
+    let Some(()) = perf_events() else { return };
+    let folder = temp_dir();
+    let split = program("split").unwrap();
+    // All that follows is the program's own.
+    let words = [
+        "flamegraph".as_ref(),
+        "-qF".as_ref(),
+        "2000".as_ref(),
+        split.as_os_str(),
+    ];
+    let output = sprof()
+        .args(words)
+        .args(["300", "-o", "x.svg"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let svg = std::fs::read_to_string(folder.path().join("flamegraph.svg")).unwrap();
+    assert!(svg.contains("<title>sixty ("), "{stderr}");
+}
+
+#[test]
+fn flamegraph_draws_a_saved_profile_in_every_way() {
+    let folder = temp_dir();
+    let folded = folder.path().join("stacks.folded");
+    std::fs::write(&folded, "main;work 3\nmain;rest 1\n").unwrap();
+    let mut pictures = HashSet::new();
+    for options in [
+        &[][..],
+        &["--inverted"],
+        &["--reverse"],
+        &["--flame-chart"],
+        &["--threads"],
+        &["--image-width", "500"],
+    ] {
+        let svg = folder.path().join("out.svg");
+        let mut command = sprof();
+        command.arg("flamegraph").arg(&folded).arg("-o").arg(&svg).args(options);
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "{options:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            pictures.insert(std::fs::read_to_string(&svg).unwrap()),
+            "{options:?} change nothing"
+        );
+    }
+    for (options, expected) in [
+        (&["--rate", "5"][..], "--rate"),
+        (&["--reverse", "--flame-chart"], "--flame-chart"),
+        (&["--", "ls"], "COMMAND"),
+    ] {
+        let output = sprof().arg("flamegraph").arg(&folded).args(options).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {stderr}");
+        assert!(stderr.contains(expected), "{options:?}: {stderr}");
+    }
+}

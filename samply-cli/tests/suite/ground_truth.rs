@@ -1,0 +1,464 @@
+//! Recordings of programs whose stacks and CPU time are known.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::machine::alone;
+use crate::support::profile::is_mark;
+use crate::support::skip::{kernel_samples, perf_events};
+use crate::support::{Profile, assert_split, program, record};
+
+/// Every sample with user code of ours in it reaches `root`; at most `allowed_percent` do not.
+fn assert_rooted(profile: &Profile, root: &str, at_least_percent: f64) {
+    let rooted = profile.rooted_in(root);
+    assert!(rooted.of > 200, "only {} samples\n{}", rooted.of, profile.summary());
+    assert!(
+        rooted.percent() >= at_least_percent,
+        "{:.2} % of {} samples are rooted in {root}\n{}",
+        rooted.percent(),
+        rooted.of,
+        profile.summary()
+    );
+}
+
+/// Of all stacks with `function` in them, each reaches `root` or says that it does not.
+fn assert_honest(profile: &Profile, function: &str, root: &str) {
+    let honest = profile.share(
+        |names| names.contains(&function),
+        |names| names.contains(&root) || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 500, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+}
+
+/// Every stack below `run_split` is rooted in `main`. Samples elsewhere are the loader's: before `main`, and after it.
+fn assert_split_rooted(profile: &Profile, root: &str) {
+    let ours = ["sixty", "thirty", "ten"];
+    let in_split = |names: &[&str]| {
+        names
+            .iter()
+            .any(|name| ours.contains(&name.rsplit("::").next().unwrap()))
+    };
+    let rooted = profile.share(in_split, |names| {
+        names.contains(&root) && !names.iter().any(|name| is_mark(name))
+    });
+    assert!(rooted.of > 1000, "only {} samples\n{}", rooted.of, profile.summary());
+    assert_eq!(
+        rooted.hits,
+        rooted.of,
+        "not every stack is rooted in {root}\n{}",
+        profile.summary()
+    );
+    // The loader's part of a program that runs for seconds: a few samples.
+    assert_rooted(profile, root, 99.0);
+}
+
+#[test]
+fn split_of_cpu_time_without_frame_pointers() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("split").unwrap(), &["3000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_in_rust_on_two_named_threads() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("split_rs").unwrap(), &["3000"]);
+    assert_split(&profile, "split::");
+    for name in ["left", "right"] {
+        let thread = profile
+            .threads_named(name)
+            .next()
+            .unwrap_or_else(|| panic!("no thread {name}"));
+        assert!(thread.samples.len() > 200, "{name}: {} samples", thread.samples.len());
+    }
+    // Rust's threads start in std's closure under `thread_start`; `run_split` is its only work.
+    let rooted = profile.share(
+        |names| names.contains(&"split::run_split"),
+        |names| names.iter().any(|name| name.contains("thread_start")) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+}
+
+#[test]
+fn split_of_cpu_time_on_four_threads() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("split").unwrap(), &["3000", "4"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "thread_main");
+    for i in 0..4 {
+        let name = format!("splitter-{i}");
+        let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
+        assert!(
+            (2400..3900).contains(&samples),
+            "{name} used 3000 ms of CPU time and has {samples} samples at 1 kHz"
+        );
+    }
+}
+
+#[test]
+fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(path) = program("split_static") else { return };
+    let (_, profile) = record().options(&["--rate", "5000"]).profile(path, &["3000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_in_a_binary_linked_by_lld() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(path) = program("split_lld") else { return };
+    let (_, profile) = record().options(&["--rate", "5000"]).profile(path, &["3000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+}
+
+#[test]
+fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("split_frame_pointer").unwrap(), &["3000"]);
+    assert_split(&profile, "");
+    // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
+    // their caller `one_round`, but not `main`.
+    assert_rooted(&profile, "main", 99.0);
+    assert!(profile.figure(&["frame pointer"]) > 0.0, "{:?}", profile.quality());
+}
+
+#[test]
+fn split_of_cpu_time_with_debug_frame_only() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
+    // code in the same file has `.eh_frame`.
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("split_debug_frame").unwrap(), &["3000"]);
+    assert_split(&profile, "");
+    assert_split_rooted(&profile, "main");
+    let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));
+    assert!(!guessed, "{:?}", profile.quality());
+}
+
+#[test]
+fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_told_apart() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (recording, profile) = record().profile(program("split_stripped").unwrap(), &["1000"]);
+    let rooted = profile.share(
+        |_| true,
+        |names| names.iter().any(|name| name.contains("libc_start")) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
+    // By its function, which has unwind rules: the three loops, and few more.
+    let mut leaves = BTreeMap::new();
+    for stack in profile.samples().filter_map(|sample| sample.stack) {
+        let leaf = profile.names(stack).next_back().unwrap_or_default().to_owned();
+        assert_ne!(leaf, "sixty");
+        *leaves.entry(leaf).or_insert(0) += 1;
+    }
+    let mut functions: Vec<u64> = leaves
+        .iter()
+        .filter(|(name, _)| name.starts_with("fun_"))
+        .map(|(_, n)| *n)
+        .collect();
+    functions.sort_unstable_by(|a, b| b.cmp(a));
+    let largest: u64 = functions.iter().take(3).sum();
+    assert!(largest >= 900, "{leaves:?}");
+    assert!(!leaves.keys().any(|name| name.starts_with("0x")), "{leaves:?}");
+    assert!(
+        recording.stderr.to_lowercase().contains("symbol"),
+        "not announced: {}",
+        recording.stderr
+    );
+}
+
+#[test]
+fn stacks_of_27_kb_are_rooted() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
+    assert_rooted(&profile, "main", 99.0);
+    // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
+    let deep = profile.share(
+        |_| true,
+        |names| names.iter().filter(|name| **name == "descend").count() > 80,
+    );
+    assert!(deep.percent() >= 98.0, "{deep:?}\n{}", profile.summary());
+}
+
+#[test]
+fn stacks_of_200_kb_are_rooted_or_marked() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "210", "1500"]);
+    let honest = profile.share(
+        |names| names.contains(&"deep_leaf"),
+        |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 1000, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+}
+
+/// The frame goes beyond the dump, and where its return address was, there is 0 when that is read.
+#[test]
+fn stacks_whose_memory_was_cleared_since_are_marked() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("deep").unwrap(), &["cleared", "64", "300"]);
+    assert_honest(&profile, "large_frame", "main");
+}
+
+#[test]
+fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
+    assert_growing_and_shrinking(&profile);
+}
+
+/// A thread that has to wait for its CPU does so where it last asked for the time, again and again: its stack is read when
+/// it is always the same other one.
+#[test]
+fn stacks_that_keep_growing_and_shrinking_on_a_busy_machine_are_rooted_or_marked() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let profile = with_busy_cpus(|| record().profile(program("deep").unwrap(), &["updown", "64", "1500"]).1);
+    assert_growing_and_shrinking(&profile);
+}
+
+/// Runs something while every CPU has something else to do, too.
+fn with_busy_cpus<T>(run: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Also when it panics: the scope waits for its threads.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn assert_growing_and_shrinking(profile: &Profile) {
+    let honest = profile.share(
+        |names| names.contains(&"down_and_up"),
+        |names| names.contains(&"main") || names.iter().any(|name| is_mark(name)),
+    );
+    assert!(honest.of > 1000, "{}", profile.summary());
+    assert_eq!(honest.hits, honest.of, "{}", profile.summary());
+    // What is passed off as verified is right: `wander` calls `down_and_up`, once in every stack.
+    let verified = profile.share(
+        |names| names.contains(&"down_and_up") && !names.iter().any(|name| is_mark(name)),
+        |names| {
+            let rest: Vec<_> = names.iter().skip_while(|name| **name != "main").collect();
+            rest.first() == Some(&&"main") && rest.get(1) == Some(&&"wander") && rest.get(2) == Some(&&"down_and_up")
+        },
+    );
+    assert_eq!(verified.hits, verified.of, "{}", profile.summary());
+}
+
+/// Samples inside the handler show what was interrupted, down to `main`.
+fn assert_handler_is_rooted(stack: &str) {
+    let (_, profile) = record().profile(program("sighandler").unwrap(), &[stack, "2000"]);
+    let rooted = profile.share(
+        |names| names.contains(&"handler_spin"),
+        |names| {
+            let order = ["main", "outer", "interrupted_work", "on_timer", "handler_spin"];
+            let mut wanted = order.iter().peekable();
+            for name in names {
+                if wanted.peek() == Some(&name) {
+                    wanted.next();
+                }
+            }
+            wanted.peek().is_none() && !names.iter().any(|name| is_mark(name))
+        },
+    );
+    assert!(
+        rooted.of > 700,
+        "only {} samples inside the handler\n{}",
+        rooted.of,
+        profile.summary()
+    );
+    assert!(
+        rooted.percent() >= 98.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn samples_inside_a_signal_handler_reach_main() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    assert_handler_is_rooted("normal");
+}
+
+#[test]
+fn samples_inside_a_signal_handler_on_an_alternate_stack_reach_main() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    assert_handler_is_rooted("alternate");
+}
+
+#[test]
+fn a_callback_is_seen_through_libc() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("callback").unwrap(), &["1000"]);
+    let rooted = profile.share(
+        |names| names.contains(&"compare_leaf"),
+        |names| names.contains(&"compare") && names.contains(&"sort_all") && names.contains(&"main"),
+    );
+    assert!(rooted.of > 700, "{}", profile.summary());
+    assert!(
+        rooted.percent() >= 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+/// A library that was loaded later has names, and its stacks reach `main`.
+fn assert_library_is_seen(library: &str, leaf: &str) {
+    let library = program(library).unwrap();
+    let (_, profile) = record().profile(program("dlopen").unwrap(), &[library.to_str().unwrap(), "1000"]);
+    let rooted = profile.share(
+        |names| names.contains(&leaf),
+        |names| names.contains(&"through_library") && names.contains(&"main"),
+    );
+    assert!(rooted.of > 700, "{}", profile.summary());
+    assert!(
+        rooted.percent() >= 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn a_library_loaded_while_the_program_runs_is_seen() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    assert_library_is_seen("library.so", "library_leaf");
+}
+
+#[test]
+fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    assert_library_is_seen("library_frame_pointer.so", "library_leaf");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("builtin").unwrap(), &["1000"]);
+    let right = profile.share(
+        |names| names.contains(&"builtin"),
+        |names| {
+            names
+                .windows(3)
+                .any(|names| names == ["main", "uses_builtin", "builtin"])
+        },
+    );
+    assert!(right.of > 500, "{}", profile.summary());
+    assert_eq!(right.hits, right.of, "{}", profile.summary());
+}
+
+/// Of Go's stacks, the goroutines' end in `runtime.goexit`. Those of the runtime end where its threads begin, or where it came
+/// from a goroutine's stack, which is said.
+#[test]
+fn stacks_of_go_end_where_its_toolchain_says() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(path) = program("runtime_go") else { return };
+    let (_, profile) = record().profile(path, &["1500"]);
+    let whole = profile.share(
+        |names| names.iter().any(|name| name.starts_with("main.handOver")),
+        |names| names[0] == "runtime.goexit",
+    );
+    assert!(whole.of > 100, "{}", profile.summary());
+    assert_eq!(whole.hits, whole.of, "{}", profile.summary());
+    let on_g0 = "[system stack of a Go thread (g0)]";
+    let switched = ["runtime.mcall", "runtime.systemstack", "runtime.morestack", "time.now"];
+    let said = profile.share(
+        |names| names.iter().any(|name| switched.contains(name)) && !names.contains(&"runtime.goexit"),
+        |names| names[0] == on_g0 && switched.contains(&names[1]),
+    );
+    assert!(said.of > 20, "{}", profile.summary());
+    assert_eq!(said.hits, said.of, "{}", profile.summary());
+    // Nothing else ends anywhere but where the program and its threads start.
+    let starts = [
+        "runtime.goexit",
+        "runtime.mstart",
+        "runtime.rt0_go",
+        "_rt0_amd64_linux",
+        on_g0,
+    ];
+    let ends = profile.share(
+        |names| names.iter().any(|name| name.starts_with("runtime.")),
+        |names| starts.contains(&names[0]),
+    );
+    assert!(ends.percent() >= 99.0, "{ends:?}\n{}", profile.summary());
+}
+
+#[test]
+fn kernel_functions_appear_under_read() {
+    let Some(()) = kernel_samples() else { return };
+    alone();
+    let (_, profile) = record().profile(program("reader").unwrap(), &["1500"]);
+    // The C library's `read`, and below it kernel functions: `vfs_read` and what the device does.
+    let kernel = profile.share(
+        |names| names.contains(&"read_all_zeros"),
+        |names| {
+            let at = |wanted: &dyn Fn(&str) -> bool| names.iter().position(|name| wanted(name));
+            let system_call = at(&|name| name == "read" || name.ends_with("libc_read"));
+            let kernel = at(&|name| name == "vfs_read");
+            system_call.is_some() && system_call < kernel
+        },
+    );
+    assert!(kernel.of > 700, "{}", profile.summary());
+    assert!(
+        kernel.percent() >= 90.0,
+        "{:.2} %\n{}",
+        kernel.percent(),
+        profile.summary()
+    );
+    let categories: Vec<_> = profile
+        .samples()
+        .filter_map(|sample| profile.stack_frames(sample.stack?).next_back())
+        .filter(|frame| frame.category.to_lowercase().contains("kernel"))
+        .collect();
+    assert!(
+        categories.len() > 500,
+        "kernel frames have a category of their own: {}",
+        categories.len()
+    );
+    // And down to `main`, through the C library.
+    assert_rooted(&profile, "main", 99.0);
+}

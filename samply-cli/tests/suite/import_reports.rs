@@ -1,0 +1,506 @@
+//! What other profilers wrote has the figures that their own tools tell.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::programs::line_of;
+use crate::support::skip::{Need, has};
+use crate::support::{program, sprof, temp_dir};
+use serde_json::Value;
+
+/// What a command prints, if it ends well.
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn run(words: &[&str], file: &Path, options: &[&str]) -> String {
+    printed(sprof().args(words).arg(file).args(options))
+}
+
+fn json(file: &Path, options: &[&str]) -> Value {
+    let options = [&["--format", "json", "--view", "functions"], options].concat();
+    serde_json::from_str(&run(&["report"], file, &options)).unwrap()
+}
+
+/// (self, total) of each function that costs anything; those of one name in several files added up by self.
+fn functions(json: &Value) -> BTreeMap<String, (f64, f64)> {
+    let mut found: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for row in json["views"][0]["rows"].as_array().unwrap() {
+        let weight = |key: &str| row[key]["weight"].as_f64().unwrap();
+        let entry = found.entry(row["function"].as_str().unwrap().to_owned()).or_default();
+        entry.0 += weight("self");
+        entry.1 = entry.1.max(weight("total"));
+    }
+    found
+}
+
+/// `scaled` and all else of the program, below one of valgrind's tools.
+fn valgrind(tool: &str, options: &[&str], output: &str, scale: &str, file: &Path) -> Option<PathBuf> {
+    let version = Command::new("valgrind").arg("--version").output();
+    let is_there = version.is_ok_and(|output| output.status.success());
+    if !has(Need::Valgrind, is_there, "no valgrind") {
+        return None;
+    }
+    let program = program("calls").unwrap();
+    printed(
+        Command::new("valgrind")
+            .arg(format!("--tool={tool}"))
+            .args(options)
+            .arg(format!("{output}={}", file.display()))
+            .arg(&program)
+            .arg(scale),
+    );
+    Some(program)
+}
+
+/// `1,234 (5.6%)  file.c:function [object]`, the way of callgrind_annotate and cg_annotate: (number, function).
+fn annotated(text: &str) -> Vec<(f64, String)> {
+    let rows = text.lines().filter_map(|line| {
+        let (number, rest) = line.trim().split_once(" (")?;
+        let number = number.replace(',', "").parse().ok()?;
+        let (_, place) = rest.split_once(')')?;
+        let place = place.trim().split(" [").next()?;
+        let (_, function) = place.split_once(':')?;
+        Some((number, function.to_owned()))
+    });
+    rows.collect()
+}
+
+#[test]
+fn callgrind_figures_are_those_of_callgrind_annotate() {
+    let dir = temp_dir();
+    for options in [
+        &[][..],
+        &["--cache-sim=yes"],
+        &["--dump-instr=yes", "--collect-jumps=yes"],
+        &["--compress-strings=no", "--compress-pos=no"],
+        &["--separate-threads=yes", "--combine-dumps=yes"],
+    ] {
+        let file = dir.path().join("callgrind.out");
+        let Some(_) = valgrind("callgrind", options, "--callgrind-out-file", "3", &file) else {
+            return;
+        };
+        // With threads apart, each has a file.
+        let of_thread = dir.path().join("callgrind.out-01");
+        let file = if of_thread.exists() { of_thread } else { file };
+        let json = json(&file, &[]);
+        assert_eq!(json["unit"], "count", "{options:?}");
+        assert_eq!(json["weights"]["name"], "Ir");
+        let ours = functions(&json);
+        let annotate = |inclusive: &str| {
+            let mut command = Command::new("callgrind_annotate");
+            annotated(&printed(
+                command.args([inclusive, "--auto=no", "--threshold=100"]).arg(&file),
+            ))
+        };
+        let mut own: BTreeMap<String, f64> = BTreeMap::new();
+        for (weight, function) in annotate("--inclusive=no") {
+            *own.entry(function).or_default() += weight;
+        }
+        assert!(own.len() > 50, "{own:?}");
+        for (function, weight) in &own {
+            assert_eq!(ours[function].0, *weight, "{options:?}: self of {function}");
+        }
+        let mut total: BTreeMap<String, f64> = BTreeMap::new();
+        for (weight, function) in annotate("--inclusive=yes") {
+            let most = total.entry(function).or_default();
+            *most = most.max(weight);
+        }
+        let mut compared = 0;
+        for (function, weight) in total {
+            // It adds the cost of a recursion up once a level (`fib'2`): 60 % of a program that spent 10 % there.
+            let is_recursion = function.contains('\'');
+            // Equal functions of two libraries are one to it.
+            let rows = json["views"][0]["rows"].as_array().unwrap().iter();
+            let is_one = rows.filter(|row| row["function"] == function.as_str()).count() == 1;
+            // With caches simulated, the last two instructions of all are in the call and in no line.
+            if !is_recursion && is_one && function != "_Exit" {
+                assert_eq!(ours[&function].1, weight, "{options:?}: total of {function}");
+                compared += 1;
+            }
+        }
+        assert!(compared > 50, "{options:?}: {compared}");
+        // fib's inner calls are what fib called, and no more.
+        assert!(ours["fib'2"].1 < ours["fib"].1, "{options:?}: {:?}", ours["fib'2"]);
+        assert!(ours["even"].1 < ours["main"].1);
+    }
+}
+
+#[test]
+fn callgrind_lines_and_callers_are_shown_and_no_tree_is_made_up() {
+    let dir = temp_dir();
+    let file = dir.path().join("callgrind.out");
+    let Some(_) = valgrind("callgrind", &["--dump-instr=yes"], "--callgrind-out-file", "3", &file) else {
+        return;
+    };
+    let callers = run(&["report"], &file, &["--view", "callers=scaled"]);
+    assert!(callers.contains("main  1 call  calls"), "{callers}");
+    assert!(!callers.contains("samples"), "{callers}");
+    let text = run(&["report"], &file, &[]);
+    assert!(text.contains("no call tree") && !text.contains("Hot path"), "{text}");
+    assert!(text.contains("1 process, 1 thread, Ir "), "{text}");
+    assert!(!text.contains(" ms"), "a count is shown as time: {text}");
+    let markdown = run(&["report"], &file, &["--format", "md"]);
+    assert!(markdown.contains("| self % | Ir | total % | total Ir |"), "{markdown}");
+    for (options, expected) in [
+        (&["--view", "tree"][..], "no call paths, so there is no call tree"),
+        (&["--view", "bottom-up"], "callers=FUNCTION"),
+        (&["--focus", "leaf"], "--focus is about call paths"),
+        (&["--event", "Dr"], "counts no \"Dr\"; it counts Ir"),
+    ] {
+        let output = sprof().arg("report").arg(&file).args(options).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(expected), "{stderr}");
+    }
+    // The line with the loop has nearly all of what the function costs itself.
+    let annotated = run(&["annotate"], &file, &["leaf"]);
+    let line = line_of("calls.c", "leaf-loop");
+    let share = |text: &str| -> f64 { text.trim().split(' ').next().unwrap().parse().unwrap() };
+    let of_line = annotated
+        .lines()
+        .find(|text| text.contains("leaf-loop"))
+        .expect(&annotated);
+    assert!(of_line.contains(&format!("{line}  ")), "{of_line}");
+    let own = annotated.lines().nth(1).unwrap();
+    let own = share(own.strip_prefix("self").expect(&annotated));
+    assert!(share(of_line) > 0.7 * own && share(of_line) <= own, "{annotated}");
+    assert!(own > 1.0 && annotated.contains(" Ir)"), "{annotated}");
+    // Instructions are those of the program itself.
+    assert!(annotated.contains("  ret"), "{annotated}");
+}
+
+#[test]
+fn cachegrind_figures_are_those_of_cg_annotate() {
+    let dir = temp_dir();
+    let file = dir.path().join("cachegrind.out");
+    let Some(_) = valgrind("cachegrind", &[], "--cachegrind-out-file", "3", &file) else {
+        return;
+    };
+    for event in ["Ir", "Dr", "D1mr"] {
+        let ours = functions(&json(&file, &["--event", event]));
+        let mut command = Command::new("cg_annotate");
+        let text = printed(
+            command
+                .args([format!("--show={event}"), format!("--sort={event}")])
+                .args(["--threshold=0", "--auto=no"])
+                .arg(&file),
+        );
+        let mut own: BTreeMap<String, f64> = BTreeMap::new();
+        for (weight, function) in annotated(&text) {
+            *own.entry(function).or_default() += weight;
+        }
+        assert!(own.len() > 20, "{text}");
+        for (function, weight) in own {
+            assert_eq!(ours[&function].0, weight, "{event}: {function}");
+        }
+    }
+    let text = run(&["report"], &file, &[]);
+    assert!(text.contains("cachegrind counts no calls"), "{text}");
+    assert!(!text.contains("Functions by total"), "{text}");
+    let output = sprof()
+        .arg("report")
+        .arg(&file)
+        .args(["--view", "callers=leaf"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && stderr.contains("cachegrind counts no calls"),
+        "{stderr}"
+    );
+    let annotated = run(&["annotate"], &file, &["leaf", "--source"]);
+    assert!(annotated.contains("leaf-loop"), "{annotated}");
+}
+
+/// A CPU and a heap profile by Go's own profiler.
+fn go_profiles(dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let program = program("pprof_go")?;
+    let (cpu, heap) = (dir.join("cpu.pb.gz"), dir.join("heap.pb.gz"));
+    printed(Command::new(program).arg("2000").args([&cpu, &heap]));
+    Some((cpu, heap))
+}
+
+/// `go tool pprof -top`, in the smallest unit: (flat, cum) by function.
+fn go_top(file: &Path, event: &str, unit: &str) -> BTreeMap<String, (f64, f64)> {
+    let text = printed(
+        Command::new("go")
+            .args([
+                "tool",
+                "pprof",
+                "-top",
+                "-nodefraction=0",
+                "-edgefraction=0",
+                "-nodecount=100000",
+            ])
+            .arg(format!("-sample_index={event}"))
+            .arg(format!("-unit={unit}"))
+            .arg(file),
+    );
+    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    let number = |text: &str| -> f64 {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        digits.parse().unwrap()
+    };
+    let rows = rows.map(|row| {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let name = words[5..]
+            .join(" ")
+            .replace(" (inline)", "")
+            .replace(" (partial-inline)", "");
+        (name, (number(words[0]), number(words[3])))
+    });
+    rows.collect()
+}
+
+#[test]
+fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
+    let dir = temp_dir();
+    let Some((cpu, heap)) = go_profiles(dir.path()) else {
+        return;
+    };
+    for (file, event, unit, ours_in, scale) in [
+        (&cpu, "cpu", "ns", "ms", 1e6),
+        (&cpu, "samples", "count", "samples", 1.0),
+        (&heap, "inuse_space", "B", "bytes", 1.0),
+        (&heap, "inuse_objects", "count", "count", 1.0),
+        (&heap, "alloc_space", "B", "bytes", 1.0),
+        (&heap, "alloc_objects", "count", "count", 1.0),
+    ] {
+        let json = json(file, &["--event", event]);
+        assert_eq!(
+            (&json["unit"], &json["weights"]["name"]),
+            (&ours_in.into(), &event.into())
+        );
+        let ours = functions(&json);
+        let theirs = go_top(file, event, unit);
+        assert!(!theirs.is_empty());
+        for (name, (own, total)) in &theirs {
+            let (our_own, our_total) = ours.get(name).copied().unwrap_or_default();
+            assert_eq!((our_own * scale, our_total * scale), (*own, *total), "{event}: {name}");
+        }
+    }
+    // Without a choice it is the file's own; and the program's own split is in it.
+    let found = functions(&json(&cpu, &[]));
+    let share = |name: &str| found[name].1 / found["main.work"].1;
+    assert!(
+        share("main.sixty") > share("main.thirty") && share("main.thirty") > share("main.ten"),
+        "{found:?}"
+    );
+    let text = run(&["report"], &heap, &[]);
+    assert!(
+        text.contains("shown: inuse_space (bytes); the file counts alloc_objects, alloc_space, inuse_objects, too"),
+        "{text}"
+    );
+    assert!(text.contains("main.threeMegabytes") && !text.contains(" ms"), "{text}");
+    let found = functions(&json(&heap, &[]));
+    assert!(
+        (found["main.threeMegabytes"].0 - 3.0 * 1048576.0).abs() < 1000.0,
+        "{found:?}"
+    );
+    // And on into another format, to the nanosecond.
+    let folded = run(&["export"], &cpu, &["--format", "folded"]);
+    let of = |function: &str| -> f64 {
+        let lines = folded
+            .lines()
+            .filter(|line| line.contains(&format!(";{function};")) || line.contains(&format!(";{function} ")));
+        lines
+            .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+            .sum()
+    };
+    let theirs = go_top(&cpu, "cpu", "ns");
+    assert_eq!(of("main.sixty"), theirs["main.sixty"].1, "{folded}");
+}
+
+/// Names that are demangled already are not cut by a tool that demangles: `<A as Iterator>::next` and all of its kind were one `::next`.
+#[test]
+fn functions_of_an_exported_pprof_file_are_to_go_those_of_our_report() {
+    let go = Command::new("go").arg("version").output();
+    if !has(Need::Go, go.is_ok_and(|output| output.status.success()), "no go") {
+        return;
+    }
+    let dir = temp_dir();
+    let (folded, pprof) = (dir.path().join("names.folded"), dir.path().join("names.pb.gz"));
+    let names = [
+        "<core::slice::iter::Iter<T> as core::iter::Iterator>::next",
+        "<alloc::vec::into_iter::IntoIter<T> as core::iter::Iterator>::next",
+        "<F as core::ops::FnOnce<A>>::call_once",
+        "core::ptr::drop_in_place<alloc::vec::Vec<u8>>",
+        "app::main::{closure#0}",
+        "f<int>(int)",
+        "f<long>(long)",
+        "A::operator()(int) const",
+        "(anonymous namespace)::g(char)",
+        "main.(*T[...]).work",
+        "_ZN3app4main17h0123456789abcdefE",
+        "0x1234",
+    ];
+    let lines = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("main;{name} {}\nmain;{name};leaf 1\n", at + 70));
+    fs::write(&folded, lines.collect::<String>()).unwrap();
+    run(
+        &["export"],
+        &folded,
+        &["--format", "pprof", "-o", pprof.to_str().unwrap()],
+    );
+    let ours = functions(&json(&folded, &[]));
+    assert_eq!(ours.len(), names.len() + 2);
+    assert_eq!(go_top(&pprof, "samples", "count"), ours);
+    assert_eq!(functions(&json(&pprof, &[])), ours);
+}
+
+/// A profile of ours that went through pprof's format is the same to `go tool pprof` and to us.
+#[test]
+fn an_exported_pprof_file_of_an_imported_one_keeps_every_figure() {
+    let dir = temp_dir();
+    let Some((_, heap)) = go_profiles(dir.path()) else {
+        return;
+    };
+    let again = dir.path().join("again.pb.gz");
+    run(
+        &["export"],
+        &heap,
+        &["--format", "pprof", "-o", again.to_str().unwrap()],
+    );
+    assert_eq!(functions(&json(&heap, &[])), functions(&json(&again, &[])));
+    assert_eq!(go_top(&again, "inuse_space", "B"), go_top(&heap, "inuse_space", "B"));
+    assert!(fs::metadata(&again).unwrap().len() > 0);
+}
+
+/// The slower function is named first, with the instructions that callgrind counted; and a rule for CI is broken by it.
+#[test]
+fn callgrind_files_are_compared_to_the_instruction() {
+    let dir = temp_dir();
+    let (old, new) = (dir.path().join("old.out"), dir.path().join("new.out"));
+    let Some(_) = valgrind("callgrind", &[], "--callgrind-out-file", "3", &old) else {
+        return;
+    };
+    valgrind("callgrind", &[], "--callgrind-out-file", "4", &new).unwrap();
+    let own = |file: &Path| functions(&json(file, &[]))["scaled"].0;
+    let diff = |options: &[&str]| printed(sprof().arg("diff").args([&old, &new]).args(options));
+    let compared: Value = serde_json::from_str(&diff(&["--format", "json"])).unwrap();
+    let first = &compared["changes"][0];
+    assert_eq!(first["function"], "scaled", "{compared:#}");
+    assert_eq!(first["base"]["per_run"].as_f64(), Some(own(&old)));
+    assert_eq!(first["new"]["per_run"].as_f64(), Some(own(&new)));
+    // Nothing else changed: no share of others that became less.
+    assert_eq!(compared["changes"].as_array().unwrap().len(), 1, "{compared:#}");
+    assert_eq!((&compared["weights"], &first["p"]), (&"Ir".into(), &Value::Null));
+    assert_eq!(first["base"]["samples"], Value::Null);
+    let text = diff(&[]);
+    assert!(
+        text.contains("more Ir") && text.contains("what of it is chance can't be told"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("sure") && !text.contains("samples") && !text.contains("faster"),
+        "{text}"
+    );
+    let total = diff(&["--by", "total"]);
+    let named: Vec<&str> = total.lines().filter(|line| line.contains("  [calls]")).collect();
+    assert!(
+        named.iter().any(|line| line.contains("main")) && named.iter().any(|line| line.contains("scaled")),
+        "{total}"
+    );
+    let markdown = diff(&["--format", "md"]);
+    assert!(
+        markdown.contains("| | Ir before | after | change | of all |"),
+        "{markdown}"
+    );
+    let same = printed(sprof().arg("diff").args([&old, &old]));
+    assert!(same.contains("\n0 of "), "{same}");
+    for (rule, code) in [("scaled=10%", Some(1)), ("scaled=50%", Some(0)), ("leaf=0%", Some(0))] {
+        let mut command = sprof();
+        command
+            .args(["check", "--max-increase", rule, "--base"])
+            .arg(&old)
+            .arg("--")
+            .arg(&new);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            output.status.code(),
+            code,
+            "{rule}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(text.contains("% more Ir: "), code == Some(1), "{text}");
+    }
+    // What is not the same is not compared.
+    let cachegrind = dir.path().join("cachegrind.out");
+    valgrind("cachegrind", &[], "--cachegrind-out-file", "3", &cachegrind).unwrap();
+    let refused = |options: &[&str], files: [&Path; 2]| {
+        let output = sprof().arg("diff").args(files).args(options).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let text = refused(&["--by", "paths"], [&old, &new]);
+    assert!(text.contains("has no call paths to compare"), "{text}");
+    let text = refused(&["--event", "Dr"], [&cachegrind, &old]);
+    assert!(text.contains("counts no \"Dr\"; it counts Ir"), "{text}");
+}
+
+#[test]
+fn dhat_figures_are_those_of_dhat() {
+    let dir = temp_dir();
+    let file = dir.path().join("dhat.json");
+    let Some(_) = valgrind("dhat", &[], "--dhat-out-file", "3", &file) else {
+        return;
+    };
+    // What the program allocates: 3 blocks of 1000 bytes that stay, 50 of 200 that don't.
+    for (event, keep, churn) in [
+        ("total-bytes", 3000.0, 10_000.0),
+        ("total-blocks", 3.0, 50.0),
+        ("at-gmax-bytes", 3000.0, 200.0),
+        ("at-gmax-blocks", 3.0, 1.0),
+        ("at-end-bytes", 3000.0, 0.0),
+        ("at-end-blocks", 3.0, 0.0),
+    ] {
+        let found = functions(&json(&file, &["--event", event]));
+        let total = |name: &str| found.get(name).map_or(0.0, |(_, total)| *total);
+        assert_eq!((total("keep"), total("churn")), (keep, churn), "{event}");
+    }
+    // The sums over the file, as its viewer shows them at the top.
+    let told: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let sum = |key: &str| -> f64 {
+        told["pps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|point| point[key].as_f64().unwrap())
+            .sum()
+    };
+    for (event, key) in [
+        ("total-bytes", "tb"),
+        ("total-blocks", "tbk"),
+        ("at-gmax-bytes", "gb"),
+        ("at-end-bytes", "eb"),
+    ] {
+        let json = json(&file, &["--event", event]);
+        assert_eq!(json["selection"]["weight"].as_f64(), Some(sum(key)), "{event}");
+    }
+    let text = run(&["report"], &file, &["--view", "tree"]);
+    assert!(text.contains("shown: total-bytes (bytes allocated)"), "{text}");
+    assert!(
+        text.contains("main") && text.contains("keep") && !text.contains(" ms"),
+        "{text}"
+    );
+    let folded = run(&["export"], &file, &["--format", "folded", "--event", "at-end-bytes"]);
+    assert!(folded.contains("calls;main;keep;malloc 3000"), "{folded}");
+    let annotated = run(&["annotate"], &file, &["churn", "--source"]);
+    assert!(annotated.contains("total-bytes"), "{annotated}");
+    let copies = dir.path().join("copies.json");
+    valgrind("dhat", &["--mode=copy"], "--dhat-out-file", "3", &copies).unwrap();
+    let text = run(&["report"], &copies, &[]);
+    assert!(
+        text.contains("DHAT, copy") && text.contains("total-bytes (bytes copied)"),
+        "{text}"
+    );
+}

@@ -1,0 +1,414 @@
+//! Code that is in no file: jitdump, perf maps, and neither.
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support;
+use crate::support::machine::alone;
+use crate::support::profile::is_mark;
+use crate::support::skip::{Need, has, perf_events, root};
+use crate::support::steal::undisturbed;
+use crate::support::{Profile, program, record};
+
+const JIT_CATEGORY: &str = "JIT and anonymous";
+
+/// `function` has this share, within 2 points, of the samples inside `scope`, of which there are at least 8000: see
+/// `assert_split`.
+fn assert_share(profile: &Profile, scope: &str, function: &str, expected: f64) {
+    let share = profile.share(
+        |names| names.contains(&scope),
+        |names| names.iter().any(|name| name.contains(function)),
+    );
+    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
+    share.assert_is(expected, 2.0, function, profile);
+}
+
+/// All samples of a function reach `root` without a mark.
+fn assert_rooted(profile: &Profile, function: &str, root: &str) {
+    let rooted = profile.share(
+        |names| names.iter().any(|name| name.contains(function)),
+        |names| names.contains(&root) && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.of > 120, "{}", profile.summary());
+    assert!(
+        rooted.percent() >= 99.5,
+        "{function}: {rooted:?}\n{}",
+        profile.summary()
+    );
+}
+
+/// Nobody else removes them.
+fn remove_maps(profile: &Profile) {
+    for pid in profile.pids() {
+        let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+        let _ = std::fs::remove_file(format!("/tmp/jit-{pid}.dump"));
+    }
+}
+
+/// First and last time of a function's samples, ms.
+fn times(profile: &Profile, function: &str) -> (f64, f64) {
+    let inside = |stack: usize| profile.names(stack).any(|name| name == function);
+    let of_function = profile.samples().filter(|sample| sample.stack.is_some_and(inside));
+    of_function.fold((f64::MAX, 0.0), |(first, last), sample| {
+        (sample.time_ms.min(first), sample.time_ms.max(last))
+    })
+}
+
+fn assert_jitdump(memory: &str) {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = support::temp_dir();
+    let folder = dir.path().to_str().unwrap();
+    let (_, profile) = undisturbed(|| {
+        record()
+            .options(&["--rate", "5000"])
+            .profile(program("jit").unwrap(), &["3000", memory, folder])
+    });
+    assert_share(&profile, "run_split", "mover", 60.0);
+    assert_share(&profile, "run_split", "stayer", 20.0);
+    assert_share(&profile, "run_split", "replacement", 20.0);
+    for function in ["mover", "stayer", "replacement"] {
+        assert_rooted(&profile, function, "main");
+        let frames = profile.frames.iter().filter(|frame| frame.function == function);
+        let on_a_line = frames.clone().filter(|frame| {
+            frame.file.as_deref() == Some("/generated/source.txt")
+                && frame.line.is_some_and(|line| [10, 11, 20, 21, 30, 31].contains(&line))
+        });
+        assert!(on_a_line.count() > 0, "{function} has no lines");
+        assert!(frames.clone().all(|frame| frame.category == JIT_CATEGORY));
+    }
+    // `stayer` and `replacement` never overlap; `mover` is there before and after its move.
+    let (stayer, replacement, mover) = (
+        times(&profile, "stayer"),
+        times(&profile, "replacement"),
+        times(&profile, "mover"),
+    );
+    assert!(stayer.1 <= replacement.0, "{stayer:?} {replacement:?}");
+    assert!(mover.0 < stayer.1 && mover.1 > replacement.0, "{mover:?}");
+    let unchecked = profile.quality().keys().any(|label| label.contains("perf maps"));
+    assert!(!unchecked, "{:?}", profile.quality());
+}
+
+#[test]
+fn a_function_moved_by_a_jit_compiler_is_right_before_and_after_the_move() {
+    assert_jitdump("rwx");
+}
+
+#[test]
+fn code_in_a_memory_file_mapped_twice_is_named_by_its_jitdump() {
+    assert_jitdump("dual");
+}
+
+#[test]
+fn a_perf_map_names_code_and_the_profile_says_that_its_names_have_no_times() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (recording, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "map"]);
+    remove_maps(&profile);
+    for function in ["mover", "stayer", "replacement"] {
+        assert_rooted(&profile, function, "main");
+    }
+    // The later of two names of one address: so `mover`, before its move, is called `replacement`.
+    let replacement = profile.share(
+        |names| names.contains(&"run_split"),
+        |names| names.contains(&"replacement"),
+    );
+    assert!(replacement.percent() > 40.0, "{}", profile.summary());
+    assert!(profile.figure(&["perf maps", "no times"]) > 500.0);
+    assert!(recording.stderr.contains("perf map"), "{}", recording.stderr);
+}
+
+#[test]
+fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let allowed = Command::new("unshare").args(["-m", "-p", "-f", "true"]).status();
+    if !root()
+        || !has(
+            Need::Namespaces,
+            allowed.is_ok_and(|status| status.success()),
+            "unshare -m -p is not permitted",
+        )
+    {
+        return;
+    }
+    // There it is process 1 and writes /tmp/perf-1.map, which nobody else can see.
+    let jit = program("jit").unwrap();
+    let dir = support::temp_dir();
+    std::fs::copy(&jit, dir.path().join("jit")).unwrap();
+    let script = format!(
+        "mount --bind {} /mnt; mount -t tmpfs none /tmp; exec /mnt/jit 1000 rwx map",
+        dir.path().display()
+    );
+    let (_, profile) = record().profile(
+        "unshare",
+        &["-m", "-p", "-f", "--propagation", "private", "sh", "-ec", &script],
+    );
+    for function in ["mover", "stayer", "replacement"] {
+        assert_rooted(&profile, function, "main");
+    }
+    assert!(!Path::new("/tmp/perf-1.map").exists());
+}
+
+#[test]
+fn code_that_nobody_tells_of_is_unwound_and_shown_by_address() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "none"]);
+    let in_code = profile
+        .samples()
+        .filter_map(|sample| profile.stack_frames(sample.stack?).next_back())
+        .filter(|frame| frame.category == JIT_CATEGORY && frame.function.starts_with("0x"));
+    assert!(in_code.count() > 700, "{}", profile.summary());
+    assert_rooted(&profile, "run_split", "main");
+}
+
+/// Samples inside the last of these functions, and how many of them have exactly these callers up to `main`.
+fn chains(profile: &Profile, expected: &[&str]) -> support::profile::Share {
+    profile.share(
+        |names| expected.last().is_some_and(|leaf| names.contains(leaf)),
+        |names| {
+            let from_main = names.iter().skip_while(|name| **name != "main");
+            let up_to_leaf: Vec<&str> = from_main.copied().take(expected.len()).collect();
+            up_to_leaf == expected
+        },
+    )
+}
+
+/// Where it makes its frame or has left it, a function's frame pointer is its caller's.
+#[test]
+fn functions_that_are_entered_or_left_have_their_caller() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(program("jit_entries").unwrap(), &["1000"]);
+    remove_maps(&profile);
+    let rooted = chains(&profile, &["main", "run", "outer", "inner"]);
+    assert!(rooted.of > 1000, "{}", profile.summary());
+    assert!(rooted.percent() >= 99.5, "{rooted:?}\n{}", profile.summary());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn functions_without_frame_pointers_are_unwound_by_the_rules_in_their_jitdump() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let dir = support::temp_dir();
+    let folder = dir.path().to_str().unwrap();
+    let recorded = |rules: &str| {
+        record()
+            .profile(program("jit_rules").unwrap(), &["1000", folder, rules])
+            .1
+    };
+    let expected = ["main", "run", "outer", "middle", "inner", "leaf"];
+    let profile = recorded("rules");
+    let whole = chains(&profile, &expected);
+    assert!(whole.of > 900, "{}", profile.summary());
+    assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
+    assert_rooted(&profile, "leaf", "main");
+    // Nothing else would have found these callers.
+    let bare = recorded("bare");
+    assert!(chains(&bare, &expected).percent() < 1.0, "{}", bare.summary());
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
+    let Some(()) = support::skip::perf() else { return };
+    let dir = support::temp_dir();
+    let file = dir.path().join("perf.data");
+    let output = Command::new("perf")
+        .args([
+            "record",
+            "-k",
+            "mono",
+            "-e",
+            "cpu-clock",
+            "-F",
+            "1000",
+            "--call-graph",
+            "dwarf",
+            "-o",
+        ])
+        .arg(&file)
+        .arg("--")
+        .arg(program("jit_rules").unwrap())
+        .args(["1000", dir.path().to_str().unwrap(), "rules"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (profile, _) = support::perf::load(&file, &[]);
+    let whole = profile.share(
+        |names| names.contains(&"leaf"),
+        |names| {
+            let known = names.iter().filter(|name| !name.starts_with("0x"));
+            let from_main: Vec<&str> = known.skip_while(|name| **name != "main").copied().take(4).collect();
+            from_main == ["main", "run", "middle", "leaf"]
+        },
+    );
+    assert!(whole.of > 900, "{}", profile.summary());
+    assert!(whole.percent() >= 99.5, "{whole:?}\n{}", profile.summary());
+}
+
+const NODE_SCRIPT: &str = "
+function sixty(n) { let s = 0; for (let i = 0; i < 6 * n; i++) s = (s * 31 + i) | 0; return s; }
+function forty(n) { let s = 1; for (let i = 0; i < 4 * n; i++) s = (s * 31 + i) | 0; return s; }
+function round(n) { return sixty(n) + forty(n); }
+const end = process.cpuUsage().user + Number(process.argv[2]) * 1000;
+let sum = 0, chance = 1;
+function run() {
+    while (process.cpuUsage().user < end) {
+        chance = (chance * 1103515245 + 12345) & 0x7fffffff;
+        sum += round(20000 + (chance >> 16) % 20000);
+    }
+}
+run();
+process.exitCode = sum === 0.5 ? 1 : 0;
+";
+
+/// Records a script under Node.js; `None` (after saying so) where there is none.
+fn node(options: &[&str]) -> Option<Profile> {
+    let version = Command::new("node").arg("--version").output();
+    if !has(Need::Node, version.is_ok(), "no Node.js (Debian: nodejs)") {
+        return None;
+    }
+    let dir = support::temp_dir();
+    let script = dir.path().join("work.js");
+    std::fs::write(&script, NODE_SCRIPT).unwrap();
+    // The dump goes to the working directory.
+    let command = format!(
+        "cd {}; exec node {} work.js 2500",
+        dir.path().display(),
+        options.join(" ")
+    );
+    let (_, profile) = record().options(&["--rate", "5000"]).profile("sh", &["-c", &command]);
+    remove_maps(&profile);
+    Some(profile)
+}
+
+/// Of the samples below `round`, or where that is inlined, in either function.
+fn assert_node_split(profile: &Profile) {
+    let ours = |names: &[&str], functions: &[&str]| {
+        names
+            .iter()
+            .any(|name| name.starts_with("JS:") && functions.iter().any(|function| name.contains(function)))
+    };
+    let share = profile.share(
+        |names| ours(names, &["sixty ", "forty "]),
+        |names| ours(names, &["sixty "]),
+    );
+    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
+    share.assert_is(60.0, 3.0, "sixty", profile);
+    let rooted = profile.share(
+        |names| ours(names, &["sixty ", "forty "]),
+        |names| names.contains(&"main") || names.contains(&"_start"),
+    );
+    assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
+}
+
+#[test]
+fn node_with_a_perf_map() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(profile) = node(&["--perf-basic-prof"]) else {
+        return;
+    };
+    assert_node_split(&profile);
+}
+
+#[test]
+fn node_with_a_jitdump_has_lines_too() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(profile) = node(&["--perf-prof"]) else { return };
+    assert_node_split(&profile);
+    let lines = profile.frames.iter().filter(|frame| {
+        frame.function.contains("sixty") && frame.line == Some(2) && {
+            let file = frame.file.as_deref();
+            file.is_some_and(|file| file.ends_with("work.js"))
+        }
+    });
+    assert!(lines.count() > 0, "`sixty` is on line 2 of the script");
+}
+
+const PYTHON_SCRIPT: &str = "
+import sys, time
+def sixty(n):
+    s = 0
+    for i in range(6 * n): s = (s * 31 + i) & 0xffff
+    return s
+def forty(n):
+    s = 1
+    for i in range(4 * n): s = (s * 31 + i) & 0xffff
+    return s
+def one_round(n): return sixty(n) + forty(n)
+def run(seconds):
+    end = time.process_time() + seconds
+    chance = 1
+    while time.process_time() < end:
+        chance = (chance * 1103515245 + 12345) & 0x7fffffff
+        one_round(300 + (chance >> 16) % 600)
+run(float(sys.argv[1]))
+";
+
+/// A CPython with perf trampolines whose version starts like this; `None` (after saying so) where there is none.
+fn python(minor: u32) -> Option<PathBuf> {
+    let name = format!("python3.{minor}");
+    let versions = std::env::var_os("HOME").map(|home| Path::new(&home).join(".pyenv/versions"));
+    let installed = versions.and_then(|versions| std::fs::read_dir(versions).ok());
+    let installed = installed
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("bin").join(&name));
+    let question = "import sysconfig; sys_exit = sysconfig.get_config_var('PY_HAVE_PERF_TRAMPOLINE'); \
+                    raise SystemExit(0 if sys_exit else 1)";
+    let works = |path: &PathBuf| {
+        let answer = Command::new(path).args(["-c", question]).output();
+        answer.is_ok_and(|answer| answer.status.success())
+    };
+    let found = [PathBuf::from(&name)].into_iter().chain(installed).find(works);
+    let reason = format!("no CPython 3.{minor} with perf trampolines");
+    has(Need::PythonPerf, found.is_some(), &reason).then(|| found.unwrap())
+}
+
+fn assert_python_split(python: &Path, option: &str) {
+    let dir = support::temp_dir();
+    let script = dir.path().join("work.py");
+    std::fs::write(&script, PYTHON_SCRIPT).unwrap();
+    let (_, profile) = record()
+        .options(&["--rate", "5000"])
+        .profile(python, &["-X", option, script.to_str().unwrap(), "2.5"]);
+    remove_maps(&profile);
+    let ours = |names: &[&str], function: &str| names.iter().any(|name| name.starts_with(&format!("py::{function}:")));
+    let share = profile.share(
+        |names| ours(names, "sixty") || ours(names, "forty"),
+        |names| ours(names, "sixty"),
+    );
+    assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
+    share.assert_is(60.0, 3.0, "sixty", &profile);
+    // Also where CPython was built without frame pointers, as it is almost everywhere.
+    let rooted = profile.share(
+        |names| ours(names, "sixty") || ours(names, "forty"),
+        |names| ours(names, "run") && ours(names, "one_round") && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
+}
+
+#[test]
+fn python_functions_are_named_and_rooted_by_a_perf_map() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(python) = python(12) else { return };
+    assert_python_split(&python, "perf");
+}
+
+#[test]
+fn python_functions_are_named_and_rooted_by_a_jitdump() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let Some(python) = python(13) else { return };
+    assert_python_split(&python, "perf_jit");
+}

@@ -1,0 +1,43 @@
+//! sprof as its users run it, on programs whose answer is known. A module is a topic, and one binary compiles and links
+//! what they share once: `cargo test -p sprof --test suite ground_truth::`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends where its premise fails"
+)]
+
+mod arm64_machine;
+mod attach;
+mod bad_input;
+mod cargo;
+mod check;
+mod cli;
+mod cli_terminal;
+mod client;
+mod compare;
+mod diff;
+mod events;
+mod exit_status;
+mod export;
+mod ground_truth;
+mod hostile;
+mod import_reports;
+mod jit;
+mod ladder;
+mod offcpu;
+mod perf_data;
+mod perf_off_cpu;
+mod probes;
+mod processes;
+mod rates;
+mod report;
+mod server;
+mod simpleperf;
+mod spool;
+mod summary;
+mod support;
+mod symbols;
+mod unprivileged;
+mod unreadable;
+mod vanished;

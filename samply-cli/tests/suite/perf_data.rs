@@ -1,0 +1,302 @@
+//! Files of `perf record`, made here and now by this system's perf: they show what `perf report` shows of them.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::perf::{assert_as_perf, load, own_share};
+use crate::support::profile::is_mark;
+use crate::support::skip::{perf, root};
+use crate::support::{Profile, program, record, sprof, temp_dir};
+
+/// Runs `perf record` with the options on the split program.
+fn perf_record(file: &Path, options: &[&str]) {
+    let output = Command::new("perf")
+        .args(["record", "-o"])
+        .arg(file)
+        .args(options)
+        .arg("--")
+        .arg(program("split").unwrap())
+        .arg("2000")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    perf_record(&file, options);
+    (dir, file)
+}
+
+/// Stacks below the split functions reach `main`, by the unwind tables.
+fn assert_rooted(profile: &Profile) {
+    let rooted = profile.share(
+        |names| names.contains(&"one_round"),
+        |names| names.contains(&"main") && !names.iter().any(|name| is_mark(name)),
+    );
+    assert!(rooted.of > 500, "only {} samples\n{}", rooted.of, profile.summary());
+    assert!(
+        rooted.percent() > 99.0,
+        "{:.2} %\n{}",
+        rooted.percent(),
+        profile.summary()
+    );
+}
+
+#[test]
+fn frame_pointer_chains() {
+    let Some(()) = perf() else { return };
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "fp"]);
+    let (profile, stderr) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(!stderr.contains("warning"), "{stderr}");
+    assert!(profile.sample_count() > 1000, "{}", profile.summary());
+}
+
+/// What `sprof` prints, with this text on stdin.
+fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
+    let mut cat = Command::new("cat").arg(text).stdout(Stdio::piped()).spawn().unwrap();
+    let output = sprof().args(words).stdin(cat.stdout.take().unwrap()).output().unwrap();
+    cat.wait().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_text_of_perf_script_shows_what_perf_report_shows() {
+    let Some(()) = perf() else { return };
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let script = dir.path().join("script.txt");
+    for options in [&[][..], &["-F", "+pid"], &["--header"]] {
+        let output = Command::new("perf")
+            .arg("script")
+            .args(options)
+            .arg("-i")
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::write(&script, &output.stdout).unwrap();
+        let (profile, stderr) = load(&script, &[]);
+        assert_as_perf(&profile, &file, "cpu-clock");
+        assert_rooted(&profile);
+        assert!(!stderr.contains("not understood"), "{stderr}");
+    }
+    let path = script.to_str().unwrap();
+    let views = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["views"].clone();
+    let report = ["report", path, "--format", "json", "--view", "functions"];
+    let of_file = sprof().args(report).output().unwrap();
+    let (code, of_stdin, stderr) = from_stdin(&["report", "-", "--format", "json", "--view", "functions"], &script);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(views(&of_stdin), views(std::str::from_utf8(&of_file.stdout).unwrap()));
+    // All commands that read a file; and a file of perf itself.
+    for (words, text, expected) in [
+        (&["annotate", "-", "sixty"][..], &script, "sixty"),
+        (&["export", "-", "--format", "folded"], &file, ";sixty"),
+        (&["export", "-", "--format", "firefox", "-o", "-"], &script, ""),
+        (&["flamegraph", "-", "-o", "-"], &file, "<svg"),
+        (&["diff", path, "-"], &script, ""),
+        (&["check", "-", "--base", path, "--max-increase", "*=50%"], &script, ""),
+        (&["report", "-"], &file, "thirty"),
+    ] {
+        let mut cat = Command::new("cat").arg(text).stdout(Stdio::piped()).spawn().unwrap();
+        let output = sprof().args(words).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        assert!(stdout.contains(expected), "{words:?}: {stdout}{stderr}");
+    }
+    fs::write(&script, "what is this\n").unwrap();
+    let (code, _, stderr) = from_stdin(&["report", "-"], &script);
+    assert!(code == Some(125) && stderr.contains("/dev/stdin is"), "{stderr}");
+}
+
+#[test]
+fn stack_dumps_are_unwound() {
+    let Some(()) = perf() else { return };
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert_rooted(&profile);
+}
+
+#[test]
+fn compressed_files() {
+    let Some(()) = perf() else { return };
+    let (_dir, file) = recorded(&["-z", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert_rooted(&profile);
+}
+
+#[test]
+fn pipe_mode() {
+    let Some(()) = perf() else { return };
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    let status = Command::new("perf")
+        .args(["record", "-e", "cpu-clock", "-F", "1000", "-g", "-o", "-", "--"])
+        .arg(program("split").unwrap())
+        // The program's own output would stand in the middle of the file.
+        .args(["2000"])
+        .stdout(fs::File::create(&file).unwrap())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+}
+
+#[test]
+fn exports_hold_what_the_report_says_of_each_event() {
+    let Some(()) = perf() else { return };
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let run = |arguments: &[&str]| {
+        let output = sprof().args(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let file = file.to_str().unwrap();
+    let rows = |file: &str, options: &[&str]| -> serde_json::Value {
+        let arguments = [&["report", file, "--format", "json", "--limit", "50"], options].concat();
+        let mut json: serde_json::Value = serde_json::from_str(&run(&arguments)).unwrap();
+        json["views"].take()
+    };
+    let mut drawn = Vec::new();
+    for event in ["cpu-clock", "page-faults"] {
+        let options = ["--event", event];
+        let expected = rows(file, &options);
+        assert!(expected.to_string().len() > 200, "{expected}");
+        for format in ["firefox", "firefox-v55"] {
+            let saved = dir.path().join(format!("{event}-{format}.json.gz"));
+            let saved = saved.to_str().unwrap();
+            run(&[&["export", file, "-q", "-f", format, "-o", saved], &options[..]].concat());
+            assert_eq!(rows(saved, &[]), expected, "{event} as {format}");
+        }
+        drawn.push(run(&[&["flamegraph", file, "-o", "-"], &options[..]].concat()));
+    }
+    assert_ne!(drawn[0], drawn[1]);
+    assert!(drawn[0].contains("<title>sixty ("), "{}", drawn[0]);
+}
+
+#[test]
+fn two_events_of_which_one_is_shown() {
+    let Some(()) = perf() else { return };
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let (profile, stderr) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(
+        stderr.contains("samples of the event page-faults are left out"),
+        "{stderr}"
+    );
+    let (faults, stderr) = load(&file, &["--event", "page-faults"]);
+    assert!(
+        stderr.contains("samples of the event cpu-clock are left out"),
+        "{stderr}"
+    );
+    assert!(
+        faults.sample_count() > 0 && own_share(&faults, "sixty") < 10.0,
+        "{}",
+        faults.summary()
+    );
+}
+
+#[test]
+fn the_whole_machine() {
+    if !root() {
+        return;
+    }
+    let Some(()) = perf() else { return };
+    let (_dir, file) = recorded(&["-a", "-e", "cpu-clock", "-F", "1000", "-g"]);
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    assert!(profile.threads.iter().any(|thread| thread.process_name == "split"));
+}
+
+/// Linux (6.18) then says of perf's mappings that they have build ids, which they have not.
+#[test]
+fn a_file_that_perf_made_beside_a_recording_of_the_whole_machine() {
+    if !root() {
+        return;
+    }
+    let Some(()) = perf() else { return };
+    let beside = record().options(&["-a"]).attach();
+    beside.wait_for_sprof("Ctrl-C");
+    // -B: perf 6.1 itself takes what is there for a build id, and ends with "stack smashing detected".
+    let options = ["-B", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"];
+    let (_dir, file) = recorded(&options);
+    beside.signal_sprof("INT");
+    assert_eq!(beside.finish().code, Some(0));
+    let (profile, _) = load(&file, &[]);
+    assert_rooted(&profile);
+    // Which shares perf's 2,000 samples have is chance; that all have names is not.
+    let named = profile.share(
+        |names| names.contains(&"one_round"),
+        |names| ["sixty", "thirty", "ten"].iter().any(|name| names.contains(name)),
+    );
+    assert!(named.percent() > 99.0, "{named:?}\n{}", profile.summary());
+}
+
+#[test]
+fn a_process_that_was_running_already() {
+    let Some(()) = perf() else { return };
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    let mut running = Command::new(program("split").unwrap())
+        .args(["60000", "2"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let status = Command::new("perf")
+        .args(["record", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf", "-o"])
+        .arg(&file)
+        .args(["-p", &running.id().to_string(), "--", "sleep", "2"])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(status.success());
+    let (profile, _) = load(&file, &[]);
+    assert_as_perf(&profile, &file, "cpu-clock");
+    // The names and mappings that perf found when it came.
+    assert_eq!(profile.threads_named("splitter-0").count(), 1, "{}", profile.summary());
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_shown_with_a_warning() {
+    let Some(()) = perf() else { return };
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "-g"]);
+    let whole = load(&file, &[]).0.sample_count();
+    let bytes = fs::read(&file).unwrap();
+    let cut = dir.path().join("cut.data");
+    fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let (profile, stderr) = load(&cut, &[]);
+    let samples = profile.sample_count();
+    assert!(samples > whole / 4 && samples < whole, "{samples} of {whole}");
+    assert!(stderr.contains("the file is cut off"), "{stderr}");
+    assert_eq!(profile.figure(&["malformed"]), 1.0);
+}
+
+#[test]
+fn what_the_file_does_not_hold_is_an_error_with_the_next_step() {
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    fs::write(&file, b"PERFILE2").unwrap();
+    let output = sprof().arg("load").arg(&file).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("cannot load") && !stderr.contains("panicked"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,520 @@
+//! `-e uprobe:...` and `-e usdt:...`: a program says how often its functions were called, and the profile must have each call.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::support;
+use crate::support::playground::Playground;
+use crate::support::skip;
+use crate::support::{Profile, program, record, sprof};
+use serde_json::Value;
+
+/// Goes on where probes can be defined.
+fn probes() -> Option<()> {
+    skip::tracepoints()?;
+    let list = Path::new(LIST);
+    skip::has(skip::Need::Uprobes, list.exists(), "this kernel has no uprobes").then_some(())
+}
+
+const LIST: &str = "/sys/kernel/tracing/uprobe_events";
+
+/// Definitions in the kernel of the sprof with this process id.
+fn defined(pid: u32) -> Vec<String> {
+    let start = format!("p:sprof_{pid}_");
+    let list = fs::read_to_string(LIST).unwrap();
+    (list.lines().filter(|line| line.starts_with(&start)).map(str::to_owned)).collect()
+}
+
+/// Definitions of every sprof that has ended.
+fn left() -> Vec<String> {
+    let list = fs::read_to_string(LIST).unwrap();
+    let has_ended = |line: &&str| {
+        let pid = line.strip_prefix("p:sprof_").and_then(|rest| rest.split_once('_'));
+        pid.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+    };
+    list.lines().filter(has_ended).map(str::to_owned).collect()
+}
+
+/// A marker: its data, and its stack, root first.
+struct Hit<'a> {
+    data: &'a Value,
+    stack: Vec<&'a str>,
+    pid: &'a str,
+    tid: &'a str,
+}
+
+fn hits<'a>(profile: &'a Profile, name: &str) -> Vec<Hit<'a>> {
+    let mut hits = Vec::new();
+    for thread in &profile.threads {
+        for (data, _) in thread
+            .markers
+            .iter()
+            .zip(&thread.marker_names)
+            .filter(|(_, found)| *found == name)
+        {
+            let stack = data["cause"]["stack"]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{name} without a stack: {data}"));
+            hits.push(Hit {
+                data,
+                stack: profile.names(stack as usize).collect(),
+                pid: &thread.pid,
+                tid: &thread.tid,
+            });
+        }
+    }
+    hits
+}
+
+/// The function, called by this one; nothing is missing.
+fn assert_called_by(hit: &Hit<'_>, function: &str, caller: &str) {
+    assert!(
+        matches!(&hit.stack[..], [.., above, leaf] if *leaf == function && *above == caller),
+        "{:?}",
+        hit.stack
+    );
+    assert!(
+        !hit.stack.iter().any(|name| support::profile::is_mark(name)),
+        "{:?}",
+        hit.stack
+    );
+}
+
+fn spec(path: &Path, function: &str) -> String {
+    format!("uprobe:{}:{function}", path.display())
+}
+
+/// `probed` begins with work at once, `framed` with `push %rbp`; in the second program both begin with `endbr64`. At each of these
+/// instructions the caller's frame is elsewhere.
+#[test]
+fn each_call_is_one_marker_below_its_caller_in_all_threads_and_children() {
+    let Some(()) = probes() else { return };
+    for (name, function) in [
+        ("probes", "probed"),
+        ("probes", "framed"),
+        ("probes_endbr", "probed"),
+        ("probes_endbr", "framed"),
+    ] {
+        let path = program(name).unwrap();
+        let (recording, profile) = record()
+            .options(&["-e", &spec(&path, function)])
+            .profile(&path, &["calls", "250"]);
+        assert_eq!(recording.printed("calls"), 3000.0);
+        let hits = hits(&profile, &format!("uprobe:{function}"));
+        assert_eq!(hits.len(), 3000, "{name} {function}\n{}", recording.stderr);
+        // The main thread, one that it starts, and a child: each 250 times from `one` and 750 times from `three`.
+        let mut counts: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        for hit in &hits {
+            let caller = hit.stack[hit.stack.len() - 2];
+            assert_called_by(hit, function, caller);
+            *counts.entry((hit.pid, hit.tid, caller)).or_default() += 1;
+        }
+        assert_eq!(counts.len(), 6, "{counts:?}");
+        for ((_, _, caller), count) in &counts {
+            let expected = if *caller == "one" { 250 } else { 750 };
+            assert_eq!(
+                (*count, ["one", "three"].contains(caller)),
+                (expected, true),
+                "{counts:?}"
+            );
+        }
+        assert_eq!(left(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_flame_graph_of_a_probe_is_of_its_calls() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let run = |event: &str, words: &[&str]| {
+        let output = sprof()
+            .args(["flamegraph", "-o", "-", "-e", event, "--"])
+            .arg(&path)
+            .args(words)
+            .output()
+            .unwrap();
+        (
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (svg, stderr) = run(&spec(&path, "probed"), &["calls", "250"]);
+    // The main thread with one that it starts, and a child.
+    for expected in [
+        "<title>one (500 ",
+        "<title>three (1,500 ",
+        "<title>one (250 ",
+        "<title>three (750 ",
+    ] {
+        assert!(svg.contains(expected), "no {expected} in\n{svg}\n{stderr}");
+    }
+    // Each tenth, on each CPU that a thread was on.
+    let (recording, profile) = record()
+        .options(&["-e", &format!("{}/period=10/", spec(&path, "probed"))])
+        .profile(&path, &["calls", "250"]);
+    let tenths = hits(&profile, "uprobe:probed").len();
+    assert!((250..=300).contains(&tenths), "{tenths}\n{}", recording.stderr);
+    // Nothing happened: that is no flame graph of something else.
+    let (svg, stderr) = run(&spec(&path, "probed"), &["marks", "1"]);
+    assert!(
+        svg.is_empty() && stderr.contains("there was no `uprobe:probed`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_running_program_gets_a_probe_and_loses_it() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let mut target = Command::new(&path)
+        .args(["wait", "250"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let running = record()
+        .options(&["-e", &spec(&path, "probed"), "-p", &target.id().to_string()])
+        .attach();
+    running.wait_for_sprof("recording");
+    drop(target.stdin.take());
+    let status = target.wait().unwrap();
+    let recording = running.finish();
+    assert!(status.success());
+    let profile = recording.profile();
+    let hits = hits(&profile, "uprobe:probed");
+    assert_eq!(hits.len(), 3000, "{}", recording.stderr);
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+/// The marks of the program: request(-i, 1000000007 i, 2 i, 7) for i from 0 to N - 1, in a register, a register, memory, and a
+/// constant; `guarded` is passed only while someone counts its semaphore.
+#[test]
+fn usdt_marks_come_with_their_arguments_and_their_semaphore() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let usdt = |name: &str| format!("usdt:{}:{name}", path.display());
+    let (recording, profile) = record()
+        .options(&["-e", &usdt("probes:request"), "-e", &usdt("guarded")])
+        .profile(&path, &["marks", "500"]);
+    assert_eq!(recording.printed("semaphore"), 1.0);
+    let requests = hits(&profile, "usdt:probes:request");
+    assert_eq!(requests.len(), 500, "{}", recording.stderr);
+    for (i, hit) in requests.iter().enumerate() {
+        let i = i as i64;
+        assert_eq!(hit.stack[hit.stack.len() - 2..], ["main", "marks"]);
+        let expected = [-i, 1_000_000_007 * i, 2 * i, 7].map(|value| value.to_string());
+        let found = ["arg1", "arg2", "arg3", "arg4"].map(|arg| hit.data[arg].as_str().unwrap_or_default().to_owned());
+        assert_eq!(found, expected, "{}", hit.data);
+    }
+    assert_eq!(hits(&profile, "usdt:probes:guarded").len(), 500);
+
+    // The other way round: who does not ask for it does not make the program do its work.
+    let (recording, _) = record()
+        .options(&["-e", &usdt("request")])
+        .profile(&path, &["marks", "500"]);
+    assert_eq!(recording.printed("semaphore"), 0.0);
+}
+
+#[test]
+fn functions_of_rust_are_named_by_their_path() {
+    let Some(()) = probes() else { return };
+    for name in ["inline_rs", "inline_rs_v0"] {
+        let path = program(name).unwrap();
+        let (recording, profile) = record()
+            .options(&["-e", &spec(&path, "inline::generic_call")])
+            .profile(&path, &["40"]);
+        let hits = hits(&profile, "uprobe:inline::generic_call");
+        assert_eq!(hits.len(), 40, "{name}\n{}", recording.stderr);
+        assert!(
+            hits.iter().all(|hit| hit.stack.contains(&"inline::main")),
+            "{:?}",
+            hits[0].stack
+        );
+    }
+}
+
+#[test]
+fn functions_of_libraries_are_found_by_the_library_s_name() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let (recording, profile) = record()
+        .options(&["-e", "uprobe:libc:fork"])
+        .profile(&path, &["calls", "1"]);
+    let hits = hits(&profile, "uprobe:fork");
+    assert_eq!(hits.len(), 1, "{}", recording.stderr);
+    assert!(hits[0].stack.contains(&"main"), "{:?}", hits[0].stack);
+    // Which file that is.
+    assert!(recording.stderr.contains("uprobe:fork is in /"), "{}", recording.stderr);
+}
+
+#[test]
+fn however_a_recording_ends_no_definition_is_left() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    for signal in ["INT", "TERM", "HUP"] {
+        let running = record()
+            .options(&["-e", &spec(&path, "probed")])
+            .start(&path, &["sleep"]);
+        let pid = running.sprof_pid();
+        wait_for(|| defined(pid).len() == 1);
+        wait_for(|| !running.targets().is_empty());
+        running.signal_group(signal);
+        let recording = running.finish();
+        assert_eq!(defined(pid), Vec::<String>::new(), "{signal}: {}", recording.stderr);
+    }
+    // A program that can't be run, after the probe was defined.
+    let recording = record()
+        .options(&["-e", &spec(&path, "probed")])
+        .run("/nonexistent/program", &[] as &[&str]);
+    assert_eq!(recording.code, Some(127), "{}", recording.stderr);
+    let recording = record()
+        .options(&["-e", &spec(&path, "probed"), "-e", "no-such:tracepoint"])
+        .run(&path, &["calls"]);
+    assert_ne!(recording.code, Some(0), "{}", recording.stderr);
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let killed = record()
+        .options(&["-e", &spec(&path, "probed")])
+        .start(&path, &["sleep"]);
+    let living = record()
+        .options(&["-e", &spec(&path, "framed")])
+        .start(&path, &["sleep"]);
+    let (killed_pid, living_pid) = (killed.sprof_pid(), living.sprof_pid());
+    wait_for(|| defined(killed_pid).len() == 1 && defined(living_pid).len() == 1);
+    wait_for(|| !killed.targets().is_empty() && !living.targets().is_empty());
+    killed.signal_group("KILL");
+    drop(killed.finish());
+    assert_eq!(defined(killed_pid).len(), 1, "nobody was there to remove it");
+
+    let doctor = sprof().arg("doctor").output().unwrap();
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    assert!(
+        text.contains(&format!("1 was left by a sprof that was killed (process {killed_pid})")),
+        "{text}"
+    );
+    assert!(text.contains(&format!("-:sprof_{killed_pid}_")), "{text}");
+
+    // Somebody else's.
+    let others = "sprof_tests_of_others/e0";
+    let at = defined(living_pid)[0].split(' ').nth(1).unwrap().to_owned();
+    append(&format!("p:{others} {at}"));
+
+    let (recording, profile) = record()
+        .options(&["-e", &spec(&path, "probed")])
+        .profile(&path, &["calls", "10"]);
+    assert_eq!(hits(&profile, "uprobe:probed").len(), 120);
+    assert!(recording.stderr.contains("removed 1 probe"), "{}", recording.stderr);
+    assert_eq!(defined(killed_pid), Vec::<String>::new());
+    assert_eq!(defined(living_pid).len(), 1, "the other one still records");
+    assert!(fs::read_to_string(LIST).unwrap().contains(others));
+    append(&format!("-:{others}"));
+
+    living.signal_group("TERM");
+    drop(living.finish());
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+fn append(line: &str) {
+    use std::io::Write as _;
+    let mut list = fs::OpenOptions::new().append(true).open(LIST).unwrap();
+    list.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+#[test]
+fn two_recordings_at_once_have_each_their_own_hits() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let start = |n: &str| {
+        record()
+            .options(&["-e", &spec(&path, "probed")])
+            .start(&path, &["calls", n])
+    };
+    let (first, second) = (start("100"), start("200"));
+    for (running, calls) in [(first, 1200), (second, 2400)] {
+        let recording = running.finish();
+        let profile = recording.profile();
+        assert_eq!(hits(&profile, "uprobe:probed").len(), calls, "{}", recording.stderr);
+    }
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+#[test]
+fn what_can_not_be_probed_is_refused_with_the_reason() {
+    let Some(()) = probes() else { return };
+    let path = program("probes").unwrap();
+    let stripped = copy_without_symbols(&path);
+    let at = path.display();
+    let cases = [
+        (
+            "uprobe:/nonexistent:work".to_owned(),
+            vec!["there is no file /nonexistent"],
+        ),
+        (format!("uprobe:{at}"), vec!["a probe has a file and a name"]),
+        (spec(&path, "nothing"), vec!["has no function nothing", "nm -C"]),
+        (
+            spec(&stripped, "probed"),
+            vec!["was stripped of its symbols", "--symbol-dir"],
+        ),
+        (spec(&path, "0x2"), vec!["0x2 is not in the code of"]),
+        (
+            format!("usdt:{at}:nothing"),
+            vec!["has no USDT probe nothing", "it has probes:guarded, probes:request"],
+        ),
+        (
+            format!("usdt:{}:x", program("inline_rs").unwrap().display()),
+            vec!["has no USDT probes"],
+        ),
+        (
+            spec(&program("inline_rs").unwrap(), "inline::inlined_loop"),
+            vec!["it was inlined in", "#[inline(never)]"],
+        ),
+    ];
+    for (event, words) in cases {
+        let recording = record().options(&["-e", &event]).run(&path, &["calls", "1"]);
+        assert_eq!(recording.code, Some(125), "{event}: {}", recording.stderr);
+        assert!(!recording.stdout.contains("calls="), "{event}: the program ran");
+        for word in words {
+            assert!(recording.stderr.contains(word), "{event}: {}", recording.stderr);
+        }
+        assert!(recording.stderr.contains(&event), "{event}: {}", recording.stderr);
+    }
+    assert_eq!(left(), Vec::<String>::new());
+}
+
+/// endbr64 (4 bytes) begins `probed` here: a breakpoint at its second byte would make another instruction of it.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_probe_within_an_instruction_is_refused() {
+    let Some(()) = probes() else { return };
+    let path = program("probes_endbr").unwrap();
+    let refused = record()
+        .options(&["-e", &spec(&path, "probed+2")])
+        .run(&path, &["calls", "1"]);
+    assert_eq!(refused.code, Some(125), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("is in the middle of an instruction"),
+        "{}",
+        refused.stderr
+    );
+    let (recording, profile) = record()
+        .options(&["-e", &spec(&path, "probed+4")])
+        .profile(&path, &["calls", "10"]);
+    assert_eq!(hits(&profile, "uprobe:probed+4").len(), 120, "{}", recording.stderr);
+}
+
+/// The kernel's name for the system call that `events ask` makes.
+const ASK: &str = match cfg!(target_arch = "aarch64") {
+    true => "__arm64_sys_getppid",
+    false => "__x64_sys_getppid",
+};
+
+/// See `arm64_machine.rs` for a kernel that certainly has such probes.
+#[test]
+fn a_function_of_the_kernel_is_recorded_at_each_call() {
+    let Some(()) = skip::tracepoints() else { return };
+    let event = format!("kprobe:{ASK}");
+    let path = program("events").unwrap();
+    if !Path::new("/sys/kernel/tracing/kprobe_events").exists() {
+        let recording = record().options(&["-e", &event]).run(&path, &["ask", "500"]);
+        assert_eq!(recording.code, Some(125), "{}", recording.stderr);
+        for words in [event.as_str(), "CONFIG_KPROBES", "record -e list"] {
+            assert!(recording.stderr.contains(words), "{words}: {}", recording.stderr);
+        }
+        assert!(!recording.stdout.contains("parent="), "the program ran");
+        return;
+    }
+    // `main` asks once more.
+    for (terms, calls) in [("", 501), ("/period=10/", 50)] {
+        let (recording, profile) = record()
+            .options(&["-e", &format!("{event}{terms}")])
+            .profile(&path, &["ask", "500"]);
+        let hits = hits(&profile, &event);
+        assert_eq!(hits.len(), calls, "{}", recording.stderr);
+        for hit in &hits {
+            assert_eq!(hit.stack.last(), Some(&ASK), "{:?}", hit.stack);
+            assert!(hit.stack.contains(&"main"), "{:?}", hit.stack);
+        }
+    }
+    let list = fs::read_to_string("/sys/kernel/tracing/kprobe_events").unwrap();
+    assert!(!list.contains(ASK), "{list}");
+}
+
+#[test]
+fn a_function_that_the_kernel_has_not_or_has_twice_is_no_place_for_a_probe() {
+    let Some(()) = skip::tracepoints() else { return };
+    let mut names = BTreeMap::<String, usize>::new();
+    for line in fs::read_to_string("/proc/kallsyms").unwrap().lines() {
+        if let [_, "t" | "T" | "w" | "W", name, ..] = line.split_whitespace().collect::<Vec<_>>()[..] {
+            *names.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    let twice = names
+        .iter()
+        .find(|(name, count)| **count == 2 && name.len() > 8)
+        .unwrap()
+        .0;
+    let refusals = [
+        (
+            "no_such_function_anywhere".to_owned(),
+            "the kernel has no function no_such_function_anywhere",
+        ),
+        ("_sys_getppid".to_owned(), ASK),
+        (twice.clone(), "the kernel has 2 functions"),
+        (format!("{ASK}+0x10000000"), "is behind its end"),
+        ("+4".to_owned(), "the kernel has no function"),
+        (String::new(), "has a function"),
+    ];
+    for (place, words) in refusals {
+        let event = format!("kprobe:{place}");
+        let recording = record().options(&["-e", &event]).run("/bin/true", &[] as &[&str]);
+        assert_eq!(recording.code, Some(125), "{event}: {}", recording.stderr);
+        assert!(recording.stderr.contains(words), "{event}: {}", recording.stderr);
+        assert!(recording.stderr.contains(&event), "{event}: {}", recording.stderr);
+    }
+}
+
+#[test]
+fn who_is_not_root_is_told_what_is_needed() {
+    if !skip::root() {
+        return;
+    }
+    let playground = Playground::new(&["probes"]);
+    // `sudo sprof` may start glibc's.
+    let typed = format!("run sprof as root (`sudo {} ...`)", playground.path("sprof").display());
+    for event in [spec(&playground.path("probes"), "probed"), format!("kprobe:{ASK}")] {
+        let (output, _) = playground.record(&["-e", &event], "probes", &["calls", "1"]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{stderr}");
+        assert!(stderr.contains(&typed), "{stderr}");
+    }
+}
+
+fn copy_without_symbols(path: &Path) -> PathBuf {
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/probes_stripped");
+    let stripped = Command::new("strip")
+        .args(["--strip-all", "-o"])
+        .arg(&copy)
+        .arg(path)
+        .status();
+    assert!(stripped.unwrap().success());
+    copy
+}
+
+fn wait_for(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it never came true");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

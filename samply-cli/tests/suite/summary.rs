@@ -1,0 +1,322 @@
+//! The summary after a recording: where the time went, and what helps where the result is poor.
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+
+use crate::support;
+use crate::support::skip::{IN_NAMESPACE, Need, has, mount_namespaces, perf_events};
+use crate::support::{Recording, program, record, temp_dir};
+use serde_json::Value;
+
+/// Records with `--json`, and returns what sprof says to people and to programs. The program's own lines come first.
+fn summary(options: &[&str], command: &[&str]) -> (Recording, Value) {
+    let recording = record()
+        .options(&[&["--json"], options].concat())
+        .run(command[0], &command[1..]);
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let json = recording.stdout.lines().last().unwrap();
+    let json = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    (recording, json)
+}
+
+/// The advice about this, if it is given, in both forms: (library, share).
+fn advice(recording: &Recording, json: &Value, lacks: &str, of: &str, words: &str) -> Option<(String, f64)> {
+    let all = json["advice"].as_array().unwrap();
+    let found = all
+        .iter()
+        .find(|advice| advice["lacks"] == lacks && advice["of"] == of)?;
+    let line = found["advice"].as_str().unwrap();
+    assert!(line.contains(words), "no {words:?} in {line:?}");
+    assert!(
+        recording.stderr.contains(&format!("advice: {line}")),
+        "{}",
+        recording.stderr
+    );
+    let library = found["library"].as_str().unwrap_or_default().to_owned();
+    Some((library, found["share"].as_f64().unwrap()))
+}
+
+/// Code of no file without names is one row: no address is passed off as a function.
+fn assert_one_row_without_names(json: &Value) {
+    let hottest = json["hottest"].as_array().unwrap();
+    assert_eq!(hottest[0]["function"], "[code of no file, without names]", "{json}");
+    assert!(hottest[0]["self_share"].as_f64().unwrap() > 0.5, "{json}");
+    let is_address = |row: &Value| row["function"].as_str().unwrap().starts_with("0x");
+    assert!(!hottest.iter().any(is_address), "{json}");
+}
+
+fn no_advice(json: &Value) {
+    assert_eq!(json["advice"], serde_json::json!([]), "{json}");
+}
+
+#[test]
+fn own_functions_stand_by_total_with_what_was_inlined_into_them() {
+    let Some(()) = perf_events() else { return };
+    let (recording, json) = summary(&[], &[program("inline_rs").unwrap().to_str().unwrap(), "20000"]);
+    let own = json["own_functions"].as_array().unwrap();
+    let name = |row: &Value| row["function"].as_str().unwrap().to_owned();
+    let area = own.iter().find(|row| name(row).contains("area")).unwrap();
+    // The loop is inlined there, and nothing else runs.
+    assert!(area["self_share"].as_f64().unwrap() > 0.9, "{json}");
+    assert!(!own.iter().any(|row| name(row).contains("inlined_loop")), "{json}");
+    assert!(!own.iter().any(|row| name(row).starts_with("core::")), "{json}");
+    // Its own time is that of the loop in the other list, as the report has it.
+    assert!(name(&json["hottest"][0]).contains("inlined_loop"), "{json}");
+    assert!(
+        recording.stderr.contains("s of CPU time, 1 process"),
+        "{}",
+        recording.stderr
+    );
+    no_advice(&json);
+}
+
+/// No host takes CPU time away when a test asks for it: here /proc/stat is a file that the program changes.
+#[test]
+fn that_the_host_took_cpu_time_away_is_told() {
+    let Some(()) = perf_events() else { return };
+    if !mount_namespaces() {
+        return;
+    }
+    let dir = temp_dir();
+    let stat = dir.path().join("stat");
+    let split = program("split").unwrap();
+    // 300 ticks used and 100 taken; then 9 taken, which is less than a hundredth.
+    for (after, is_told) in [
+        ("1300 0 0 9000 0 0 0 200 0 0", true),
+        ("2000 0 0 9000 0 0 0 109 0 0", false),
+    ] {
+        std::fs::write(&stat, "cpu  1000 0 0 9000 0 0 0 100 0 0\n").unwrap();
+        let bound = format!("mount --bind '{}' /proc/stat; exec \"$@\"", stat.display());
+        let changes = format!("echo 'cpu  {after}' > /proc/stat; exec '{}' 100 1", split.display());
+        let (recording, profile) = record()
+            .under(&[&["unshare"], IN_NAMESPACE, &[&bound, "sh"]].concat())
+            .profile("sh", &["-c", &changes]);
+        let line = "the host of this virtual machine took 25 % of its CPU time away: times may be too long";
+        assert_eq!(recording.stderr.contains(line), is_told, "{}", recording.stderr);
+        let quality = profile.quality();
+        let row = quality.iter().find(|(label, _)| label.contains("the host took away"));
+        assert_eq!(row.is_some(), is_told, "{quality:?}");
+    }
+}
+
+#[test]
+fn the_summary_says_what_to_type_next_with_the_full_path() {
+    let Some(()) = perf_events() else { return };
+    let (recording, _) = summary(&[], &[program("exits").unwrap().to_str().unwrap(), "status", "0"]);
+    for command in ["load", "report"] {
+        let line = format!(
+            "{} {command} {}",
+            env!("CARGO_BIN_EXE_sprof"),
+            recording.output.display()
+        );
+        assert!(recording.stderr.contains(&line), "no {line}: {}", recording.stderr);
+    }
+    // The same on each run on a machine without a PMU: for those who ask.
+    assert!(!recording.stderr.contains("cpu-clock timer"), "{}", recording.stderr);
+}
+
+#[test]
+fn several_programs_are_told_apart_and_what_still_runs_is_named() {
+    let Some(()) = perf_events() else { return };
+    let split = program("split").unwrap();
+    let script = format!("sleep 30 & echo pid=$!; {}", split.display());
+    let (recording, json) = summary(
+        &[],
+        &[
+            "sh",
+            "-c",
+            &format!("{script} 300; cat /dev/zero | head -c 300000000 | wc -c"),
+        ],
+    );
+    let busiest = json["busiest_processes"].as_array().unwrap();
+    assert!(busiest.iter().any(|process| process["name"] == "split"), "{json}");
+    let pid: i64 = recording
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("pid="))
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(json["cpu_account"]["left_running"][0]["pid"], pid, "{json}");
+    let line = format!("{} record -p {pid}", env!("CARGO_BIN_EXE_sprof"));
+    assert!(recording.stderr.contains(&line), "{}", recording.stderr);
+}
+
+#[test]
+fn processes_without_samples_are_counted_beside_others_of_their_name() {
+    let Some(()) = perf_events() else { return };
+    let (split, exits) = (program("split").unwrap(), program("exits").unwrap());
+    let (split, exits) = (split.display(), exits.display());
+    // Where all samples are of one name, there is no table.
+    let script = format!("for i in 1 2 3 4 5 6 7 8 9; do {split} 0; done; {split} 300; {exits} status 0");
+    let (_, json) = summary(&[], &["sh", "-c", &script]);
+    let busiest = json["busiest_processes"].as_array().unwrap();
+    let of_split = busiest.iter().find(|process| process["name"] == "split").unwrap();
+    assert_eq!(of_split["processes"], 10, "{json}");
+}
+
+#[test]
+fn a_stripped_program_and_one_without_debug_info_are_advised_about() {
+    let Some(()) = perf_events() else { return };
+    let (recording, json) = summary(&["-v"], &[program("split_stripped").unwrap().to_str().unwrap(), "500"]);
+    let (library, share) = advice(&recording, &json, "names", "library", "it is stripped").unwrap();
+    assert!(library == "split_stripped" && share > 0.9, "{json}");
+    // -v says why, by file.
+    assert!(
+        recording.stderr.contains("addresses have no name: it is stripped"),
+        "{}",
+        recording.stderr
+    );
+    // The file says the same when it is looked at.
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("functions of split_stripped without names"), "{report}");
+    let verbose = support::sprof()
+        .args(["report", "-v"])
+        .arg(&recording.output)
+        .output()
+        .unwrap();
+    let verbose = String::from_utf8(verbose.stderr).unwrap();
+    assert!(
+        verbose.contains("places have no name: the profile came with its names"),
+        "{verbose}"
+    );
+
+    let (recording, json) = summary(&[], &[program("split_no_debug").unwrap().to_str().unwrap(), "500"]);
+    let (library, share) = advice(&recording, &json, "debug_info", "library", "-g").unwrap();
+    assert!(library == "split_no_debug" && share > 0.9, "{json}");
+    assert!(json["own_functions"].to_string().contains("sixty"), "{json}");
+}
+
+#[test]
+fn a_debug_build_is_told_from_one_with_optimisation() {
+    let Some(()) = perf_events() else { return };
+    let (recording, json) = summary(&[], &[program("split_rs_debug").unwrap().to_str().unwrap(), "15"]);
+    let found = advice(&recording, &json, "optimisation", "library", "--release");
+    assert_eq!(found.unwrap().0, "split_rs_debug", "{json}");
+    let (_, json) = summary(&[], &[program("split_rs").unwrap().to_str().unwrap(), "300"]);
+    no_advice(&json);
+}
+
+const SCRIPT_JS: &str = "
+function work(n) { let x = 1; for (let i = 0; i < n; i++) x = (x * 1664525 + i) % 4294967291; return x; }
+let sum = 0; while (process.cpuUsage().user < 1e6) sum += work(100000); console.log(sum);
+";
+
+#[test]
+fn node_without_names_is_told_the_switch_and_with_it_nothing() {
+    let Some(()) = perf_events() else { return };
+    let node = Command::new("node").arg("--version").output();
+    if !has(Need::Node, node.is_ok(), "no Node.js (Debian: nodejs)") {
+        return;
+    }
+    let folder = temp_dir();
+    let script = folder.path().join("work.js");
+    std::fs::write(&script, SCRIPT_JS).unwrap();
+    let script = script.to_str().unwrap();
+    let (recording, json) = summary(&[], &["node", script]);
+    let (_, share) = advice(&recording, &json, "names", "node", "node --perf-prof").unwrap();
+    assert!(share > 0.5, "{json}");
+    assert_one_row_without_names(&json);
+    let report = support::sprof().arg("report").arg(&recording.output).output().unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(report.contains("[code of no file, without names]"), "{report}");
+    // The dump goes where the program runs.
+    let line = format!("cd {} && exec node --perf-prof work.js", folder.path().display());
+    let (recording, json) = summary(&[], &["sh", "-c", &line]);
+    assert_eq!(advice(&recording, &json, "names", "node", ""), None, "{json}");
+    assert!(json["own_functions"].to_string().contains("work"), "{json}");
+}
+
+#[test]
+fn python_without_its_functions_is_told_the_switch() {
+    let Some(()) = perf_events() else { return };
+    let python = Command::new("python3").arg("--version").output();
+    if !has(Need::Python, python.is_ok(), "no Python (Debian: python3)") {
+        return;
+    }
+    let work = "s = 0\nfor i in range(6000000): s = (s * 31 + i) % 1000003\nprint(s)";
+    let (recording, json) = summary(&[], &["python3", "-c", work]);
+    // An older one takes the switch and does nothing.
+    let version = Command::new("python3")
+        .args([
+            "-c",
+            "import sys; print('' if sys.version_info >= (3, 12) else 'Python %d.%d can\\'t' % sys.version_info[:2])",
+        ])
+        .output()
+        .unwrap();
+    let too_old = String::from_utf8(version.stdout).unwrap();
+    for words in ["python3 -X perf", too_old.trim()] {
+        let (_, share) = advice(&recording, &json, "names", "python", words).unwrap();
+        assert!(share > 0.8, "{json}");
+    }
+}
+
+const SCRIPT_JAVA: &str = "
+public class Work {
+    static long work(long n) { long x = 1; for (long i = 0; i < n; i++) x = (x * 1664525 + i) % 4294967291L; return x; }
+    public static void main(String[] a) {
+        long sum = 0;
+        for (int round = 0; round < 5000; round++) sum += work(100000);
+        System.out.println(sum);
+    }
+}";
+
+#[test]
+fn java_without_names_is_told_the_switches_and_with_them_nothing() {
+    let Some(()) = perf_events() else { return };
+    let java = Command::new("javac").arg("-version").output();
+    if !has(Need::Java, java.is_ok(), "no Java compiler (Debian: default-jdk)") {
+        return;
+    }
+    let folder = temp_dir();
+    let path = folder.path().to_str().unwrap();
+    std::fs::write(folder.path().join("Work.java"), SCRIPT_JAVA).unwrap();
+    let compiled = Command::new("javac")
+        .args(["-d", path])
+        .arg(folder.path().join("Work.java"))
+        .status();
+    assert!(compiled.unwrap().success());
+    let (recording, json) = summary(&[], &["java", "-cp", path, "Work"]);
+    let (_, share) = advice(&recording, &json, "names", "java", "DumpPerfMapAtExit").unwrap();
+    assert!(share > 0.5, "{json}");
+    assert_one_row_without_names(&json);
+    let switches = [
+        "-XX:+PreserveFramePointer",
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:+DumpPerfMapAtExit",
+    ];
+    let (recording, json) = summary(&[], &[&["java"], &switches[..], &["-cp", path, "Work"]].concat());
+    assert_eq!(advice(&recording, &json, "names", "java", ""), None, "{json}");
+    assert_eq!(advice(&recording, &json, "callers", "java", ""), None, "{json}");
+    let own = json["own_functions"].to_string();
+    assert!(own.contains("Work") && !own.contains("StubRoutines"), "{json}");
+}
+
+#[test]
+fn go_s_own_packages_are_not_the_program_s() {
+    let Some(()) = perf_events() else { return };
+    let Some(program) = program("runtime_go") else { return };
+    let (_, json) = summary(&[], &[program.to_str().unwrap(), "500"]);
+    let own = json["own_functions"].as_array().unwrap();
+    let is_main = |row: &Value| row["function"].as_str().unwrap().starts_with("main.");
+    assert!(!own.is_empty() && own.iter().all(is_main), "{json}");
+}
+
+#[test]
+fn programs_without_names_for_the_same_cause_share_a_line() {
+    let Some(()) = perf_events() else { return };
+    let stripped = program("split_stripped").unwrap();
+    let folder = temp_dir();
+    for name in ["first", "second"] {
+        std::fs::copy(&stripped, folder.path().join(name)).unwrap();
+    }
+    let line = format!("cd {} && ./first 600 && ./second 400", folder.path().display());
+    let (recording, json) = summary(&[], &["sh", "-c", &line]);
+    let both = json["advice"].as_array().unwrap();
+    assert_eq!(both.len(), 2, "{json}");
+    assert_eq!(both[0]["advice"], both[1]["advice"], "{json}");
+    let lines = recording.stderr.matches("advice:").count();
+    assert_eq!(lines, 1, "{}", recording.stderr);
+    assert!(recording.stderr.contains("(likewise"), "{}", recording.stderr);
+}

@@ -1,0 +1,207 @@
+//! Builds the programs under `tests/programs`, each variant once per test run, into cargo's directory for tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::skip::{Need, has};
+use super::{machine, tests_dir};
+
+/// No frame pointers, full debug info, optimised: what people record.
+const C_FLAGS: &[&str] = &["-O2", "-g", "-fomit-frame-pointer"];
+
+/// The path of a built program by the name of its variant, or `None` (after saying so) where it can't be built here.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    machine::share();
+    let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
+    match name {
+        "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
+        | "jit_entries" | "refuse" | "work" | "events" | "beats" => c(&format!("{name}.c"), &[]),
+        "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
+            c(&format!("{name}.c"), &["-pthread"])
+        }
+        // As compiled: no call becomes a jump.
+        "calls" => c("calls.c", &["-fno-optimize-sibling-calls", "-fno-inline"]),
+        "jit_rules" => c("jit_rules.c", &[]),
+        "probes" => c("probes.c", &["-pthread"]),
+        "probes_endbr" => c("probes.c", &["-pthread", "-fcf-protection=full"]),
+        "dlopen" => c("dlopen.c", &["-ldl"]),
+        "library.so" => c("library.c", &["-shared", "-fPIC"]),
+        // No unwind tables of any kind, no debug info: only the frame pointer leads out of it.
+        "library_frame_pointer.so" => {
+            let flags = [
+                "-O2",
+                "-shared",
+                "-fPIC",
+                "-fno-asynchronous-unwind-tables",
+                "-fno-omit-frame-pointer",
+            ];
+            build("cc", "library.c", name, &flags)
+        }
+        "split_frame_pointer" => {
+            let flags = [
+                "-O2",
+                "-pthread",
+                "-fno-asynchronous-unwind-tables",
+                "-fno-omit-frame-pointer",
+            ];
+            build("cc", "split.c", name, &flags)
+        }
+        "split_static" => {
+            let path = try_build(
+                "cc",
+                "split.c",
+                name,
+                &[C_FLAGS, &["-static", "-no-pie", "-pthread"]].concat(),
+            );
+            has(Need::StaticLibc, path.is_ok(), "no static libc to link with").then(|| path.unwrap())
+        }
+        "split_musl" => {
+            let path = try_build(
+                "musl-gcc",
+                "split.c",
+                name,
+                &[C_FLAGS, &["-static", "-pthread"]].concat(),
+            );
+            has(Need::Musl, path.is_ok(), "no musl-gcc").then(|| path.unwrap())
+        }
+        "split_go" | "pprof_go" | "runtime_go" => {
+            let source = format!("{}.go", name.trim_end_matches("_go"));
+            let path = try_go(&source, name);
+            has(Need::Go, path.is_ok(), "no Go compiler").then(|| path.unwrap())
+        }
+        "spin_32" => {
+            let flags = [
+                "-m32",
+                "-O1",
+                "-g",
+                "-nostdlib",
+                "-static",
+                "-fno-stack-protector",
+                "-fno-pic",
+            ];
+            let path = try_build("cc", "spin32.c", name, &flags);
+            let runs = path
+                .as_ref()
+                .is_ok_and(|path| Command::new(path).status().is_ok_and(|status| status.success()));
+            has(Need::Bits32, runs, "programs of 32 bits can't be built or run here").then(|| path.unwrap())
+        }
+        "split_lld" => {
+            let Some(lld) = rust_lld() else {
+                has(Need::Lld, false, "this Rust toolchain has no lld");
+                return None;
+            };
+            let folder = format!("-B{}", lld.display());
+            c("split.c", &["-pthread", &folder, "-fuse-ld=lld"])
+        }
+        "split_without_build_id" => c("split.c", &["-pthread", "-Wl,--build-id=none"]),
+        "builtin" => c("builtin.c", &["-no-pie"]),
+        "callback_without_build_id" => c("callback.c", &["-Wl,--build-id=none"]),
+        "split_stripped" => c("split.c", &["-pthread", "-s"]),
+        "split_no_debug" => build("cc", "split.c", name, &["-O2", "-pthread", "-fomit-frame-pointer"]),
+        "split_debug_frame" => {
+            // `.debug_frame` instead of `.eh_frame`.
+            let flags = [
+                "-O2",
+                "-g",
+                "-pthread",
+                "-fomit-frame-pointer",
+                "-fno-asynchronous-unwind-tables",
+            ];
+            build("cc", "split.c", name, &flags)
+        }
+        "inline_dwarf4" => c("inline.c", &["-gdwarf-4"]),
+        "inline_dwarf5" => c("inline.c", &["-gdwarf-5"]),
+        "names" => {
+            let path = try_build("c++", "names.cpp", name, C_FLAGS);
+            has(Need::Cxx, path.is_ok(), "no C++ compiler").then(|| path.unwrap())
+        }
+        "split_rs" | "panic_rs" | "inline_rs" => {
+            let source = format!("{}.rs", name.trim_end_matches("_rs"));
+            build("rustc", &source, name, &["--edition=2024", "-O", "-g"])
+        }
+        "split_rs_debug" => build("rustc", "split.rs", name, &["--edition=2024", "-g"]),
+        "inline_rs_v0" => build(
+            "rustc",
+            "inline.rs",
+            name,
+            &["--edition=2024", "-O", "-g", "-Csymbol-mangling-version=v0"],
+        ),
+        other => panic!("no test program is called {other}"),
+    }
+}
+
+/// The line of `marker` in the comments of a program's source.
+pub(crate) fn line_of(source: &str, marker: &str) -> u32 {
+    let text = std::fs::read_to_string(tests_dir().join("programs").join(source)).unwrap();
+    let at = text
+        .lines()
+        .position(|line| line.ends_with(&format!("// {marker}")))
+        .unwrap();
+    u32::try_from(at + 1).unwrap()
+}
+
+fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    Some(try_build(compiler, source, name, flags).unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// Compiles to a temporary name and renames: tests in other processes may be about to use the file.
+fn try_build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let source = tests_dir().join("programs").join(source);
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    std::fs::create_dir_all(&dir).unwrap();
+    let lock = std::fs::File::create(dir.join(format!(".{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+
+    let output = dir.join(name);
+    let changed = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+    let newest_source = changed(&source).max(changed(&source.with_file_name("common.h")));
+    if changed(&output) > newest_source && changed(&output) > changed(&tests_dir().join("suite/support/programs.rs")) {
+        return Ok(output);
+    }
+    let fresh = dir.join(format!(".{name}.new"));
+    let result = Command::new(compiler)
+        .arg(&source)
+        .args(flags)
+        .arg("-o")
+        .arg(&fresh)
+        .output()
+        .map_err(|error| format!("{compiler}: {error}"))?;
+    if !result.status.success() {
+        return Err(format!(
+            "{compiler} {}: {}",
+            source.display(),
+            String::from_utf8_lossy(&result.stderr)
+        ));
+    }
+    std::fs::rename(&fresh, &output).unwrap();
+    Ok(output)
+}
+
+fn try_go(source: &str, name: &str) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    std::fs::create_dir_all(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join(format!(".{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let output = folder.join(name);
+    let result = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&output)
+        .arg(tests_dir().join("programs").join(source))
+        .env("GOCACHE", folder.join("go-cache"))
+        .env("GO111MODULE", "off")
+        .output()
+        .map_err(|error| format!("go: {error}"))?;
+    match result.status.success() {
+        true => Ok(output),
+        false => Err(String::from_utf8_lossy(&result.stderr).into_owned()),
+    }
+}
+
+/// The folder with the `ld.lld` that comes with rustc.
+fn rust_lld() -> Option<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let folder = sysroot.join("lib/rustlib").join(host).join("bin/gcc-ld");
+    folder.join("ld.lld").exists().then_some(folder)
+}

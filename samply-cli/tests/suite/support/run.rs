@@ -1,0 +1,369 @@
+//! Runs the `sprof` that cargo just built.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{Profile, machine, temp_dir};
+
+/// No test waits longer than this for sprof: a hang is a failure, not a stuck test run.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// `sprof`, away from the settings of the person who runs the tests.
+pub(crate) fn sprof() -> Command {
+    machine::share();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sprof"));
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"SPROF_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("CI").stdin(Stdio::null());
+    command
+}
+
+/// A recording to be made.
+pub(crate) struct Recorder {
+    command: Option<Command>,
+    options: Vec<String>,
+    wrapper: Vec<String>,
+    stdin: Option<&'static [u8]>,
+}
+
+/// What came of it.
+pub(crate) struct Recording {
+    pub(crate) code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) output: PathBuf,
+    pub(crate) before: SystemTime,
+    pub(crate) after: SystemTime,
+    pub(crate) left_behind: Vec<String>,
+    _dir: tempfile::TempDir,
+}
+
+/// Starts to describe a recording.
+pub(crate) fn record() -> Recorder {
+    Recorder {
+        command: None,
+        options: Vec::new(),
+        wrapper: Vec::new(),
+        stdin: None,
+    }
+}
+
+impl Recorder {
+    /// Adds options of `sprof record`.
+    pub(crate) fn options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
+    /// Runs sprof under another command, for example `taskset -c 1`.
+    pub(crate) fn under(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// What the program reads.
+    pub(crate) fn stdin(mut self, bytes: &'static [u8]) -> Self {
+        self.stdin = Some(bytes);
+        self
+    }
+
+    /// Records to the end.
+    pub(crate) fn run<A: AsRef<OsStr>>(self, program: impl AsRef<OsStr>, arguments: &[A]) -> Recording {
+        self.start(program, arguments).finish()
+    }
+
+    /// Records to the end, and expects status 0.
+    pub(crate) fn profile<A: AsRef<OsStr>>(self, program: impl AsRef<OsStr>, arguments: &[A]) -> (Recording, Profile) {
+        let recording = self.run(program, arguments);
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+        let profile = recording.profile();
+        (recording, profile)
+    }
+
+    /// Starts to record.
+    pub(crate) fn start<A: AsRef<OsStr>>(self, program: impl AsRef<OsStr>, arguments: &[A]) -> Running {
+        let words = [program.as_ref()]
+            .into_iter()
+            .chain(arguments.iter().map(AsRef::as_ref));
+        self.start_with(&words.collect::<Vec<_>>())
+    }
+
+    /// Starts to record what runs already, as the options say (`-p`, `-a`).
+    pub(crate) fn attach(self) -> Running {
+        self.start_with(&[])
+    }
+
+    fn start_with(self, command_line: &[&OsStr]) -> Running {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let dir = temp_dir();
+        let output = dir.path().join("profile.json.gz");
+        let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+
+        let sprof = sprof();
+        let mut command = match self.wrapper.split_first() {
+            None => sprof,
+            Some((wrapper, words)) => {
+                let mut command = Command::new(wrapper);
+                command.args(words).arg(sprof.get_program()).env_remove("CI");
+                command
+            }
+        };
+        command
+            .args(["record", "--save-only", "--output"])
+            .arg(&output)
+            .args(&self.options);
+        if !command_line.is_empty() {
+            command.arg("--").args(command_line);
+        }
+        command.env(MARK, &mark);
+        command.stdin(if self.stdin.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A process group of its own: what a shell gives a job, so that "Ctrl-C" reaches sprof and the program only.
+        command.process_group(0);
+
+        let before = SystemTime::now();
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        if let (Some(bytes), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
+            std::io::Write::write_all(&mut pipe, bytes).unwrap();
+        }
+        let stdout = collect(child.stdout.take().unwrap());
+        let stderr = collect(child.stderr.take().unwrap());
+        Running {
+            child,
+            stdout,
+            stderr,
+            dir,
+            output,
+            mark,
+            before,
+        }
+    }
+}
+
+/// A recording under way.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Collected,
+    stderr: Collected,
+    dir: tempfile::TempDir,
+    output: PathBuf,
+    mark: String,
+    before: SystemTime,
+}
+
+/// The environment variable by which a recorded program and all that it starts are found again.
+const MARK: &str = "TEST_MARK_OF_SPROF";
+
+impl Running {
+    /// Waits until the program has printed this line.
+    pub(crate) fn wait_for(&self, line: &str) {
+        let start = Instant::now();
+        while !self.stdout.text().lines().any(|found| found == line) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no `{line}`; stderr: {}",
+                self.stderr.text()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until sprof has said something with these words.
+    pub(crate) fn wait_for_sprof(&self, words: &str) {
+        let start = Instant::now();
+        while !self.stderr.text().contains(words) {
+            assert!(
+                start.elapsed() < PATIENCE && !self.stderr.reader.is_finished(),
+                "sprof did not say `{words}`: {}",
+                self.stderr.text()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The id of sprof.
+    pub(crate) fn sprof_pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the profile will be.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// Sends a signal, by its name for `kill`, to sprof alone.
+    pub(crate) fn signal_sprof(&self, signal: &str) {
+        kill(signal, &self.child.id().to_string());
+    }
+
+    /// Sends a signal to sprof and everything it started, as a terminal does on Ctrl-C.
+    pub(crate) fn signal_group(&self, signal: &str) {
+        kill(signal, &format!("-{}", self.child.id()));
+    }
+
+    /// Ids of the recorded processes that are alive.
+    pub(crate) fn targets(&self) -> Vec<u32> {
+        marked_processes(&self.mark)
+            .into_iter()
+            .map(|(pid, _)| pid)
+            .filter(|&pid| pid != self.child.id())
+            .collect()
+    }
+
+    /// Waits for the end of sprof.
+    pub(crate) fn finish(mut self) -> Recording {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if start.elapsed() > PATIENCE {
+                self.signal_group("KILL");
+                panic!("sprof hangs; stderr: {}", self.stderr.text());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let after = SystemTime::now();
+        let left_behind = left_behind(&self.mark);
+        Recording {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
+            output: self.output,
+            before: self.before,
+            after,
+            left_behind,
+            _dir: self.dir,
+        }
+    }
+}
+
+impl Recording {
+    /// The profile; it must be there and complete.
+    pub(crate) fn profile(&self) -> Profile {
+        assert!(
+            self.output.exists(),
+            "no profile was written; sprof said: {}",
+            self.stderr
+        );
+        Profile::read(&self.output)
+    }
+
+    /// A number that the program printed as `name=value`.
+    pub(crate) fn printed(&self, name: &str) -> f64 {
+        let value = self
+            .stdout
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+        value
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_else(|| panic!("no {name}= in {:?}", self.stdout))
+    }
+
+    /// Neither a panic nor a backtrace on the terminal, and no temporary file beside the profile.
+    pub(crate) fn assert_tidy(&self) {
+        assert!(!self.stderr.contains("panicked at"), "{}", self.stderr);
+        let dir = self.output.parent().unwrap();
+        let names: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert!(
+            names.iter().all(|name| name == "profile.json.gz"),
+            "left beside the profile: {names:?}"
+        );
+        assert!(self.left_behind.is_empty(), "left behind: {:?}", self.left_behind);
+    }
+}
+
+fn kill(signal: &str, target: &str) {
+    let status = Command::new("kill")
+        .args(["-s", signal, "--", target])
+        .status()
+        .unwrap();
+    assert!(status.success(), "kill -s {signal} {target}");
+}
+
+/// Processes that carry the mark in their environment, with their command lines; zombies have none.
+fn marked_processes(mark: &str) -> Vec<(u32, String)> {
+    let wanted = format!("{MARK}={mark}").into_bytes();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            let marked = environment.split(|byte| *byte == 0).any(|variable| variable == wanted);
+            let command = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            marked.then(|| (pid, command.replace('\0', " ")))
+        })
+        .collect()
+}
+
+/// What is still there a moment after sprof has ended; it is ended here so that it disturbs no other test.
+fn left_behind(mark: &str) -> Vec<String> {
+    // A process that was just killed takes a moment to go.
+    let start = Instant::now();
+    let mut found = marked_processes(mark);
+    while !found.is_empty() && start.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(50));
+        found = marked_processes(mark);
+    }
+    for (pid, _) in &found {
+        let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+    }
+    found
+        .into_iter()
+        .map(|(pid, command)| format!("{pid} {command}"))
+        .collect()
+}
+
+/// A pipe that is read as it fills.
+struct Collected {
+    text: std::sync::Arc<std::sync::Mutex<String>>,
+    reader: JoinHandle<()>,
+}
+
+fn collect(pipe: impl std::io::Read + Send + 'static) -> Collected {
+    let text = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let sink = text.clone();
+    let reader = std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while pipe.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            sink.lock().unwrap().push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+        let _ = pipe.read_to_end(&mut line);
+    });
+    Collected { text, reader }
+}
+
+impl Collected {
+    fn text(&self) -> String {
+        self.text.lock().unwrap().clone()
+    }
+
+    /// All of it; but not later than a second after the end of sprof: what was left behind may hold the pipe open.
+    fn finish(self) -> String {
+        let start = Instant::now();
+        while !self.reader.is_finished() && start.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.text()
+    }
+}

@@ -1,0 +1,179 @@
+//! Names, inline frames, files and lines in saved profiles.
+#![cfg(target_os = "linux")]
+
+use crate::support;
+use crate::support::programs::line_of;
+use crate::support::skip::perf_events;
+use crate::support::{Profile, program, record};
+
+/// `main` calls `not_inlined`, into which `middle` and, inside it, `innermost` are inlined.
+fn assert_inline_frames(profile: &Profile) {
+    let chain = [
+        ("main", "CALL_LINE", 0),
+        ("not_inlined", "OUTER_LINE", 0),
+        ("middle", "MIDDLE_LINE", 1),
+        ("innermost", "INNERMOST_LINE", 2),
+    ];
+    let mut right = 0;
+    let mut of = 0;
+    for sample in profile.samples() {
+        let frames: Vec<_> = sample
+            .stack
+            .map_or(Vec::new(), |stack| profile.stack_frames(stack).collect());
+        let Some(start) = frames.iter().position(|frame| frame.function == "main") else {
+            continue;
+        };
+        if !frames.iter().any(|frame| frame.function == "innermost") {
+            continue;
+        }
+        of += 1;
+        right += u32::from(
+            chain
+                .iter()
+                .zip(&frames[start..])
+                .all(|(&(function, marker, depth), frame)| {
+                    // The loop of `innermost` is two lines; compilers give its samples to either.
+                    let line = line_of("inline.c", marker);
+                    let line_is_right = frame
+                        .line
+                        .is_some_and(|found| found.abs_diff(line) <= u32::from(depth == 2));
+                    frame.function == function
+                        && line_is_right
+                        && frame.inline_depth == depth
+                        && frame
+                            .file
+                            .as_deref()
+                            .is_some_and(|file| file.ends_with("programs/inline.c"))
+                }),
+        );
+    }
+    assert!(of > 600, "{}", profile.summary());
+    assert!(
+        f64::from(right) >= 0.95 * f64::from(of),
+        "{right} of {of}\n{}",
+        profile.summary()
+    );
+}
+
+#[test]
+fn inline_frames_and_lines_with_dwarf_4() {
+    let Some(()) = perf_events() else { return };
+    let (_, profile) = record().profile(program("inline_dwarf4").unwrap(), &["1000"]);
+    assert_inline_frames(&profile);
+}
+
+#[test]
+fn inline_frames_and_lines_with_dwarf_5() {
+    let Some(()) = perf_events() else { return };
+    let (_, profile) = record().profile(program("inline_dwarf5").unwrap(), &["1000"]);
+    assert_inline_frames(&profile);
+}
+
+#[test]
+fn rust_names_are_demangled_in_both_manglings() {
+    let Some(()) = perf_events() else { return };
+    for variant in ["inline_rs", "inline_rs_v0"] {
+        let (_, profile) = record().profile(program(variant).unwrap(), &["30000"]);
+        let has = |part: &str| {
+            let found = profile.share(|_| true, |names| names.iter().any(|name| name.contains(part)));
+            assert!(
+                found.percent() > 90.0,
+                "{variant}: {part}: {found:?}\n{}",
+                profile.summary()
+            );
+        };
+        has("inline::main");
+        has("inline::generic_call");
+        has("inline::inlined_loop");
+        has("Area");
+        for frame in &profile.frames {
+            let name = &frame.function;
+            assert!(
+                !name.starts_with("_R") && !name.starts_with("_ZN"),
+                "{variant}: {name} is still mangled"
+            );
+        }
+        let loop_line = line_of("inline.rs", "LOOP_LINE");
+        let leafs = profile
+            .samples()
+            .filter_map(|sample| profile.stack_frames(sample.stack?).next_back());
+        let on_loop = leafs
+            .filter(|frame| frame.function.contains("inlined_loop"))
+            .filter(|frame| {
+                frame
+                    .line
+                    .is_some_and(|line| (loop_line - 1..loop_line + 3).contains(&line))
+            })
+            .count();
+        assert!(on_loop > 100, "{variant}: {on_loop} samples on the loop's lines");
+    }
+}
+
+#[test]
+fn cpp_names_are_demangled() {
+    let Some(()) = perf_events() else { return };
+    let Some(path) = program("names") else { return };
+    let (_, profile) = record().profile(path, &["1000"]);
+    for part in [
+        "outer_space::overloaded",
+        "outer_space::Holder<int>::spin",
+        "(anonymous namespace)::hidden",
+    ] {
+        let found = profile.share(|_| true, |names| names.iter().any(|name| name.contains(part)));
+        assert!(found.percent() > 10.0, "{part}: {found:?}\n{}", profile.summary());
+    }
+}
+
+#[test]
+fn plain_c_names_are_untouched() {
+    let Some(()) = perf_events() else { return };
+    // `_start` and `__libc_start_main` keep their underscores.
+    let (_, profile) = record().profile(program("split").unwrap(), &["500"]);
+    let roots = profile.share(|_| true, |names| names.contains(&"_start"));
+    assert!(roots.percent() > 95.0, "{roots:?}\n{}", profile.summary());
+}
+
+#[test]
+fn without_symbolication_the_profile_has_addresses_and_build_ids_for_later() {
+    let Some(()) = perf_events() else { return };
+    let (_, profile) = record()
+        .options(&["--no-symbolicate"])
+        .profile(program("split").unwrap(), &["500"]);
+    assert_eq!(profile.json["meta"]["symbolicated"].as_bool(), Some(false));
+    assert_eq!(profile.share_of("sixty").hits, 0);
+    let libs = profile.json["libs"].as_array().unwrap();
+    let lib = libs
+        .iter()
+        .find(|lib| lib["name"] == "split")
+        .expect("the program is a library of the profile");
+    assert!(lib["breakpadId"].as_str().is_some_and(|id| id.len() == 33), "{lib}");
+    assert!(lib["codeId"].as_str().is_some_and(|id| id.len() == 40), "{lib}");
+    assert!(
+        lib["path"].as_str().is_some_and(|path| path.ends_with("/split")),
+        "{lib}"
+    );
+    let in_program = profile
+        .frames
+        .iter()
+        .filter(|frame| frame.lib.is_some_and(|index| libs[index]["name"] == "split") && frame.address.is_some());
+    assert!(in_program.count() > 3);
+}
+
+#[test]
+fn a_rebuilt_binary_gives_no_wrong_names() {
+    let Some(()) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let copy = dir.path().join("app");
+    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    // The program replaces its own file by another build while it runs: names of the new file would be lies.
+    let other = program("callback").unwrap();
+    let script = format!(
+        "{0} 800 & sleep 0.3; rm {0}; cp {1} {0}; wait",
+        copy.display(),
+        other.display()
+    );
+    let (_, profile) = record().profile("sh", &["-c", &script]);
+    for wrong in ["compare", "sort_all", "compare_leaf"] {
+        assert_eq!(profile.share_of(wrong).hits, 0, "{}", profile.summary());
+    }
+}
