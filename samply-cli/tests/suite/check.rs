@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use crate::support;
 use crate::support::{sprof, temp_dir};
 
 /// 10,000 samples before; after, `parse::json` has 30 % more and `format` is as it was.
@@ -237,6 +236,8 @@ fn ci_systems_and_pull_requests_have_their_forms() {
 #[cfg(target_os = "linux")]
 #[test]
 fn recordings_of_slower_equal_and_renamed_programs_are_told_apart() {
+    use crate::support;
+
     let Some(()) = support::skip::perf_events() else {
         return;
     };

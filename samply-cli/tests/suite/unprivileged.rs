@@ -5,6 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support;
 use crate::support::Profile;
+use crate::support::machine::alone;
 use crate::support::playground::{NOBODY, Playground};
 use crate::support::skip::{Need, has, paranoid, perf_events, root};
 
@@ -24,9 +25,11 @@ impl Drop for Target {
     }
 }
 
-/// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself.
+/// Root, so that there is someone to become, and a kernel that allows an ordinary user to record itself. Alone: all recordings of one
+/// user share what that user may lock in memory.
 fn can_become_nobody() -> Option<()> {
     perf_events()?;
+    alone();
     let level_allows = paranoid().is_some_and(|level| level <= 2);
     (root() && has(Need::PerfEvents, level_allows, "perf_event_paranoid is above 2")).then_some(())
 }
