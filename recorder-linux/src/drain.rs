@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
-use recording::event::LostCause;
+use recording::event::{Event, LostCause};
 use recording::sink::EventSink;
 
 use crate::StopReason;
@@ -21,6 +21,7 @@ use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
 use crate::translate::{Subject, Translator};
 use crate::unrecorded::Unrecorded;
+use crate::usage::Usage;
 use crate::watched::Watched;
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
@@ -81,6 +82,7 @@ pub(crate) fn until_end(
     let mut interrupts = 0;
     let mut points = PointLimit::new(monotonic_ns());
     let mut stack_limit = StackLimit::new(rate_hz, monotonic_ns());
+    let mut usage = Usage::default();
     let stop = loop {
         let now = monotonic_ns();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
@@ -102,6 +104,8 @@ pub(crate) fn until_end(
         if !matches!(watched, Watched::Machine) {
             unrecorded.look(Timestamp(until_ns), translator, sink);
         }
+        let mut report = |reading| sink.on_event(&Event::Counter(reading));
+        usage.look(translator.live_processes(), &mut report);
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
             opened.waits.switch_stacks(on)?;

@@ -84,6 +84,8 @@ mod sys;
 #[cfg(target_os = "linux")]
 mod unrecorded;
 #[cfg(target_os = "linux")]
+mod usage;
+#[cfg(target_os = "linux")]
 mod watched;
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::fs;
 
 use recording::cpu_account::MachineTime;
 
-use crate::sys::process::ticks_per_second;
+use crate::sys::process::{page_bytes, ticks_per_second};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the flags of `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -71,6 +71,14 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
         used_ns: ns(used),
         stolen_ns: ns(steal),
     })
+}
+
+/// Bytes of a process's memory that are in RAM: the second number of /proc/PID/statm (proc_pid_statm(5)), in pages. The kernel adds
+/// pages up in batches, so that it is some hundred KiB too low or too high.
+pub(crate) fn resident_bytes(pid: i32) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(page_bytes())
 }
 
 /// The process that a thread belongs to; a process's id is its own.

@@ -1,6 +1,6 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
-//! Events reach an [`EventSink`](crate::sink::EventSink) in time order.
+//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`Event::Counter`].
 
 use crate::clock::Timestamp;
 use crate::module::{BuildId, Image};
@@ -136,6 +136,9 @@ pub enum Event<'a> {
         /// The thread.
         tid: Tid,
     },
+    /// A figure of a process, as it was then. It is read when the records of that moment are still on their way: events of some
+    /// milliseconds before it may follow.
+    Counter(Reading),
     /// Records that the source had to throw away.
     Lost {
         /// When this was noticed.
@@ -157,6 +160,28 @@ pub enum Event<'a> {
         /// What was wrong, in a few fixed words.
         what: &'static str,
     },
+}
+
+/// A figure of a process, which is read from time to time while the process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Counter {
+    /// Bytes of its memory that are in RAM, those that it shares with other processes included.
+    ResidentBytes,
+    /// ns of CPU time of all its threads, ended ones included, since its start.
+    CpuNanoseconds,
+}
+
+/// What a [`Counter`] of a process said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// When.
+    pub time: Timestamp,
+    /// Process.
+    pub pid: Pid,
+    /// Which figure.
+    pub counter: Counter,
+    /// In the counter's unit.
+    pub value: u64,
 }
 
 /// Why records were lost.

@@ -10,6 +10,7 @@ use super::{Builder, CodeSince, Lifetime, MARKERS_PER_THREAD};
 use crate::model::Profile;
 use crate::model::no_samples::NoSamples;
 use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
+use crate::model::usage::Usage;
 
 /// How far up to look for an ancestor that is in the file.
 const ANCESTORS: usize = 100;
@@ -59,6 +60,7 @@ impl Builder {
                 parent: live.parent,
                 start: live.start,
                 end: live.end,
+                usage: live.usage.clone(),
             })
             .collect();
 
@@ -120,6 +122,7 @@ impl Builder {
                 parent: None,
                 start: 0,
                 end: Some(end),
+                usage: Usage::default(),
             }]
         } else {
             kept_processes

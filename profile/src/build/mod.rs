@@ -399,6 +399,10 @@ impl EventSink for Builder {
                     self.resolver.is_program(program);
                 }
             }
+            Event::Counter(reading) => {
+                let at = self.at(reading.time);
+                self.processes.read(reading.pid, at, reading.counter, reading.value);
+            }
             Event::Lost { time, count, cause } => {
                 let cause = lost_label(*cause);
                 self.mark_recording(*time, MarkerKind::Lost { count: *count, cause });

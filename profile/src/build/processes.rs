@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::address::Avma;
-use recording::event::{Pid, Tid};
+use recording::event::{Counter, Pid, Tid};
 use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
@@ -15,6 +15,7 @@ use crate::model::samples::Samples;
 use crate::model::stacks::StackId;
 use crate::model::tables::FrameId;
 use crate::model::thread::{Marker, ProcessId};
+use crate::model::usage::Usage;
 
 /// A process while events come in.
 #[derive(Default)]
@@ -36,6 +37,7 @@ pub(super) struct LiveProcess {
     /// Whether a stack of it has frames in code of no file.
     pub(super) has_nameless_code: bool,
     pub(super) has_program: bool,
+    pub(super) usage: Usage,
 }
 
 /// A thread while events come in.
@@ -149,6 +151,13 @@ impl Processes {
         process.resolved = FxHashMap::default();
         process.images = Images::default();
         self.end_threads(index, pid, at, |_| true);
+    }
+
+    /// Keeps a figure of a process.
+    pub(super) fn read(&mut self, pid: Pid, at: i64, counter: Counter, value: u64) {
+        if let Some(&index) = self.pids.get(&pid) {
+            self.processes[index].usage.push(counter, at, value);
+        }
     }
 
     pub(super) fn start_thread(&mut self, pid: Pid, tid: Tid, at: i64) {

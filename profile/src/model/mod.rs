@@ -7,6 +7,7 @@ pub(crate) mod stacks;
 pub(crate) mod strings;
 pub(crate) mod tables;
 pub(crate) mod thread;
+pub(crate) mod usage;
 pub(crate) mod waits;
 
 use std::sync::Arc;

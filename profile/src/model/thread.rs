@@ -4,6 +4,7 @@ use super::no_samples::NoSamples;
 use super::samples::Samples;
 use super::stacks::StackId;
 use super::strings::StringId;
+use super::usage::Usage;
 
 /// Index into [`Profile::processes`](super::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Process {
     /// ns from time zero.
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
+    pub(crate) usage: Usage,
 }
 
 /// One thread.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::event::{Event, LostCause, Mapping, Pid, Reading, Sample, Tid};
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
@@ -56,6 +56,7 @@ pub(super) enum Message {
         code: MapsLine,
     },
     Sample(Box<OwnedSample>),
+    Counter(Reading),
     Lost {
         time: u64,
         count: u64,
@@ -183,6 +184,7 @@ impl Message {
                 inode: code.inode,
             }),
             Message::Sample(sample) => Event::Sample(sample.as_sample()),
+            Message::Counter(reading) => Event::Counter(*reading),
             Message::Lost { time, count } => Event::Lost {
                 time: Timestamp(*time),
                 count: *count,

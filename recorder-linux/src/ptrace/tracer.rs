@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
+use recording::event::Pid;
 use recording::stack::Registers;
 
 use super::maps::KnownCode;
@@ -16,6 +17,7 @@ use crate::sys::memory;
 use crate::sys::priority::Turns;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
 use crate::sys::ptrace::{self, Stop, Waited};
+use crate::usage::Usage;
 
 /// Stack bytes copied at most. The thread waits meanwhile, so what is copied is true, other than what is read later; most
 /// stacks end after a few KiB. 256 KiB take 40 us.
@@ -39,6 +41,7 @@ pub(super) struct Tracer {
     program_end: Option<WaitStatus>,
     turns: Turns,
     ticks: Ticks,
+    usage: Usage,
     /// The last tick came more than an interval after its time.
     is_late: bool,
     /// Threads that had to make way for us at the last tick, and when to ask them again.
@@ -90,6 +93,7 @@ impl Tracer {
             program_end: None,
             turns: Turns::ask(),
             ticks,
+            usage: Usage::default(),
             is_late: false,
             again: Vec::new(),
             again_ns: u64::MAX,
@@ -172,6 +176,10 @@ impl Tracer {
             // Those that were asked before may have stopped by now.
             self.answer_all()?;
         }
+        let out = &mut self.out;
+        let pids = self.processes.keys().map(|pid| Pid(*pid));
+        let mut report = |reading| out.send(Message::Counter(reading));
+        self.usage.look(pids, &mut report);
         self.ticks.advance(now, thread_cpu_ns().saturating_sub(work_start_ns));
         Ok(())
     }

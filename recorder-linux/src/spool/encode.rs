@@ -150,6 +150,8 @@ impl Encoder {
             | Event::ProcessEnd { .. }
             | Event::Image { .. }
             | Event::Malformed { .. }
+            // No record of perf's holds it.
+            | Event::Counter(_)
             // Of imported files only.
             | Event::Waited(_) => {}
         }

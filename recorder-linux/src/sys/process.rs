@@ -322,6 +322,28 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds of CPU time of a process's threads, ended ones included. `None` if there is no such process.
+pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
+    // 0 is the caller here, and what is outside of this PID namespace in perf's records. Numbers above PID_MAX_LIMIT of
+    // include/linux/threads.h would lose their upper bits.
+    if !(1..=1 << 22).contains(&pid) {
+        return None;
+    }
+    // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3) gives.
+    let clock = (!pid << 3) | 2;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live timespec.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    (result == 0).then_some((now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+/// Bytes of a page.
+pub(crate) fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(4096)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live timespec.

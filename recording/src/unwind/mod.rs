@@ -404,7 +404,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
             | Event::Counted { .. }
             | Event::Point { .. }
             | Event::SwitchOut { .. }
-            | Event::SwitchIn { .. } => {}
+            | Event::SwitchIn { .. }
+            | Event::Counter(_) => {}
         }
     }
 }

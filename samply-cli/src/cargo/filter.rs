@@ -119,6 +119,7 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
             }
             Event::Map(mapping) => mapping.pid,
             Event::Found { found, .. } => found.pid,
+            Event::Counter(reading) => reading.pid,
             Event::ThreadStart { pid, .. }
             | Event::ThreadEnd { pid, .. }
             | Event::ThreadName { pid, .. }

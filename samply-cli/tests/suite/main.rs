@@ -40,4 +40,5 @@ mod support;
 mod symbols;
 mod unprivileged;
 mod unreadable;
+mod usage;
 mod vanished;

@@ -1,4 +1,4 @@
-//! `counters`: lines over time, of how often events happened.
+//! `counters`: lines over time, of how often events happened, and of what processes used.
 
 use std::io;
 
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::json::{Json, put_ms, put_unsigned};
 use super::tracks::Shown;
+use super::usage::Lines;
 use crate::model::Profile;
 use crate::model::samples::Samples;
 
@@ -18,13 +19,17 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
 pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let lines = Shown::of(profile).lines;
-    if lines.is_empty() {
+    let events = Shown::of(profile).lines;
+    let usage = Lines::of(profile);
+    if events.is_empty() && usage.is_empty() {
         return Ok(());
     }
     json.key("counters")?;
     json.array(|json| {
-        (lines.iter().enumerate()).try_for_each(|(place, thread)| write_counter(profile, place, *thread, json))
+        for (place, thread) in events.iter().enumerate() {
+            write_counter(profile, place, *thread, json)?;
+        }
+        usage.write(json)
     })
 }
 

@@ -122,6 +122,13 @@ pub(super) fn put_unsigned(buf: &mut Vec<u8>, mut value: u64) {
     buf.extend_from_slice(&digits[at..]);
 }
 
+pub(super) fn put_signed(buf: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        buf.push(b'-');
+    }
+    put_unsigned(buf, value.unsigned_abs());
+}
+
 pub(super) fn put_optional(buf: &mut Vec<u8>, value: Option<u64>) {
     match value {
         Some(value) => put_unsigned(buf, value),

@@ -14,6 +14,7 @@ mod quality;
 mod tables;
 mod threads;
 mod tracks;
+mod usage;
 
 use std::io::{self, Write};
 

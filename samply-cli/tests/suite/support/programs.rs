@@ -15,7 +15,7 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
         "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
-        | "jit_entries" | "refuse" | "work" | "events" | "beats" => c(&format!("{name}.c"), &[]),
+        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" => c(&format!("{name}.c"), &[]),
         "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
             c(&format!("{name}.c"), &["-pthread"])
         }

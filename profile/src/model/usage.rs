@@ -1,0 +1,94 @@
+//! Memory and CPU time of a process over time.
+
+use recording::event::Counter;
+
+/// Points of a line at most; at 20 a second they last seven minutes. Then each two become one.
+const MOST_POINTS: usize = 8192;
+
+/// Every figure of one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usage {
+    /// Bytes in RAM.
+    pub(crate) resident_bytes: Series,
+    /// ns of CPU time since the process's start.
+    pub(crate) cpu_ns: Series,
+}
+
+impl Usage {
+    pub(crate) fn push(&mut self, counter: Counter, time: i64, value: u64) {
+        match counter {
+            Counter::ResidentBytes => self.resident_bytes.push(time, value),
+            Counter::CpuNanoseconds => self.cpu_ns.push(time, value),
+        }
+    }
+}
+
+/// One figure over time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Series {
+    points: Vec<(i64, u64)>,
+    /// Every point but the last one stands for this many readings, as a power of two.
+    log2_readings: u32,
+    /// Readings that the last point stands for.
+    in_last: u64,
+}
+
+impl Series {
+    /// (ns from time zero, the figure then), in the order of time.
+    pub(crate) fn points(&self) -> &[(i64, u64)] {
+        &self.points
+    }
+
+    fn push(&mut self, time: i64, value: u64) {
+        let reading = (self.points.last().map_or(time, |(last, _)| time.max(*last)), value);
+        match self.points.last_mut() {
+            Some(last) if self.in_last < 1 << self.log2_readings => {
+                *last = larger(*last, reading);
+                self.in_last += 1;
+            }
+            _ => {
+                if self.points.len() == MOST_POINTS {
+                    self.points = (self.points.chunks(2))
+                        .filter_map(|pair| pair.iter().copied().reduce(larger))
+                        .collect();
+                    self.log2_readings += 1;
+                }
+                self.points.push(reading);
+                self.in_last = 1;
+            }
+        }
+    }
+}
+
+/// The point that stays of two: of memory it is the peak, and CPU time never becomes less.
+fn larger(earlier: (i64, u64), later: (i64, u64)) -> (i64, u64) {
+    match later.1 >= earlier.1 {
+        true => later,
+        false => earlier,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_has_fewer_points_and_its_peak() {
+        let mut series = Series::default();
+        let peak = 30_001;
+        for time in 0..100_000 {
+            series.push(time, if time == peak { 1000 } else { time as u64 % 10 });
+        }
+        let points = series.points();
+        assert!(
+            (MOST_POINTS / 2..=MOST_POINTS).contains(&points.len()),
+            "{}",
+            points.len()
+        );
+        assert!(points.contains(&(peak, 1000)));
+        assert!(points.is_sorted_by_key(|(time, _)| *time));
+        // As many everywhere: a point is of 16 readings.
+        assert!(points.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 32));
+        assert!(points[0].0 < 100 && points.last().unwrap().0 == 99_999);
+    }
+}

@@ -1,0 +1,133 @@
+//! Memory and CPU time of each recorded process, read while it runs.
+
+use std::collections::HashMap;
+
+use recording::clock::Timestamp;
+use recording::event::{Counter, Pid, Reading};
+
+use crate::procfs;
+use crate::sys::process::{monotonic_ns, process_cpu_ns};
+
+/// From one look to the next: 20 points a second are a line.
+const LOOK_NS: u64 = 50_000_000;
+/// A look costs 5 us a process that ran since the last one, and 0.4 us one that did not. Of many processes it comes less often, so that a
+/// thousandth of a CPU is spent on looks.
+const REST: u64 = 1000;
+
+/// What was last read of the processes.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    next_ns: u64,
+    /// When the last look was.
+    looked: Timestamp,
+    last: HashMap<Pid, Last>,
+}
+
+/// What a process had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Last {
+    cpu_ns: u64,
+    /// `None` of what has no memory of its own: kernel threads, and what has ended.
+    resident_bytes: Option<u64>,
+    /// It had the same at the last look, which was not reported.
+    is_unreported: bool,
+}
+
+impl Usage {
+    /// Looks at these processes, if the last look is long enough ago, and reports what has changed.
+    pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Reading)) {
+        let began = monotonic_ns();
+        if began < self.next_ns {
+            return;
+        }
+        let before = std::mem::take(&mut self.last);
+        for pid in pids {
+            let time = Timestamp(monotonic_ns());
+            // A process outside of this PID namespace has no number here.
+            let Some(cpu_ns) = process_cpu_ns(pid.0) else { continue };
+            let last = before.get(&pid).copied();
+            // Without CPU time it took no memory.
+            if let Some(last) = last.filter(|last| last.cpu_ns == cpu_ns) {
+                self.last.insert(
+                    pid,
+                    Last {
+                        is_unreported: true,
+                        ..last
+                    },
+                );
+                continue;
+            }
+            let now = Last {
+                cpu_ns,
+                resident_bytes: procfs::resident_bytes(pid.0).filter(|bytes| *bytes > 0),
+                is_unreported: false,
+            };
+            // The line is level until the last look, and rises from there.
+            if let Some(last) = last.filter(|last| last.is_unreported) {
+                last.report(self.looked, pid, report);
+            }
+            now.report(time, pid, report);
+            self.last.insert(pid, now);
+        }
+        self.looked = Timestamp(began);
+        let took = monotonic_ns().saturating_sub(began);
+        self.next_ns = began + LOOK_NS.max(took.saturating_mul(REST));
+    }
+}
+
+impl Last {
+    fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Reading)) {
+        let resident = self.resident_bytes.map(|bytes| (Counter::ResidentBytes, bytes));
+        for (counter, value) in resident.into_iter().chain([(Counter::CpuNanoseconds, self.cpu_ns)]) {
+            report(Reading {
+                time,
+                pid,
+                counter,
+                value,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    fn look(usage: &mut Usage, pids: &[i32]) -> Vec<Reading> {
+        let mut readings = Vec::new();
+        usage.next_ns = 0;
+        usage.look(pids.iter().map(|pid| Pid(*pid)), &mut |reading| readings.push(reading));
+        readings
+    }
+
+    #[test]
+    fn a_process_has_memory_and_cpu_time_and_what_is_no_process_has_nothing() {
+        let own = std::process::id().cast_signed();
+        let readings = look(&mut Usage::default(), &[0, -1, i32::MAX, own]);
+        let [memory, cpu] = readings[..] else {
+            panic!("{readings:?}")
+        };
+        assert_eq!((memory.pid, memory.counter), (Pid(own), Counter::ResidentBytes));
+        assert_eq!((cpu.pid, cpu.counter), (Pid(own), Counter::CpuNanoseconds));
+        assert!(memory.value > 100_000 && cpu.value > 0, "{readings:?}");
+    }
+
+    #[test]
+    fn what_has_not_changed_is_reported_when_it_changes_again() {
+        let mut usage = Usage::default();
+        let own = std::process::id().cast_signed();
+        let first = look(&mut usage, &[own]);
+        // As if the process had not run since.
+        let last = usage.last.get_mut(&Pid(own)).unwrap();
+        last.is_unreported = true;
+        let looked = usage.looked;
+        let next = look(&mut usage, &[own]);
+        let [old_memory, old_cpu, memory, cpu] = next[..] else {
+            panic!("{next:?}")
+        };
+        assert_eq!([old_memory.value, old_cpu.value], [first[0].value, first[1].value]);
+        assert_eq!([old_memory.time, old_cpu.time], [looked; 2]);
+        assert!(memory.time > looked && cpu.value > old_cpu.value);
+    }
+}
