@@ -36,6 +36,9 @@ use processes::{LiveThread, Processes};
 /// the front end's marker table becomes slow at some 100,000.
 pub const MARKERS_PER_THREAD: usize = 20_000;
 
+/// Losses of one cause that are further apart than this are two.
+const LOSSES_APART_NS: i64 = 1_000_000;
+
 /// Choices of the user about what goes into the profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuildOptions {
@@ -301,6 +304,29 @@ impl Builder {
         self.recording_markers.push(Marker { start, end: None, what });
     }
 
+    /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that there is place again:
+    /// 21,907 were seen in half a second.
+    fn mark_lost(&mut self, time: Timestamp, more: u64, why: &'static str) {
+        let at = self.at(time);
+        match self.recording_markers.last_mut() {
+            Some(Marker {
+                start,
+                end,
+                what: MarkerKind::Lost { count, cause },
+            }) if *cause == why && at - end.unwrap_or(*start) < LOSSES_APART_NS => {
+                *count = count.saturating_add(more);
+                *end = Some(at.max(end.unwrap_or(*start)));
+            }
+            _ => self.mark_recording(
+                time,
+                MarkerKind::Lost {
+                    count: more,
+                    cause: why,
+                },
+            ),
+        }
+    }
+
     fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
         let at = self.at(time);
         if let Some(from) = self.processes.exec(pid, at, name) {
@@ -404,8 +430,7 @@ impl EventSink for Builder {
                 self.processes.read(reading.pid, at, reading.counter, reading.value);
             }
             Event::Lost { time, count, cause } => {
-                let cause = lost_label(*cause);
-                self.mark_recording(*time, MarkerKind::Lost { count: *count, cause });
+                self.mark_lost(*time, *count, lost_label(*cause));
             }
             Event::Throttled { time } => self.mark_recording(*time, MarkerKind::Throttled),
             Event::Malformed { time, what } => self.mark_recording(*time, MarkerKind::Malformed { what }),

@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use recording::address::Avma;
+use recording::clock::Timestamp;
 use recording::cpu_account::MachineTime;
 use recording::event::{Event, LostCause};
 use recording::info::{PeriodUnit, RecordingInfo};
@@ -482,4 +483,29 @@ fn leaf_category(json: &serde_json::Value, sample: usize) -> &str {
     let frame = at(&json["shared"]["stackTable"]["frame"][stack]);
     let category = at(&json["shared"]["frameTable"]["category"][frame]);
     json["meta"]["categories"][category]["name"].as_str().unwrap()
+}
+
+/// A full ring reports each time that there is place again.
+#[test]
+fn losses_without_a_pause_are_one_marker() {
+    let mut stream = Stream::with_app();
+    stream.sample(1, 1, 1, &[ip(0x1020)]);
+    let mut lost = |us: u64, cause| {
+        stream.event(Event::Lost {
+            time: Timestamp(at(2).0 + us * 1000),
+            count: 7,
+            cause,
+        });
+    };
+    for us in 0..30_000 {
+        lost(us, LostCause::PointsRingFull);
+    }
+    lost(35_000, LostCause::PointsRingFull);
+    lost(35_001, LostCause::RingFull);
+    let json = written(&stream.finish());
+    let all = markers(thread(&json, "1"));
+    let counts: Vec<_> = (all.iter().filter(|(kind, _)| *kind == "Lost records"))
+        .map(|(_, data)| &data["count"])
+        .collect();
+    assert_eq!(counts, [210_000, 7, 7]);
 }
