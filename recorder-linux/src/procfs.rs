@@ -5,7 +5,8 @@ use std::fs;
 
 use recording::cpu_account::MachineTime;
 
-use crate::sys::process::{page_bytes, ticks_per_second};
+use crate::sys::process::ticks_per_second;
+use crate::sys::ring::page_bytes;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`, in the flags of `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
@@ -78,7 +79,7 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
 pub(crate) fn resident_bytes(pid: i32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(page_bytes())
+    pages.checked_mul(page_bytes() as u64)
 }
 
 /// The process that a thread belongs to; a process's id is its own.

@@ -337,13 +337,6 @@ pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     (result == 0).then_some((now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// Bytes of a page.
-pub(crate) fn page_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(4096)
-}
-
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live timespec.
