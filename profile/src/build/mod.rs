@@ -427,7 +427,8 @@ impl EventSink for Builder {
             }
             Event::Counter(reading) => {
                 let at = self.at(reading.time);
-                self.processes.read(reading.pid, at, reading.counter, reading.value);
+                self.processes
+                    .add_reading(reading.pid, at, reading.counter, reading.value);
             }
             Event::Lost { time, count, cause } => {
                 self.mark_lost(*time, *count, lost_label(*cause));

@@ -154,7 +154,7 @@ impl Processes {
     }
 
     /// Keeps a figure of a process.
-    pub(super) fn read(&mut self, pid: Pid, at: i64, counter: Counter, value: u64) {
+    pub(super) fn add_reading(&mut self, pid: Pid, at: i64, counter: Counter, value: u64) {
         if let Some(&index) = self.pids.get(&pid) {
             self.processes[index].usage.push(counter, at, value);
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::json::{Json, put_ms, put_signed, put_unsigned};
 use crate::model::Profile;
-use crate::model::thread::{Process, ProcessId};
+use crate::model::thread::Process;
 use crate::model::usage::Series;
 
 /// Below the lines of events, whose weights are their places.
@@ -26,21 +26,27 @@ struct Line<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn of(profile: &'a Profile) -> Lines<'a> {
-        let threads_of = |process: usize| {
-            (profile.threads.iter().enumerate())
-                .filter(move |(_, thread)| thread.process == ProcessId(process) && thread.event.is_none())
-        };
-        let processes = (profile.processes.iter().enumerate()).filter_map(|(index, process)| {
-            let (main_thread, _) = threads_of(index).find(|(_, thread)| thread.is_main)?;
-            let has_cpu = threads_of(index).filter(|(_, thread)| thread.samples.len() > 0).count() > 1;
-            Some(Line {
-                process,
-                main_thread,
-                has_cpu,
-            })
-        });
+        // Of each process its main thread, and how many of its threads have samples.
+        let mut threads_of = vec![(None, 0); profile.processes.len()];
+        for (index, thread) in profile.threads.iter().enumerate() {
+            if let Some((main, busy)) = threads_of.get_mut(thread.process.0)
+                && thread.event.is_none()
+            {
+                *main = main.or(thread.is_main.then_some(index));
+                *busy += usize::from(thread.samples.len() > 0);
+            }
+        }
+        let processes = profile.processes.iter().zip(threads_of);
         Lines {
-            processes: processes.collect(),
+            processes: processes
+                .filter_map(|(process, (main_thread, busy))| {
+                    Some(Line {
+                        process,
+                        main_thread: main_thread?,
+                        has_cpu: busy > 1,
+                    })
+                })
+                .collect(),
         }
     }
 
