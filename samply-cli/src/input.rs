@@ -3,12 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use profile::export::firefox;
 use profile::read::{self, Kind, ReadError, ReadLimits};
 use profile::view::data::Data;
 use profile::view::name_addresses;
@@ -94,12 +93,9 @@ fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failu
         for lib in profile.libs() {
             symbolicator.add_module(&lib.module);
         }
-        converted(&profile, None).map_err(|error| {
-            Failure::failed(format_args!(
-                "converting {} failed: {error}; free space in the folder of temporary files",
-                path.display()
-            ))
-        })?
+        let mut data = Data::from(&profile);
+        data.keep_event(None).map_err(Failure::failed)?;
+        data
     } else if let Some(kind) = read::kind(path) {
         if kind == Kind::Folded && options.event.is_some() {
             return Err(Failure::failed(format_args!(
@@ -165,20 +161,6 @@ fn some_of(names: &[String]) -> String {
         0 => names.join(", "),
         more => format!("{} and {more} more", names[..SHOWN].join(", ")),
     }
-}
-
-/// The one way from a profile in memory to data is through its file: then both say the same.
-/// Of its events it keeps the one of this name, or else its own choice.
-pub(crate) fn converted(profile: &profile::Profile, event: Option<&str>) -> Result<Data, Box<dyn std::error::Error>> {
-    let mut file = tempfile::Builder::new().prefix("sprof-").suffix(".json").tempfile()?;
-    let mut out = BufWriter::with_capacity(1 << 16, &mut file);
-    firefox::write(profile, &mut out)?;
-    out.flush()?;
-    drop(out);
-    let mut data = read::whole(file.path(), ReadLimits::default())?;
-    data.keep_event(event)?;
-    data.make_printable();
-    Ok(data)
 }
 
 /// A file that is no profile may have been meant as any of the others.

@@ -15,12 +15,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use recording::module::Module;
+use serde::{Deserialize, Serialize};
 
 pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
+pub(crate) use whole::{PointSample, count_equal_weights, threads_of_points, unit_of_first};
 
 use crate::tracks::Tracks;
 use crate::view::data::Data;
@@ -102,7 +104,7 @@ pub struct SavedProfile {
 }
 
 /// A library as a profile names it. Fields that the file does not have are `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SavedLib {
     /// File name.
@@ -119,6 +121,24 @@ pub struct SavedLib {
     pub code_id: Option<String>,
     /// `x86_64`, `arm64`...
     pub arch: Option<String>,
+}
+
+impl SavedLib {
+    /// As a profile of ours names the module.
+    pub(crate) fn of(module: &Module) -> SavedLib {
+        let name = module.name();
+        let readable = module.readable_path.as_ref().unwrap_or(&module.path);
+        SavedLib {
+            arch: Some(module.arch.unwrap_or_default().to_owned()),
+            path: Some(module.path.to_string_lossy().into_owned()),
+            // The front end's key of a library is `debugName/breakpadId`, split at the slash.
+            debug_name: Some(name.replace('/', "_")),
+            debug_path: Some(readable.to_string_lossy().into_owned()),
+            breakpad_id: Some(module.breakpad_id()),
+            code_id: module.build_id.as_ref().map(|id| id.to_hex()),
+            name: Some(name),
+        }
+    }
 }
 
 impl SavedProfile {

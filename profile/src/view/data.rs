@@ -1,11 +1,13 @@
 //! What views are of: samples with their stacks, in one form, whoever recorded them and in whichever version they were saved.
 //!
-//! Made by [`read::whole`](crate::read::whole) from a file. Tables point at each
+//! Made of a profile that was just built (`Data::from`), or by [`read::whole`](crate::read::whole) from a file: the same. Tables point at each
 //! other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
 
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Number;
 
 use super::cost::rounded;
 use crate::category::is_wait;
@@ -16,7 +18,7 @@ use crate::read::SavedLib;
 pub const NONE: u32 = u32::MAX;
 
 /// Samples of all threads with all that they point at. Indices are checked: none points beyond its table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Data {
     /// What was recorded.
     pub product: String,
@@ -73,36 +75,61 @@ pub struct Data {
     pub extra: Vec<Section>,
 }
 
-/// Rows about the recording under a heading.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Rows about the recording under a heading: `ExtraProfileInfoSection` of the front end's src/types/profile.ts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Section {
     /// The heading.
     pub label: String,
     /// The rows.
+    #[serde(rename = "entries")]
     pub rows: Vec<Row>,
 }
 
 /// A row: a label and its value.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Row {
     /// What it tells.
     pub label: String,
     /// How the front end would write a number: `integer`, `duration` (ms)...
+    #[serde(deserialize_with = "text_or_empty")]
     pub format: String,
     /// The value.
     pub value: RowValue,
 }
 
 /// A value of a [`Row`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(untagged)]
 pub enum RowValue {
     /// A number.
-    Number(f64),
+    Number(Number),
     /// A text.
     Text(String),
     /// Neither: a list or an object of a form that no recorder is known to write.
+    Other(IgnoredAny),
+    /// `null`.
     #[default]
-    Other,
+    None,
+}
+
+impl Serialize for RowValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RowValue::Number(number) => number.serialize(serializer),
+            RowValue::Text(text) => text.serialize(serializer),
+            RowValue::Other(_) | RowValue::None => serializer.serialize_unit(),
+        }
+    }
+}
+
+/// A format may be an object, which says how a table is shown.
+fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match RowValue::deserialize(deserializer)? {
+        RowValue::Text(text) => text,
+        _ => String::new(),
+    })
 }
 
 /// What the weights of samples count.
@@ -195,7 +222,7 @@ pub struct Stack {
 }
 
 /// A thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
     /// Its name.
     pub name: String,
@@ -218,7 +245,7 @@ pub struct Thread {
 }
 
 /// The samples of a thread: columns of equal length.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
     /// Since [`Data::start_ms`], ms.
     pub time_ms: Vec<f64>,

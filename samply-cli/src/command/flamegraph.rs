@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use profile::Profile;
 use profile::export::{Picked, svg};
+use profile::view::data::Data;
 use profile::view::diff::Limits;
 use recording::command::on_file;
 use recording::info::{EventRole, RecordingInfo};
@@ -15,7 +16,6 @@ use crate::cargo;
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::highlights::Highlights;
-use crate::input;
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
 use crate::pipeline;
@@ -74,12 +74,12 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         true => None,
         false => drawn_event(recorded.profile.info(), &recorded.profile),
     };
-    let drawn = input::converted(&recorded.profile, event)
-        .map_err(|error| error.to_string())
-        .and_then(|data| {
-            let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
-            saved.map_err(|error: io::Error| error.to_string())
-        });
+    let mut data = Data::from(&recorded.profile);
+    let drawn = data.keep_event(event).map_err(|error| error.to_string()).and_then(|_| {
+        data.make_printable();
+        let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
+        saved.map_err(|error: io::Error| error.to_string())
+    });
     term.erase_progress();
     let exit = record::wait(&term, &mut recorded);
     if let Err(error) = drawn {

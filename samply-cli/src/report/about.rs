@@ -220,9 +220,9 @@ fn json(
         .map(|section| {
             let rows = section.rows.iter().map(|row| {
                 let value = match &row.value {
-                    RowValue::Number(number) => number_json(*number),
+                    RowValue::Number(number) => number.as_f64().map_or(serde_json::Value::Null, number_json),
                     RowValue::Text(text) => text.as_str().into(),
-                    RowValue::Other => serde_json::Value::Null,
+                    RowValue::Other(_) | RowValue::None => serde_json::Value::Null,
                 };
                 (row.label.clone(), value)
             });

@@ -7,7 +7,7 @@ use crate::model::samples::Sample;
 
 /// How a sample's period becomes its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum CpuDelta {
+pub(crate) enum CpuDelta {
     /// Periods are nanoseconds already.
     Nanoseconds,
     /// Periods are cycles. As nanoseconds they sum up to the CPU time that the kernel counted.
@@ -25,7 +25,7 @@ pub(super) enum CpuDelta {
 }
 
 impl CpuDelta {
-    pub(super) fn of(profile: &Profile) -> Self {
+    pub(crate) fn of(profile: &Profile) -> Self {
         let cycles: f64 = profile
             .main_threads()
             .map(|thread| thread.samples.period_sum() as f64)
@@ -58,15 +58,19 @@ impl CpuDelta {
         }
     }
 
-    /// A sample's CPU time in ns. Where that is not known, the average sample stands for the interval.
-    pub(super) fn time_of_period(self, period: u64, interval_ns: u64) -> u64 {
-        match self {
+    /// The time that a sample stands for, ns: CPU time, or the length of a wait. Where CPU time is not known, the average sample
+    /// stands for the interval.
+    pub(crate) fn time_of(self, sample: &Sample, interval_ns: u64) -> i64 {
+        let period = sample.period;
+        let ns = match self {
+            _ if sample.off_cpu => period,
             CpuDelta::Cycles { mean } if mean > 0.0 => (period as f64 / mean * interval_ns as f64).round() as u64,
             CpuDelta::Cycles { .. } | CpuDelta::None => interval_ns,
             CpuDelta::Nanoseconds | CpuDelta::ScaledCycles { .. } | CpuDelta::CyclesBesideWaits { .. } => {
                 self.of_period(period)
             }
-        }
+        };
+        i64::try_from(ns).unwrap_or(i64::MAX)
     }
 
     /// CPU time between the row before and this one. The front end shows at most as much as there was time, so a sample's period

@@ -10,6 +10,7 @@ use super::json::{Json, put_ms, put_optional, put_or_minus_one, put_string, put_
 use super::meta::GECKO_VERSION;
 use crate::category::CATEGORIES;
 use crate::facts::{Facts, counted_name};
+use crate::read::SavedLib;
 use crate::view::data::{Calls, Data, Frame, NONE, Thread, Unit, Weights};
 
 /// Writes data whose frames have our categories or none. What has no times is laid out a millisecond each: the front end shows
@@ -19,7 +20,7 @@ pub(super) fn write(data: &Data, json: &mut Json) -> io::Result<()> {
         json.key("meta")?;
         json.object(|json| meta(data, json))?;
         json.key("libs")?;
-        json.array(|json| (0..data.libs.len()).try_for_each(|lib| write_lib(data, lib, json)))?;
+        json.array(|json| data.libs.iter().try_for_each(|lib| json.item(&complete(lib))))?;
         json.key("shared")?;
         json.object(|json| tables(data, json))?;
         json.key("threads")?;
@@ -125,19 +126,18 @@ fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     }
 }
 
-fn write_lib(data: &Data, lib: usize, json: &mut Json) -> io::Result<()> {
-    let lib = &data.libs[lib];
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    json.object(|json| {
-        json.entry("arch", &text(&lib.arch))?;
-        json.entry("name", &text(&lib.name))?;
-        json.entry("path", &text(&lib.path))?;
-        // The front end's key of a library is `debugName/breakpadId`, split at the slash.
-        json.entry("debugName", &text(&lib.debug_name).replace('/', "_"))?;
-        json.entry("debugPath", &text(&lib.debug_path))?;
-        json.entry("breakpadId", &lib.breakpad_id.clone().unwrap_or_else(|| "0".repeat(33)))?;
-        json.entry("codeId", &lib.code_id)
-    })
+/// A library with all that the front end wants of one.
+fn complete(lib: &SavedLib) -> SavedLib {
+    let text = |text: &Option<String>| Some(text.clone().unwrap_or_default());
+    SavedLib {
+        arch: text(&lib.arch),
+        name: text(&lib.name),
+        path: text(&lib.path),
+        debug_name: text(&lib.debug_name).map(|name| name.replace('/', "_")),
+        debug_path: text(&lib.debug_path),
+        breakpad_id: Some(lib.breakpad_id.clone().unwrap_or_else(|| "0".repeat(33))),
+        code_id: lib.code_id.clone(),
+    }
 }
 
 fn tables(data: &Data, json: &mut Json) -> io::Result<()> {

@@ -3,44 +3,56 @@
 use recording::cpu_account::ProcessTime;
 use recording::info::{EventRole, PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};
-use serde_json::{Value, json};
+use serde_json::Number;
 
 use super::cpu::CpuDelta;
 use super::quality;
 use crate::model::Profile;
 use crate::model::waits::WaitTotals;
+use crate::view::data::{Row, RowValue, Section};
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
-pub(super) fn sections(profile: &Profile) -> Value {
-    let mut sections = vec![json!({"label": "Recording", "entries": recording(profile)})];
-    sections.extend(
-        profile
-            .waits
-            .as_ref()
-            .map(|waits| json!({"label": "Off-CPU", "entries": off_cpu(waits)})),
-    );
+pub(crate) fn sections(profile: &Profile) -> Vec<Section> {
+    let section = |label: &str, rows: Vec<Row>| Section {
+        label: label.to_owned(),
+        rows,
+    };
+    let mut sections = vec![section("Recording", recording(profile))];
+    sections.extend(profile.waits.as_ref().map(|waits| section("Off-CPU", off_cpu(waits))));
     if !profile.info.events.is_empty() {
-        sections.push(json!({"label": "Events", "entries": events(profile)}));
+        sections.push(section("Events", events(profile)));
     }
-    sections.push(json!({"label": "Recording quality", "entries": quality::rows(profile)}));
-    Value::Array(sections)
+    sections.push(section("Recording quality", quality::rows(profile)));
+    sections
 }
 
-pub(super) fn text(label: &str, value: impl Into<String>) -> Value {
-    json!({"label": label, "format": "string", "value": value.into()})
+fn row(label: impl Into<String>, format: &str, value: RowValue) -> Row {
+    Row {
+        label: label.into(),
+        format: format.to_owned(),
+        value,
+    }
 }
 
-pub(super) fn count(label: impl Into<String>, value: u64) -> Value {
-    json!({"label": label.into(), "format": "integer", "value": value})
+pub(super) fn text(label: &str, value: impl Into<String>) -> Row {
+    row(label, "string", RowValue::Text(value.into()))
+}
+
+pub(super) fn count(label: impl Into<String>, value: u64) -> Row {
+    row(label, "integer", RowValue::Number(value.into()))
 }
 
 /// The format `duration` wants milliseconds.
-pub(super) fn duration(label: &str, ns: u64) -> Value {
-    json!({"label": label, "format": "duration", "value": ns as f64 / 1e6})
+pub(super) fn duration(label: &str, ns: u64) -> Row {
+    row(
+        label,
+        "duration",
+        Number::from_f64(ns as f64 / 1e6).map_or(RowValue::None, RowValue::Number),
+    )
 }
 
-fn recording(profile: &Profile) -> Vec<Value> {
+fn recording(profile: &Profile) -> Vec<Row> {
     let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
     let mut rows = vec![
         text("Event", &info.event),
@@ -98,7 +110,7 @@ pub(super) fn named(process: &ProcessTime) -> String {
 }
 
 /// Each event that the user named: how it was sampled, and how much of it is in the profile.
-fn events(profile: &Profile) -> Vec<Value> {
+fn events(profile: &Profile) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, event) in (0..).zip(&profile.info.events) {
         let name = &event.name;
@@ -137,7 +149,7 @@ fn events(profile: &Profile) -> Vec<Value> {
 }
 
 /// Times are those of all threads, added up.
-fn off_cpu(waits: &WaitTotals) -> Vec<Value> {
+fn off_cpu(waits: &WaitTotals) -> Vec<Row> {
     let mut rows = vec![
         count("Waits", waits.all().count),
         duration("Time off-CPU, waiting for a CPU", waits.of(WaitReason::Cpu).ns),

@@ -101,6 +101,12 @@ impl<'a> Json<'a> {
     /// `"key":value` with the small values that serde_json is good enough for.
     pub(super) fn entry(&mut self, key: &str, value: &impl serde::Serialize) -> io::Result<()> {
         self.key(key)?;
+        self.item(value)
+    }
+
+    /// The same in a list.
+    pub(super) fn item(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        self.comma()?;
         serde_json::to_writer(&mut self.buf, value)?;
         self.needs_comma = true;
         Ok(())

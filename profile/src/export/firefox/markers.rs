@@ -37,7 +37,7 @@ fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
     }
 }
 
-fn name_id(profile: &Profile, what: &MarkerKind) -> StringId {
+pub(crate) fn name_of_marker(profile: &Profile, what: &MarkerKind) -> StringId {
     match what {
         MarkerKind::Ran { name, .. } => *name,
         what => kind_id(profile, what),
@@ -103,7 +103,7 @@ pub(super) fn schema(profile: &Profile) -> Value {
 }
 
 /// What a marker of the event stands for, unless its cause has a weight of its own.
-fn usual_period(event: &EventInfo) -> u64 {
+pub(crate) fn usual_period(event: &EventInfo) -> u64 {
     match event.sample_by {
         SampleBy::Period(period) => period,
         SampleBy::Frequency(_) => 1,
@@ -203,7 +203,7 @@ pub(super) fn write(profile: &Profile, thread: &Thread, json: &mut Json) -> io::
         let _ = serde_json::to_writer(buf, &data(profile, thread, marker));
     })?;
     json.column("name", markers.iter(), |buf, marker| {
-        put_unsigned(buf, name_id(profile, &marker.what).0.into());
+        put_unsigned(buf, name_of_marker(profile, &marker.what).0.into());
     })?;
     json.column("startTime", markers.iter(), |buf, marker| put_ms(buf, marker.start))?;
     json.column("endTime", markers.iter(), |buf, marker| {

@@ -16,6 +16,9 @@ use crate::model::Profile;
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
 pub(super) const GECKO_VERSION: u32 = 34;
 
+/// `meta.importedFrom`: who wrote the profile.
+pub(crate) const PRODUCER: &str = concat!("sprof ", env!("CARGO_PKG_VERSION"));
+
 pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
     json.key("meta")?;
     json.object(|json| {
@@ -25,7 +28,7 @@ pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
         write_program(profile, json)?;
         write_shape(profile, json)?;
         json.entry("markerSchema", &markers::schema(profile))?;
-        json.entry("sprof", &Facts::of_recorded(quality::recorded(profile)))?;
+        json.entry("sprof", &Facts::of_recorded(quality::recorded_facts(profile)))?;
         json.entry("extra", &extra::sections(profile))
     })
 }
@@ -63,7 +66,7 @@ fn write_program(profile: &Profile, json: &mut Json) -> io::Result<()> {
     add("physicalCPUs", host.physical_cpus.map(|count| json!(count)));
     add("mainMemory", host.memory_bytes.map(|bytes| json!(bytes)));
     json.entry("product", &info.program)?;
-    json.entry("importedFrom", &concat!("sprof ", env!("CARGO_PKG_VERSION")))?;
+    json.entry("importedFrom", &PRODUCER)?;
     // The front end takes a profile without it for one of a developer's own Firefox, and uploads all of it by default.
     json.entry("updateChannel", &"release")?;
     for (key, value) in &known {

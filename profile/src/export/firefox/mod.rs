@@ -23,7 +23,12 @@ use flate2::write::GzEncoder;
 
 use crate::model::Profile;
 use crate::view::data::Data;
+pub(crate) use cpu::CpuDelta;
+pub(crate) use extra::sections;
 use json::Json;
+pub(crate) use markers::{name_of_marker, usual_period};
+pub(crate) use meta::PRODUCER;
+pub(crate) use quality::recorded_facts;
 pub(crate) use tracks::Shown;
 
 /// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.

@@ -4,12 +4,12 @@ use recording::cpu_account::{CpuAccount, UnrecordedCause};
 use recording::info::{EventRole, PeriodUnit};
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
-use serde_json::Value;
 
 use super::extra::{count, duration, named, text};
 use crate::build::lost_label;
 use crate::facts::{Limit, Recorded};
 use crate::model::Profile;
+use crate::view::data::Row;
 
 /// What the facts have in fields of their own, or what limits nothing, is said to be `Said`.
 #[derive(Clone, Copy, PartialEq)]
@@ -33,7 +33,7 @@ struct Line {
 }
 
 impl Line {
-    fn row(&self) -> Value {
+    fn row(&self) -> Row {
         match &self.amount {
             Amount::Count(value) => count(&*self.what, *value),
             Amount::Ns(ns) => duration(&self.what, *ns),
@@ -64,11 +64,11 @@ impl Line {
 }
 
 /// Rows that would say 0 are left out, but for those that a reader looks for.
-pub(super) fn rows(profile: &Profile) -> Vec<Value> {
+pub(super) fn rows(profile: &Profile) -> Vec<Row> {
     lines(profile).iter().map(Line::row).collect()
 }
 
-pub(super) fn recorded(profile: &Profile) -> Recorded {
+pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
     let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
     let run_starts = info.run_starts.iter();
     Recorded {

@@ -8,27 +8,12 @@ use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned
 use crate::model::Profile;
 use crate::model::strings::{StringId, Strings};
 use crate::model::tables::Lib;
+use crate::read::SavedLib;
 
 pub(super) fn write_libs(profile: &Profile, json: &mut Json) -> io::Result<()> {
     json.key("libs")?;
-    json.array(|json| profile.tables.libs.iter().try_for_each(|lib| write_lib(lib, json)))
-}
-
-fn write_lib(lib: &Lib, json: &mut Json) -> io::Result<()> {
-    let module = &lib.module;
-    let name = module.name();
-    let path = module.path.to_string_lossy();
-    let readable = module.readable_path.as_ref().unwrap_or(&module.path);
-    json.object(|json| {
-        json.entry("arch", &module.arch.unwrap_or_default())?;
-        json.entry("name", &name)?;
-        json.entry("path", &path)?;
-        // The front end's key of a library is `debugName/breakpadId`, split at the slash.
-        json.entry("debugName", &name.replace('/', "_"))?;
-        json.entry("debugPath", &readable.to_string_lossy())?;
-        json.entry("breakpadId", &module.breakpad_id())?;
-        json.entry("codeId", &module.build_id.as_ref().map(|id| id.to_hex()))
-    })
+    let libs = &profile.tables.libs;
+    json.array(|json| (libs.iter()).try_for_each(|lib| json.item(&SavedLib::of(&lib.module))))
 }
 
 /// The file's source table: the paths that functions name, in order of first use.

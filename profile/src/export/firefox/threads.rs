@@ -82,11 +82,7 @@ fn write_stacks(samples: &Samples, json: &mut Json) -> io::Result<()> {
 fn write_samples(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json) -> io::Result<()> {
     write_stacks(samples, json)?;
     json.column("weight", samples.iter(), |buf, sample| {
-        let ns = match sample.off_cpu {
-            true => sample.period,
-            false => cpu.time_of_period(sample.period, profile.info.interval_ns),
-        };
-        put_ms(buf, i64::try_from(ns).unwrap_or(i64::MAX));
+        put_ms(buf, cpu.time_of(&sample, profile.info.interval_ns));
     })?;
     json.entry("weightType", &"tracing-ms")?;
     // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.

@@ -3,7 +3,7 @@
 use crate::view::data::{Data, Thread, Unit};
 
 /// Where all samples stand for the same time, they are counted, each of them for that time: sums stay whole numbers.
-pub(super) fn count_equal_weights(data: &mut Data) {
+pub(crate) fn count_equal_weights(data: &mut Data) {
     let Some(each_ms) = equal_weight_ms(&data.threads) else {
         return;
     };
@@ -12,6 +12,12 @@ pub(super) fn count_equal_weights(data: &mut Data) {
         thread.unit = Unit::Samples;
         thread.samples.weight = None;
     }
+}
+
+/// What the samples of the first thread with samples count.
+pub(crate) fn unit_of_first(data: &Data) -> Unit {
+    let first = data.threads.iter().find(|thread| !thread.samples.is_empty());
+    first.map_or(Unit::default(), |thread| thread.unit)
 }
 
 /// What each sample stands for, if it is the same for all.

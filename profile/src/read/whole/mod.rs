@@ -16,6 +16,8 @@ use std::path::Path;
 use super::ReadError;
 use super::parse::{self, Parser};
 use crate::view::data::Data;
+pub(crate) use end::{count_equal_weights, unit_of_first};
+pub(crate) use normal::{PointSample, threads_of_points};
 pub(super) use raw::RawId;
 use raw::RawProfile;
 

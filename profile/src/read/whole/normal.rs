@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::end;
-use super::raw::{RawCause, RawRowValue, RawSchema, RawSection, frame_flag, func_flag};
+use super::raw::{RawCause, RawSchema, frame_flag, func_flag};
 use super::raw::{RawFrames, RawFuncs, RawMarkers, RawProfile, RawSamples, RawStacks, RawTables, RawThread};
+use crate::view::data::RowValue;
 use crate::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
-use crate::view::data::{Row, RowValue, Section};
 
 /// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;
@@ -35,14 +35,7 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
             cpu: std::mem::take(&mut raw.meta.cpu_name).unwrap_or_default(),
             start_ms: raw.meta.start_time.unwrap_or(0.0),
             duration_ms: (raw.meta.profiling_end_time).map(|end| end - raw.meta.profiling_start_time.unwrap_or(0.0)),
-            extra: raw
-                .meta
-                .extra
-                .take()
-                .unwrap_or_default()
-                .into_iter()
-                .map(section)
-                .collect(),
+            extra: raw.meta.extra.take().unwrap_or_default(),
             interval_ms: raw.meta.interval.unwrap_or(1.0),
             symbolicated: raw.meta.symbolicated.unwrap_or(true),
             categories: raw.meta.categories.drain(..).map(|category| category.name).collect(),
@@ -102,35 +95,15 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
     // Behind all others: CPU time is what a file is of, unless it has none.
     normal.data.threads.append(&mut normal.of_points);
     end::begin_at(&mut normal.data, raw.meta.profiling_start_time);
-    let first = normal.data.threads.iter().find(|thread| !thread.samples.is_empty());
-    normal.data.unit = first.map_or(Unit::default(), |thread| thread.unit);
+    normal.data.unit = end::unit_of_first(&normal.data);
     Ok(normal.data)
 }
 
 /// An event whose markers are samples, and what each of these stands for.
 fn period(schema: RawSchema) -> Option<(String, f64)> {
     match schema.period {
-        RawRowValue::Number(period) => Some((schema.name, period)),
-        RawRowValue::Text(_) | RawRowValue::Other(_) | RawRowValue::None => None,
-    }
-}
-
-fn section(raw: RawSection) -> Section {
-    let rows = raw.entries.into_iter().map(|row| Row {
-        label: row.label,
-        format: match row.format {
-            Some(RawRowValue::Text(format)) => format,
-            _ => String::new(),
-        },
-        value: match row.value {
-            RawRowValue::Number(number) => RowValue::Number(number),
-            RawRowValue::Text(text) => RowValue::Text(text),
-            RawRowValue::Other(_) | RawRowValue::None => RowValue::Other,
-        },
-    });
-    Section {
-        label: raw.label,
-        rows: rows.collect(),
+        RowValue::Number(period) => Some((schema.name, period.as_f64()?)),
+        RowValue::Text(_) | RowValue::Other(_) | RowValue::None => None,
     }
 }
 
@@ -330,7 +303,7 @@ impl Normal {
     /// Markers of events that happen at one time are samples of these, too, so that all views, exports and comparisons have them.
     fn points(&mut self, thread: &Thread, raw: &RawMarkers, first_stack: usize, at: &str) -> Result<(), Wrong> {
         let stacks = self.data.stacks.len() - first_stack;
-        let mut points: Vec<(u32, f64, u32, f64)> = Vec::new();
+        let mut points = Vec::new();
         for (index, (marker, data)) in thread.markers.iter().zip(&raw.data).enumerate() {
             let Some(period) = self.periods.get(self.data.text(marker.name)) else {
                 continue;
@@ -351,28 +324,15 @@ impl Normal {
                     ));
                 }
             };
-            points.push((marker.name, marker.start_ms, stack, weight));
-        }
-        points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        for of_event in points.chunk_by(|a, b| a.0 == b.0) {
-            let event = self.data.text(of_event[0].0).to_owned();
-            self.of_points.push(Thread {
-                name: format!("{} · {event}", thread.name),
-                process_name: thread.process_name.clone(),
-                pid: thread.pid.clone(),
-                tid: thread.tid.clone(),
-                is_main: false,
-                event: Some(event),
-                unit: Unit::Counts,
-                samples: Samples {
-                    time_ms: of_event.iter().map(|point| point.1).collect(),
-                    stack: of_event.iter().map(|point| point.2).collect(),
-                    weight: Some(of_event.iter().map(|point| point.3).collect()),
-                    count: None,
-                },
-                markers: Vec::new(),
+            points.push(PointSample {
+                name: marker.name,
+                time_ms: marker.start_ms,
+                stack,
+                weight,
             });
         }
+        let of_points = threads_of_points(points, thread, |name| self.data.text(name).to_owned());
+        self.of_points.extend(of_points);
         Ok(())
     }
 
@@ -428,6 +388,48 @@ impl Normal {
             count: own_count.map(|counts| counts.into_iter().map(|count| count as u64).collect()),
         })
     }
+}
+
+/// A marker of a point event, as a sample of that event.
+pub(crate) struct PointSample {
+    /// Index of the text that names the event.
+    pub(crate) name: u32,
+    /// Since the profile's time 0.
+    pub(crate) time_ms: f64,
+    /// Index of a stack, or [`NONE`].
+    pub(crate) stack: u32,
+    /// How many it stands for.
+    pub(crate) weight: f64,
+}
+
+/// A thread for each event that a thread has points of.
+pub(crate) fn threads_of_points(
+    mut points: Vec<PointSample>,
+    of: &Thread,
+    name: impl Fn(u32) -> String,
+) -> Vec<Thread> {
+    points.sort_by(|a, b| a.name.cmp(&b.name).then(a.time_ms.total_cmp(&b.time_ms)));
+    let by_event = points.chunk_by(|a, b| a.name == b.name);
+    let threads = by_event.map(|points| {
+        let event = name(points[0].name);
+        Thread {
+            name: format!("{} · {event}", of.name),
+            process_name: of.process_name.clone(),
+            pid: of.pid.clone(),
+            tid: of.tid.clone(),
+            is_main: false,
+            event: Some(event),
+            unit: Unit::Counts,
+            samples: Samples {
+                time_ms: points.iter().map(|point| point.time_ms).collect(),
+                stack: points.iter().map(|point| point.stack).collect(),
+                weight: Some(points.iter().map(|point| point.weight).collect()),
+                count: None,
+            },
+            markers: Vec::new(),
+        }
+    });
+    threads.collect()
 }
 
 fn markers(raw: &RawMarkers, texts: &[u32], at: &str) -> Result<Vec<Marker>, Wrong> {

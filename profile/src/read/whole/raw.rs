@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::columns::{Addresses, Ids, Numbers, Texts};
 use crate::facts::Facts;
 use crate::read::SavedLib;
+use crate::view::data::{RowValue, Section};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -35,34 +36,8 @@ pub(super) struct RawMeta {
     pub(super) symbolicated: Option<bool>,
     pub(super) categories: Vec<RawCategory>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,
-    pub(super) extra: Option<Vec<RawSection>>,
+    pub(super) extra: Option<Vec<Section>>,
     pub(super) sprof: Option<Facts>,
-}
-
-/// `ExtraProfileInfoSection` of src/types/profile.ts.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawSection {
-    pub(super) label: String,
-    pub(super) entries: Vec<RawRow>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawRow {
-    pub(super) label: String,
-    pub(super) format: Option<RawRowValue>,
-    pub(super) value: RawRowValue,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-pub(super) enum RawRowValue {
-    Number(f64),
-    Text(String),
-    Other(serde::de::IgnoredAny),
-    #[default]
-    None,
 }
 
 #[derive(Default, Deserialize)]
@@ -77,7 +52,7 @@ pub(super) struct RawCategory {
 pub(super) struct RawSchema {
     pub(super) name: String,
     /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
-    pub(super) period: RawRowValue,
+    pub(super) period: RowValue,
 }
 
 /// What stacks are made of.

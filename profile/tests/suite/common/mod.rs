@@ -5,12 +5,15 @@ pub(crate) mod check;
 pub(crate) mod data;
 pub(crate) mod exports;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
+use profile::read::{ReadLimits, whole};
+use profile::view::data::Data;
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, Sample, Tid};
@@ -197,14 +200,40 @@ impl Stream {
     }
 }
 
-/// Writes the profile, reads the file with serde_json and checks it.
+/// Writes the profile, reads the file with serde_json and checks it; what views see of the file is what they see without it.
 pub(crate) fn written(profile: &Profile) -> Value {
     let mut bytes = Vec::new();
     profile::export::firefox::write(profile, &mut bytes).unwrap();
+    let mut file = tempfile::Builder::new().prefix("sprof-written-").tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let mut read = whole(file.path(), ReadLimits::default()).unwrap();
+    let without_file = Data::from(profile);
+    for (read, exact) in read.threads.iter_mut().zip(&without_file.threads) {
+        same_numbers(&mut read.samples.time_ms, &exact.samples.time_ms);
+        let weights = read.samples.weight.iter_mut().zip(&exact.samples.weight);
+        weights.for_each(|(read, exact)| same_numbers(read, exact));
+        for (read, exact) in read.markers.iter_mut().zip(&exact.markers) {
+            same_number(&mut read.start_ms, exact.start_ms);
+            same_number(&mut read.end_ms, exact.end_ms);
+        }
+    }
+    same_number(&mut read.interval_ms, without_file.interval_ms);
+    same_number(&mut read.start_ms, without_file.start_ms);
+    assert_eq!(read, without_file);
     let json: Value = serde_json::from_slice(&bytes)
         .unwrap_or_else(|error| panic!("not JSON: {error}\n{}", String::from_utf8_lossy(&bytes)));
     check::check(&json);
     json
+}
+
+/// A file has decimal numbers, and differences of times: both are right to the last digits.
+fn same_number(read: &mut f64, exact: f64) {
+    assert!((*read - exact).abs() <= 1e-9 * exact.abs().max(1.0), "{read} {exact}");
+    *read = exact;
+}
+
+fn same_numbers(read: &mut [f64], exact: &[f64]) {
+    read.iter_mut().zip(exact).for_each(|(read, exact)| same_number(read, *exact));
 }
 
 /// The stack of a sample as function names, root first.
