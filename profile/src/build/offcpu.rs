@@ -6,6 +6,9 @@
 //!
 //! A wait has the stack that was sampled as it began. One without, as only so many a second are sampled, or none where
 //! the kernel may not be, has another stack of its thread, and a frame that says which.
+//!
+//! Waits are samples and not tracks of their own, because tracks tear apart what one function did; nor markers, which have no call tree.
+//! Each ends in the frame `[off-CPU]`: to drop or focus that function splits the front end's tree into CPU time and waiting.
 
 use recording::address::Avma;
 use recording::stack::{Frame, StackMark};

@@ -17,6 +17,7 @@ use crate::view::data::{Data, NONE};
 ///
 /// The inclusive cost of a function, its own and that of its calls, is what was spent while it was on the stack, also where it
 /// calls itself: of the calls on a stack from one function, only the innermost counts.
+/// If each call counted, a function that calls itself 100 deep would cost 100 times its time.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let costs = Costs::of(picked);
     let data = picked.data;

@@ -5,6 +5,9 @@
 //! As each call costs what its callee cost itself and with its calls, that is also the sum of all calls of the function. In a circle
 //! of several functions the same cost is in several arcs. There a function is told no more than the whole circle: its functions and
 //! all that they call outside of it. Between that and the truth arcs cannot tell.
+//!
+//! Totals are those of callgrind_annotate, but for recursion, whose cost it adds once for each level: a `fib` that took 10 % of a
+//! program is 60 % there.
 
 use rustc_hash::FxHashMap;
 

@@ -4,6 +4,9 @@
 //!
 //! Of a text in the program's memory (`filename` of openat(2)) the event of a system call has the address alone. The text is shown where the
 //! sample itself holds it: on the stack that the kernel copied at that moment.
+//! Rust's standard library puts paths below 384 bytes on the stack. The program's memory is not read later: after 4 ms it held another
+//! text for 78, 61, 50 and 28 % of the paths that python, git, find and ls had opened and that could still be read. Since Linux 6.19 the
+//! event itself holds the text (`__filename_val`).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -14,6 +14,7 @@ const PER_SECOND: f64 = 20_000.0;
 const AT_ONCE: f64 = 20_000.0;
 
 /// Lets through what can be unwound beside the samples. The rest is read over, and counted.
+/// The event is never switched off, so that its count stays exact.
 #[derive(Debug)]
 pub(crate) struct PointLimit {
     allowance: f64,

@@ -160,6 +160,9 @@ impl Choice {
                 rate_hz.round().max(1.0) as u64,
             )
         } else {
+            // A period and not a frequency: the kernel turns the frequency of a clock into this period. A new task gets its
+            // first sample after a whole period on each CPU, so short tasks lack half a period per CPU on average. The
+            // kernel's count of CPU time, which lacks nothing, is shown beside the sum of the samples.
             let period_ns = (NANOS_PER_SECOND / rate_hz).round() as u64;
             (TYPE_SOFTWARE, [SW_CPU_CLOCK, 0, 0], period_ns)
         };

@@ -14,6 +14,7 @@ const LARGEST_RING_BYTES: usize = 8 << 20;
 const ALL_RINGS_BYTES: usize = 64 << 20;
 /// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
 /// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
+/// Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 0.26;
 
 /// For events that come at any rate.

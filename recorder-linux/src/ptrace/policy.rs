@@ -18,6 +18,9 @@
 //! has used two intervals of CPU time without a sample, or one when we are late, gets one wherever it is. That the rate is
 //! then not reached, shows.
 //!
+//! A bias remains: on a busy machine a loop with a system call every 25 us had 5 to 25 % of its samples in that call, and beside 200 busy
+//! threads, for an ordinary user, 87 %. So sprof announces the bias when recording starts.
+//!
 //! Threads that sleep are left alone. Stopping them would not only cost: it ends some system calls with EINTR (epoll_wait(2) and
 //! the others in signal(7), "Interruption of system calls and library functions by stop signals").
 

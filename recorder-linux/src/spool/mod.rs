@@ -5,6 +5,10 @@
 //! stacks as call chains, compressed. Writing is done by a thread of its own: a slow disk delays nobody, a full one ends
 //! the spool and not the recording.
 //!
+//! Pipe mode is the only form that perf 6.1 reads when the file ends early: of a normal file with an incomplete header it says "failed to
+//! process sample". The writing thread takes 0.04 % of a CPU at 1 kHz. An hour at 1 kHz with 200,000 distinct stacks of 30 frames is a
+//! file of 96 MB, and 52 MB in memory (`samply-cli/tests/memory.rs`).
+//!
 //! What the form can't hold: records that made no sense, the kernel's counts of CPU time and of events, which stacks were completed from
 //! memory or by frame pointers, and more than [`MAX_CHAIN`] frames of one stack.
 //!

@@ -13,6 +13,9 @@
 //! The callee found on the stack must be that function, or one that it jumps to (tail calls, cold parts). Virtual calls,
 //! functions that end with one, and code without rules say nothing.
 //!
+//! With other work on all CPUs, up to 17 % of the samples of a recursion had a wrong caller that two readings confirmed. On stacks that need no
+//! live memory, the check wrongly rejects at most 1 % (rustc; ripgrep and python 0, g++ 0.1 %), mostly for lazy binding.
+//!
 //! Code is read from the target's memory, where the linker's slots are filled in, once for each pair. Where a breakpoint stands
 //! there, somebody's uprobe or debugger has put it over an instruction, which only the file still has.
 

@@ -5,6 +5,12 @@
 //! 2. `number`, `text`: the two kinds of value that have a length.
 //! 3. `skip`: values that nobody asked for.
 //! 4. `de`: serde asks, the parser answers.
+//!
+//! Measured with the examples `large` and `whole` of `profile`, on 2 CPUs, five runs each. Of 584 MB of JSON with 24 million samples and
+//! 3.5 million call paths, a report took 0.66 to 1.17 times (median 0.84) as long as gunzip with serde_json's scan of the stream, and 0.93 to
+//! 1.73 times (1.16) as long as both where the whole file is in memory. Of 674 MB in samply's shape it was 1.00 to 1.47 (1.06) and 1.08 to
+//! 2.11 (1.34). `sprof report` of the first took 2.2 to 2.6 s; on a busy machine, where inflating has no CPU of its own, up to 2.5 times that.
+//! Reading keeps 1.5 to 1.9 times the memory of the columns.
 
 mod de;
 mod error;

@@ -14,6 +14,7 @@ use crate::view::data::Data;
 use crate::view::names;
 
 /// An increase of so much more than the limit must be ruled out: of what it took before; of a rule with a `*`, of the whole time.
+/// To ask that the whole range is below the limit would need recordings that differ by less than a third of the limit.
 pub const RESOLUTION: f64 = 0.1;
 /// The same for shares, of all.
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
