@@ -100,6 +100,11 @@ impl Facts {
         }
     }
 
+    /// How it was recorded, where the file is of a recording and its facts are known here.
+    pub(crate) fn into_recorded(self) -> Option<Recorded> {
+        self.recorded.filter(|_| self.version <= VERSION)
+    }
+
     /// Gives data that was read of the file what the format lost of it. False if nothing replaces what its samples stand for.
     pub(crate) fn restore(self, data: &mut Data) -> bool {
         if self.version > VERSION {

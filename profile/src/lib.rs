@@ -7,7 +7,8 @@
 //! The journey, in reading order:
 //!
 //! 1. [`build`]: events to samples, threads and stacks.
-//! 2. `model`: the tables in memory; `category`: what kind of code a frame is.
+//! 2. `model`: the tables in memory; `category`: what kind of code a frame is. `built`: the finished profile as
+//!    [`view::data::Data`], which all that follows is of.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
 //!    [`harness`]: of benchmarks and tests, which one ran when.
 //! 4. [`export`]: the file formats.
@@ -15,6 +16,7 @@
 //! 6. [`view`]: what a terminal shows; [`text`]: how names from outside are shown.
 
 pub mod build;
+mod built;
 mod category;
 pub mod enrich;
 pub mod export;

@@ -2,7 +2,7 @@
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-use crate::export::firefox::Shown;
+use crate::built::Shown;
 use crate::model::Profile;
 
 /// The threads of a profile, and those of them that are shown at first.

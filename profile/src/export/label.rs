@@ -103,7 +103,12 @@ pub(super) struct Kinds(Vec<Option<Kind>>);
 
 impl Kinds {
     pub(super) fn of(data: &Data) -> Kinds {
-        Kinds(data.categories.iter().map(|name| Kind::of_category(name)).collect())
+        Kinds(
+            data.categories
+                .iter()
+                .map(|category| Kind::of_category(&category.name))
+                .collect(),
+        )
     }
 
     pub(super) fn kind(&self, data: &Data, frame: &Frame) -> Kind {

@@ -54,7 +54,7 @@ fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
         let name = one_line(&name);
         let lib = data.lib_name(frame.func).unwrap_or("[unknown]");
         let lib = one_line(lib).replace(['(', ')'], "_");
-        let place = if frame.inlined { "inlined" } else { &lib };
+        let place = if frame.is_inlined() { "inlined" } else { &lib };
         writeln!(out, "\t{:>16x} {name} ({place})", frame.address.unwrap_or(0))?;
         stack = node.prefix;
     }

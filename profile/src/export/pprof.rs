@@ -162,7 +162,11 @@ impl<W: Write> Writer<'_, W> {
         let mut path: Vec<u64> = Vec::new();
         let mut outer = NONE;
         for frame in frames.into_iter().rev() {
-            let is_inlined = self.data.frames.get(frame as usize).is_some_and(|frame| frame.inlined);
+            let is_inlined = self
+                .data
+                .frames
+                .get(frame as usize)
+                .is_some_and(|frame| frame.is_inlined());
             let extends = if is_inlined { outer } else { NONE };
             let next = self.locations.len() as u32;
             let location = *self.chains.entry((extends, frame)).or_insert(next);

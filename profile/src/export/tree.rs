@@ -359,7 +359,7 @@ impl<'a> Building<'a> {
         Step {
             label,
             kind: self.kinds.kind(self.data, &frame),
-            inlined: frame.inlined,
+            inlined: frame.is_inlined(),
         }
     }
 

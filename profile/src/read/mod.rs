@@ -22,7 +22,8 @@ pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
-pub(crate) use whole::{PointSample, count_equal_weights, threads_of_points, unit_of_first};
+use whole::{Everything, ForViews};
+pub(crate) use whole::{Loose, prepare};
 
 use crate::tracks::Tracks;
 use crate::view::data::Data;
@@ -186,8 +187,20 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 /// Errors name the file, what was expected, where, and what to do.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     let opened = Opened::open(path)?;
-    let (raw, _) = opened.parse(path, limits, whole::parse)?;
-    whole::to_data(raw).map_err(|error| error.of(path))
+    let (raw, _) = opened.parse(path, limits, whole::parse::<ForViews>)?;
+    let (mut data, loose) = whole::to_data(raw).map_err(|error| error.of(path))?;
+    prepare(&mut data, loose);
+    Ok(data)
+}
+
+/// Reads the profile in `path` with all that is needed to write it again: markers with their data, counters, fields that are not known
+/// here. Times, units and threads are those of the file.
+pub fn everything(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
+    let opened = Opened::open(path)?;
+    let (raw, _) = opened.parse(path, limits, whole::parse::<Everything>)?;
+    let (mut data, loose) = whole::to_data(raw).map_err(|error| error.of(path))?;
+    data.recorded = loose.facts.into_recorded();
+    Ok(data)
 }
 
 /// A file that may be a profile, at its first byte.

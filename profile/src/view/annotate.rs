@@ -90,7 +90,7 @@ fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
     loop {
         let node = selection.stacks[stack];
         let frame = data.frames[node.frame as usize];
-        if !frame.inlined || node.prefix == NONE {
+        if !frame.is_inlined() || node.prefix == NONE {
             return frame.func;
         }
         stack = node.prefix as usize;

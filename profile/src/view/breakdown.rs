@@ -88,7 +88,12 @@ fn sorted(mut rows: Vec<PartRow>) -> Vec<PartRow> {
 
 /// Categories that have samples, the largest first.
 pub fn categories(selection: &Selection<'_>) -> Vec<CategoryRow> {
-    let names = selection.data.categories.iter().map(String::as_str).chain([""]);
+    let names = selection
+        .data
+        .categories
+        .iter()
+        .map(|category| category.name.as_str())
+        .chain([""]);
     let mut rows: Vec<CategoryRow> = (names.zip(&selection.categories))
         .map(|(name, own)| CategoryRow {
             name: name.to_owned(),

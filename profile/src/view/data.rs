@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::cost::rounded;
 use crate::category::is_wait;
@@ -50,8 +50,8 @@ pub struct Data {
     pub is_summed: bool,
     /// True if functions have the names that symbols gave; false if they are addresses.
     pub symbolicated: bool,
-    /// What frames' categories are called.
-    pub categories: Vec<String>,
+    /// Of frames and markers.
+    pub categories: Vec<Category>,
     /// Libraries.
     pub libs: Vec<SavedLib>,
     /// All texts, each once.
@@ -63,6 +63,10 @@ pub struct Data {
     pub part_of: Vec<u32>,
     /// Places in functions.
     pub frames: Vec<Frame>,
+    /// Functions of scripts, which have more than native ones.
+    pub scripts: Vec<Script>,
+    /// Symbols of libraries that frames fall into.
+    pub symbols: Vec<Symbol>,
     /// Call paths.
     pub stacks: Vec<Stack>,
     /// Threads, in the order of the file.
@@ -73,6 +77,88 @@ pub struct Data {
     pub newer_facts: bool,
     /// What recorders tell about the recording beside that, to be shown as it is: `meta.extra`.
     pub extra: Vec<Section>,
+    /// Lines over time.
+    pub counters: Vec<Counter>,
+    /// Types of markers: `MarkerSchema` of the front end's src/types/markers.ts.
+    pub schemas: Vec<Value>,
+    /// What else a file of the Firefox Profiler has in `meta`, by its own names.
+    pub meta: Fields,
+    /// What else such a file has.
+    pub rest: Fields,
+}
+
+/// Fields of a file that only who writes it again takes notice of.
+pub type Fields = serde_json::Map<String, Value>;
+
+/// A category of frames and markers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Category {
+    /// What it is called.
+    pub name: String,
+    /// `CategoryColor` of the front end's src/types/profile.ts.
+    pub color: String,
+    /// The first stands for the category itself.
+    pub subcategories: Vec<String>,
+}
+
+impl Category {
+    /// One of this name, without subcategories.
+    pub fn named(name: &str) -> Category {
+        Category {
+            name: name.to_owned(),
+            color: "grey".to_owned(),
+            subcategories: vec!["Other".to_owned()],
+        }
+    }
+}
+
+/// What a function of a script has beside its name and file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Script {
+    /// False for native functions that a browser marks for scripts' sake.
+    pub is_js: bool,
+    /// Native, and shown among scripts.
+    pub relevant_for_js: bool,
+    /// Line where it begins, or [`NONE`].
+    pub line: u32,
+    /// Column where it begins, or [`NONE`].
+    pub column: u32,
+    /// Where it came from, where that is no library.
+    pub resource: Option<Resource>,
+}
+
+/// A site, an add-on: where scripts came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// Index of a text.
+    pub name: u32,
+    /// Index of a text, or [`NONE`].
+    pub host: u32,
+    /// `ResourceTypeEnum` of the front end's src/types/profile.ts.
+    pub kind: u32,
+}
+
+/// A symbol of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Symbol {
+    /// Index of a library.
+    pub lib: u32,
+    /// In the library.
+    pub address: u64,
+    /// Index of a text.
+    pub name: u32,
+    /// Bytes, where known.
+    pub size: Option<u64>,
+}
+
+/// A line over time, as the front end's `RawCounter` has it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counter {
+    /// Index of the thread that stands for its process.
+    pub thread: u32,
+    /// Its other fields.
+    pub fields: Fields,
 }
 
 /// Rows about the recording under a heading: `ExtraProfileInfoSection` of the front end's src/types/profile.ts.
@@ -193,6 +279,8 @@ pub struct Func {
     pub lib: u32,
     /// Index of a text: the path of its source file, or [`NONE`].
     pub file: u32,
+    /// Index of a script's function, or [`NONE`] for native ones.
+    pub script: u32,
 }
 
 /// A place in a function.
@@ -202,14 +290,54 @@ pub struct Frame {
     pub func: u32,
     /// From 1, or [`NONE`].
     pub line: u32,
+    /// From 1, or [`NONE`].
+    pub column: u32,
     /// Index of a category, or [`NONE`]: that of its caller.
     pub category: u32,
+    /// Index into the category's, or 0.
+    pub subcategory: u16,
+    /// 0 for a function with code of its own; functions inlined into it count up.
+    pub inline_depth: u16,
+    /// Index of a symbol, or [`NONE`].
+    pub symbol: u32,
     /// Index of a library, or [`NONE`].
     pub lib: u32,
     /// In the library, or `None`.
     pub address: Option<u64>,
+}
+
+impl Func {
+    /// No script's.
+    pub const fn native(name: u32, lib: u32, file: u32) -> Func {
+        Func {
+            name,
+            lib,
+            file,
+            script: NONE,
+        }
+    }
+}
+
+impl Frame {
+    /// Of this function, and of nothing else.
+    pub const fn of(func: u32) -> Frame {
+        Frame {
+            func,
+            line: NONE,
+            column: NONE,
+            category: NONE,
+            subcategory: 0,
+            inline_depth: 0,
+            symbol: NONE,
+            lib: NONE,
+            address: None,
+        }
+    }
+
     /// True if the function was inlined into the one that called it.
-    pub inlined: bool,
+    pub const fn is_inlined(&self) -> bool {
+        self.inline_depth > 0
+    }
 }
 
 /// A call path: a frame, and the path to it.
@@ -242,6 +370,8 @@ pub struct Thread {
     pub samples: Samples,
     /// Its markers.
     pub markers: Vec<Marker>,
+    /// What else a file of the Firefox Profiler has of it.
+    pub rest: Fields,
 }
 
 /// The samples of a thread: columns of equal length.
@@ -255,6 +385,10 @@ pub struct Samples {
     pub weight: Option<Vec<f64>>,
     /// How many samples each stands for, where an imported file says so.
     pub count: Option<Vec<u64>>,
+    /// CPU time since the sample before, in `sampleUnits.threadCPUDelta`; NaN where not known.
+    pub cpu_delta: Option<Vec<f64>>,
+    /// Further columns of a file of the Firefox Profiler.
+    pub rest: Fields,
 }
 
 impl Samples {
@@ -290,6 +424,12 @@ impl Samples {
         if let Some(counts) = &mut self.count {
             column(counts, is_kept);
         }
+        if let Some(deltas) = &mut self.cpu_delta {
+            column(deltas, is_kept);
+        }
+        for values in self.rest.values_mut().filter_map(Value::as_array_mut) {
+            column(values, is_kept);
+        }
     }
 }
 
@@ -302,6 +442,46 @@ pub struct Marker {
     pub start_ms: f64,
     /// The same as `start_ms` for a point in time.
     pub end_ms: f64,
+    /// Whether it has an end.
+    pub phase: Phase,
+    /// Index of a category.
+    pub category: u32,
+    /// Index of the stack that led to it, or [`NONE`].
+    pub stack: u32,
+    /// How many it stands for, where that is another number than its type says.
+    pub weight: Option<f64>,
+    /// Its other fields; those that are texts by index (see [`Data::schemas`]) are so here.
+    pub fields: Option<Box<Fields>>,
+}
+
+impl Marker {
+    /// A span of time with this name.
+    pub const fn spanning(name: u32, start_ms: f64, end_ms: f64) -> Marker {
+        Marker {
+            name,
+            start_ms,
+            end_ms,
+            phase: Phase::Interval,
+            category: 0,
+            stack: NONE,
+            weight: None,
+            fields: None,
+        }
+    }
+}
+
+/// `MarkerPhase` of the front end's src/types/gecko-profile.ts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// A point in time.
+    #[default]
+    Instant,
+    /// From its start to its end.
+    Interval,
+    /// Its start; the end is another marker.
+    Start,
+    /// Its end.
+    End,
 }
 
 impl Data {
@@ -359,14 +539,14 @@ impl Data {
             return false;
         };
         let category = self.categories.get(self.frames[stack.frame as usize].category as usize);
-        category.is_some_and(|category| is_wait(category))
+        category.is_some_and(|category| is_wait(&category.name))
     }
 
     /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.
     pub fn frame_with_code(&self, mut stack: u32) -> u32 {
         loop {
             let Stack { prefix, frame } = self.stacks[stack as usize];
-            if !self.frames[frame as usize].inlined || prefix == NONE {
+            if !self.frames[frame as usize].is_inlined() || prefix == NONE {
                 return frame;
             }
             stack = prefix;

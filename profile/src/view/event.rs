@@ -129,7 +129,7 @@ mod tests {
                 time_ms: vec![0.0; weights.len()],
                 stack: vec![0; weights.len()],
                 weight: Some(weights.to_vec()),
-                count: None,
+                ..Samples::default()
             },
             ..Thread::default()
         }
@@ -137,11 +137,7 @@ mod tests {
 
     fn two_events() -> Data {
         let mut main = thread("main", None, Unit::Samples, &[1.0, 1.0]);
-        main.markers.push(Marker {
-            name: 0,
-            start_ms: 1.0,
-            end_ms: 2.0,
-        });
+        main.markers.push(Marker::spanning(0, 1.0, 2.0));
         Data {
             threads: vec![
                 main,

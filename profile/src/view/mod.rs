@@ -20,7 +20,6 @@ pub mod lines;
 pub mod names;
 pub mod own;
 mod printable;
-mod recorded;
 pub mod select;
 pub mod shortfalls;
 mod sums;
@@ -29,8 +28,8 @@ mod top;
 pub mod tree;
 mod waits;
 
+pub use crate::built::recorded;
 pub use event::NoSuchEvent;
-pub use recorded::recorded;
 pub use symbolicate::{Named, name_addresses};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

@@ -32,14 +32,14 @@ const NOBODYS: &[&str] = &[
 /// compiled.
 pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let data = selection.data;
-    let own_categories: Vec<bool> = data.categories.iter().map(|name| is_own(name)).collect();
+    let own_categories: Vec<bool> = data.categories.iter().map(|category| is_own(&category.name)).collect();
     let runtimes: Vec<bool> = data.libs.iter().map(|lib| Runtime::of(lib).is_some()).collect();
     let go_roots = go_roots(data);
     let installed = installed_packages(data);
     let is_jit = |category: u32| {
         data.categories
             .get(category as usize)
-            .is_some_and(|name| name == CATEGORIES[Kind::Jit.category(false).0].name)
+            .is_some_and(|category| category.name == CATEGORIES[Kind::Jit.category(false).0].name)
     };
     // Stubs that lead to other libraries, and what HotSpot's perf map calls its own code that runs methods.
     let is_glue = |name: &str, category: u32| {
@@ -49,7 +49,7 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
         .map(|frame| {
             let name = data.func_name(frame.func);
             let source = data.text(data.funcs[frame.func as usize].file);
-            let is_own = !frame.inlined
+            let is_own = !frame.is_inlined()
                 && own_categories.get(frame.category as usize).is_some_and(|own| *own)
                 && !runtimes.get(frame.lib as usize).is_some_and(|runtime| *runtime)
                 && !is_nameless(name)
@@ -120,7 +120,7 @@ fn installed_packages(data: &Data) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::{Frame, Samples, Stack, Thread};
+    use super::super::data::{Category, Frame, Samples, Stack, Thread};
     use super::super::select::{Filter, select};
     use super::*;
     use crate::read::SavedLib;
@@ -135,20 +135,13 @@ mod tests {
             ..Data::default()
         };
         for (at, (category, name, source)) in (0..).zip(funcs) {
-            data.categories.push((*category).into());
+            data.categories.push(Category::named(category));
             data.texts.extend([(*name).into(), (*source).into()]);
-            data.funcs.push(Func {
-                name: 2 * at,
-                lib: 0,
-                file: 2 * at + 1,
-            });
+            data.funcs.push(Func::native(2 * at, 0, 2 * at + 1));
             data.frames.push(Frame {
-                func: at,
-                line: NONE,
                 category: at,
                 lib: 0,
-                address: None,
-                inlined: false,
+                ..Frame::of(at)
             });
             data.stacks.push(Stack {
                 prefix: NONE,

@@ -23,7 +23,9 @@ impl Data {
             &mut self.cpu,
         ];
         own.into_iter().for_each(clean);
-        self.categories.iter_mut().for_each(clean);
+        self.categories
+            .iter_mut()
+            .for_each(|category| clean(&mut category.name));
         self.event.iter_mut().for_each(clean);
         if let Some(weights) = &mut self.weights {
             [&mut weights.name, &mut weights.unit].into_iter().for_each(clean);

@@ -302,7 +302,7 @@ fn seen(
     let is_wait: Vec<bool> = data
         .categories
         .iter()
-        .map(|name| WAITS.contains(&name.as_str()))
+        .map(|category| WAITS.contains(&category.name.as_str()))
         .collect();
     let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
     let kind = |stack: u32, category: u32| {
@@ -392,13 +392,20 @@ fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<bool>>, 
     let mut wanted = vec![false; data.categories.len()];
     for asked in &filter.categories {
         let mut found = false;
-        for (wanted, name) in wanted.iter_mut().zip(&data.categories) {
+        for (wanted, name) in wanted
+            .iter_mut()
+            .zip(data.categories.iter().map(|category| &category.name))
+        {
             let same = name.eq_ignore_ascii_case(asked);
             *wanted |= same;
             found |= same;
         }
         if !found {
-            return Err(not_found("category", asked, data.categories.clone()));
+            return Err(not_found(
+                "category",
+                asked,
+                data.categories.iter().map(|category| category.name.clone()).collect(),
+            ));
         }
     }
     Ok(Some(wanted))
@@ -526,7 +533,7 @@ const WITHOUT_NAMES: &str = "[code of no file, without names]";
 fn merge_addresses(selection: &mut Selection<'_>) {
     let data = selection.data;
     let jit = CATEGORIES[Kind::Jit.category(false).0].name;
-    let Some(jit) = data.categories.iter().position(|category| category == jit) else {
+    let Some(jit) = data.categories.iter().position(|category| category.name == jit) else {
         return;
     };
     let mut is_address = vec![false; data.funcs.len()];

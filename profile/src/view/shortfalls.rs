@@ -183,7 +183,7 @@ impl<'a> Facts<'a> {
     fn of(data: &'a Data, sources: &'a [SymbolSource]) -> Facts<'a> {
         let category = |kind: Kind| {
             let name = CATEGORIES[kind.category(false).0].name;
-            let found = data.categories.iter().position(|known| known == name);
+            let found = data.categories.iter().position(|known| known.name == *name);
             found.map_or(NONE, |at| at as u32)
         };
         let mut has_lines = vec![false; data.libs.len()];
@@ -267,7 +267,7 @@ impl<'a> Facts<'a> {
         let data = self.data;
         let leaf = data.frames[selection.stacks[stack].frame as usize];
         let file = data.text(data.funcs[leaf.func as usize].file);
-        if !leaf.inlined && leaf.lib != NONE && is_always_inlined(file) {
+        if !leaf.is_inlined() && leaf.lib != NONE && is_always_inlined(file) {
             return Some(Lack::Optimisation(leaf.lib));
         }
         let code = data.frames[data.frame_with_code(stack as u32) as usize];

@@ -78,7 +78,7 @@ impl<'a> Naming<'a> {
         let rust_std = crate::category::CATEGORIES[Kind::RustStd.category(false).0].name;
         Naming {
             texts: texts.collect(),
-            rust_std: (data.categories.iter().position(|name| name == rust_std)).map(|at| at as u32),
+            rust_std: (data.categories.iter().position(|category| category.name == rust_std)).map(|at| at as u32),
             funcs: FxHashMap::default(),
             new_funcs: Vec::new(),
             data,
@@ -139,13 +139,15 @@ impl<'a> Naming<'a> {
                 name: name.map_or(old_func.name, |name| self.text(name)),
                 lib: old_func.lib,
                 file: source.file.as_deref().map_or(old_func.file, |file| self.text(file)),
+                script: old_func.script,
             };
             let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
             let frame = Frame {
                 func: self.func(func),
                 line: source.line.filter(|line| *line > 0).unwrap_or(old.line),
                 category: self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category),
-                inlined: depth > 0,
+                column: source.column.filter(|column| *column > 0).unwrap_or(old.column),
+                inline_depth: depth as u16,
                 ..old
             };
             self.data.frames.push(frame);

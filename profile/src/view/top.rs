@@ -1,8 +1,8 @@
 //! The hottest functions. Waits are no heat: only samples of running threads count.
 
 use super::functions::{FunctionRow, functions};
-use super::recorded::recorded;
 use super::select::{Filter, Selection, select};
+use crate::built::recorded;
 use crate::model::Profile;
 
 /// The hottest functions of all threads.

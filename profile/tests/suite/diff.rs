@@ -84,22 +84,11 @@ fn of_stacks(stacks: Vec<u32>, functions: usize) -> Data {
     Data {
         interval_ms: 1.0,
         texts: names.collect(),
-        funcs: index
-            .clone()
-            .map(|name| Func {
-                name,
-                lib: NONE,
-                file: NONE,
-            })
-            .collect(),
+        funcs: index.clone().map(|name| Func::native(name, NONE, NONE)).collect(),
         frames: (index.clone())
             .map(|func| Frame {
-                func,
                 line: func + 10,
-                category: NONE,
-                lib: NONE,
-                address: None,
-                inlined: false,
+                ..Frame::of(func)
             })
             .collect(),
         stacks: index
@@ -112,8 +101,7 @@ fn of_stacks(stacks: Vec<u32>, functions: usize) -> Data {
             samples: Samples {
                 time_ms: (0..stacks.len()).map(|ms| ms as f64).collect(),
                 stack: stacks,
-                weight: None,
-                count: None,
+                ..Samples::default()
             },
             ..Thread::default()
         }],

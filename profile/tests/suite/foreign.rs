@@ -570,7 +570,7 @@ fn perf_script_has_threads_times_events_and_call_paths() {
         .find(|frame| data.func_name(frame.func) == "helper")
         .unwrap();
     assert_eq!(
-        (helper.inlined, helper.line, data.lib_name(helper.func)),
+        (helper.is_inlined(), helper.line, data.lib_name(helper.func)),
         (true, 7, Some("app"))
     );
     for note in [

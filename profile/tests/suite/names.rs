@@ -73,8 +73,8 @@ fn shown(data: &Data) -> Vec<(String, Vec<String>)> {
                 data.lib_name(frame.func),
                 data.text(func.file),
                 frame.line,
-                data.categories[frame.category as usize],
-                frame.inlined,
+                data.categories[frame.category as usize].name,
+                frame.is_inlined(),
             ));
             stack = node.prefix;
         }

@@ -149,11 +149,18 @@ fn a_file_cut_anywhere_is_an_error_that_says_where() {
 #[test]
 fn a_flipped_bit_in_a_compressed_file_is_found() {
     let gz = ours_gz();
+    let inflated = |gz: &[u8]| {
+        let mut json = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(gz), &mut json).map(|_| json)
+    };
+    let json = inflated(&gz).unwrap();
     // Not in the header's time and system fields (RFC 1952, 2.3), which nothing checks.
     for at in (10..gz.len()).step_by(53) {
         let mut broken = gz.clone();
         broken[at] ^= 0x10;
-        assert!(read(&broken).is_err(), "bit flipped at {at} of {}", gz.len());
+        // A copy of `null,null,` from another place of the same is the same.
+        let is_same = inflated(&broken).is_ok_and(|broken| broken == json);
+        assert!(read(&broken).is_err() || is_same, "bit flipped at {at} of {}", gz.len());
     }
 }
 

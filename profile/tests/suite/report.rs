@@ -4,7 +4,7 @@ use profile::view::annotate::{addresses_of, inlined_into, lines_of};
 use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
 use profile::view::cost::Cost;
-use profile::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
+use profile::view::data::{Category, Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
 use profile::view::functions::functions;
 use profile::view::lines::lines;
 use profile::view::select::{Filter, Selection, find, select};
@@ -30,7 +30,7 @@ impl Build {
     fn new() -> Self {
         let mut build = Build::default();
         build.data.categories = ["Program", "Kernel", "Off-CPU", "Waiting for a CPU"]
-            .map(str::to_owned)
+            .map(Category::named)
             .into();
         build.data.interval_ms = 1.0;
         build
@@ -50,7 +50,7 @@ impl Build {
         for place in path.split(" > ").filter(|place| !place.is_empty()) {
             let (place, category) = match place.split_once('@') {
                 Some((place, category)) => {
-                    let at = self.data.categories.iter().position(|name| name == category);
+                    let at = self.data.categories.iter().position(|known| known.name == category);
                     (place, at.unwrap() as u32)
                 }
                 None => (place, 0),
@@ -64,22 +64,16 @@ impl Build {
             let file = self.text("/src/a.rs");
             let funcs = &mut self.data.funcs;
             let func = *self.funcs.entry(text).or_insert_with(|| {
-                funcs.push(Func {
-                    name: text,
-                    lib: NONE,
-                    file,
-                });
+                funcs.push(Func::native(text, NONE, file));
                 funcs.len() as u32 - 1
             });
             let frames = &mut self.data.frames;
             let frame = *self.frames.entry((func, line, category, inlined)).or_insert_with(|| {
                 frames.push(Frame {
-                    func,
                     line,
                     category,
-                    lib: NONE,
-                    address: None,
-                    inlined,
+                    inline_depth: inlined.into(),
+                    ..Frame::of(func)
                 });
                 frames.len() as u32 - 1
             });
@@ -106,8 +100,7 @@ impl Build {
             samples: Samples {
                 time_ms: (0..stack.len()).map(|at| at as f64).collect(),
                 stack,
-                weight: None,
-                count: None,
+                ..Samples::default()
             },
             ..Thread::default()
         });
@@ -254,21 +247,9 @@ fn times_threads_processes_categories_and_markers_select() {
     build.thread("right", "2", &["a", "a", "a", "a"]);
     let bench = build.text("bench");
     build.data.threads[0].markers = vec![
-        Marker {
-            name: bench,
-            start_ms: 0.5,
-            end_ms: 1.5,
-        },
-        Marker {
-            name: bench,
-            start_ms: 3.0,
-            end_ms: 3.0,
-        },
-        Marker {
-            name: bench,
-            start_ms: 1.2,
-            end_ms: 2.0,
-        },
+        Marker::spanning(bench, 0.5, 1.5),
+        Marker::spanning(bench, 3.0, 3.0),
+        Marker::spanning(bench, 1.2, 2.0),
     ];
     let data = build.data;
     let count = |filter: Filter| select(&data, &filter).unwrap().total.samples;

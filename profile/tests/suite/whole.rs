@@ -176,8 +176,8 @@ fn shown(data: &Data) -> Vec<(&str, f64, f64, Vec<Place<'_>>)> {
                 data.lib_name(frame.func),
                 data.text(data.funcs[frame.func as usize].file),
                 frame.line,
-                data.categories[frame.category as usize].as_str(),
-                frame.inlined,
+                data.categories[frame.category as usize].name.as_str(),
+                frame.is_inlined(),
             ));
             stack = node.prefix;
         }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::view::data::{Fields, NONE};
+
 /// Written to the output whenever this much is there. Measured: 16 KiB to 256 KiB write equally fast.
 const FLUSH_BYTES: usize = 64 * 1024;
 
@@ -104,6 +106,18 @@ impl<'a> Json<'a> {
         self.item(value)
     }
 
+    /// `"key":value` for each, whatever their keys are.
+    pub(super) fn fields(&mut self, fields: &Fields) -> io::Result<()> {
+        for (key, value) in fields {
+            self.comma()?;
+            put_string(&mut self.buf, key);
+            self.buf.push(b':');
+            self.needs_comma = false;
+            self.item(value)?;
+        }
+        Ok(())
+    }
+
     /// The same in a list.
     pub(super) fn item(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
         self.comma()?;
@@ -111,6 +125,17 @@ impl<'a> Json<'a> {
         self.needs_comma = true;
         Ok(())
     }
+}
+
+/// Milliseconds as nanoseconds.
+pub(super) fn ns(ms: f64) -> i64 {
+    // `as` saturates.
+    (ms * 1e6).round() as i64
+}
+
+/// `None` for [`NONE`].
+pub(super) fn some(index: u32) -> Option<u64> {
+    (index != NONE).then_some(index.into())
 }
 
 pub(super) fn put_unsigned(buf: &mut Vec<u8>, mut value: u64) {
@@ -126,13 +151,6 @@ pub(super) fn put_unsigned(buf: &mut Vec<u8>, mut value: u64) {
         }
     }
     buf.extend_from_slice(&digits[at..]);
-}
-
-pub(super) fn put_signed(buf: &mut Vec<u8>, value: i64) {
-    if value < 0 {
-        buf.push(b'-');
-    }
-    put_unsigned(buf, value.unsigned_abs());
 }
 
 pub(super) fn put_optional(buf: &mut Vec<u8>, value: Option<u64>) {

@@ -1,108 +1,104 @@
-//! `meta`: what the profile is of, and how the front end shall show it.
+//! `meta`: what the profile is of. As it was read or built; of files of other profilers it is made here.
 
 use std::io;
-use std::time::UNIX_EPOCH;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::cpu::CpuDelta;
-use super::json::{Json, put_ms};
-use super::tracks::Shown;
-use super::{FORMAT_VERSION, extra, markers, quality};
-use crate::category::CATEGORIES;
+use super::FORMAT_VERSION;
+use super::json::{Json, ns, put_ms};
+use super::threads::{EACH_MS, times_ms};
+use crate::built::GECKO_VERSION;
 use crate::facts::Facts;
-use crate::model::Profile;
+use crate::view::data::{Calls, Data, Unit, Weights};
 
-/// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
-pub(super) const GECKO_VERSION: u32 = 34;
-
-/// `meta.importedFrom`: who wrote the profile.
-pub(crate) const PRODUCER: &str = concat!("sprof ", env!("CARGO_PKG_VERSION"));
-
-pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    json.key("meta")?;
-    json.object(|json| {
-        json.entry("version", &GECKO_VERSION)?;
-        json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
-        write_times(profile, json)?;
-        write_program(profile, json)?;
-        write_shape(profile, json)?;
-        json.entry("markerSchema", &markers::schema(profile))?;
-        json.entry("sprof", &Facts::of_recorded(quality::recorded_facts(profile)))?;
-        json.entry("extra", &extra::sections(profile))
-    })
-}
-
-fn write_times(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let info = &profile.info;
-    let zero = info.clock.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let zero_ns = i64::try_from(zero.as_nanos()).unwrap_or(i64::MAX);
-    let length_ns = i64::try_from(info.end.nanos_since(info.clock.timestamp)).unwrap_or(i64::MAX);
-    let mut ms = |key: &str, ns: i64| {
-        json.key(key)?;
-        json.value(|buf| put_ms(buf, ns))
-    };
-    ms("interval", i64::try_from(info.interval_ns).unwrap_or(i64::MAX))?;
-    ms("startTime", zero_ns)?;
-    ms("endTime", zero_ns.saturating_add(length_ns))?;
-    ms("profilingStartTime", 0)?;
-    ms("profilingEndTime", length_ns)?;
-    json.entry("startTimeAsClockMonotonicNanosecondsSinceBoot", &info.clock.timestamp.0)
-}
-
-fn write_program(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let info = &profile.info;
-    let host = &info.host;
-    let mut known = Map::new();
-    let mut add = |key: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            known.insert(key.to_owned(), value);
+pub(super) fn write(data: &Data, json: &mut Json) -> io::Result<()> {
+    match data.meta.is_empty() {
+        true => of_imported(data, json)?,
+        false => {
+            let others = data.meta.iter().filter(|(key, _)| !OWN.contains(&key.as_str()));
+            json.fields(&others.map(|(key, value)| (key.clone(), value.clone())).collect())?;
         }
+    }
+    let own = crate::category::all();
+    json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
+    json.entry(
+        "categories",
+        if data.categories.is_empty() {
+            &own
+        } else {
+            &data.categories
+        },
+    )?;
+    json.entry("symbolicated", &data.symbolicated)?;
+    json.entry("markerSchema", &data.schemas)
+}
+
+/// What is written from fields of the data in any case.
+const OWN: [&str; 4] = [
+    "preprocessedProfileVersion",
+    "categories",
+    "symbolicated",
+    "markerSchema",
+];
+
+/// Of another profiler's file.
+fn of_imported(data: &Data, json: &mut Json) -> io::Result<()> {
+    let interval_ms = match data.interval_ms > 0.0 && !data.is_summed {
+        true => data.interval_ms,
+        false => EACH_MS,
     };
-    add("arguments", info.args.as_ref().map(|args| json!(args.join(" "))));
-    add("oscpu", host.os.as_ref().map(|os| json!(os)));
-    add("CPUName", host.cpu_name.as_ref().map(|name| json!(name)));
-    add("logicalCPUs", host.logical_cpus.map(|count| json!(count)));
-    add("physicalCPUs", host.physical_cpus.map(|count| json!(count)));
-    add("mainMemory", host.memory_bytes.map(|bytes| json!(bytes)));
-    json.entry("product", &info.program)?;
-    json.entry("importedFrom", &PRODUCER)?;
-    // The front end takes a profile without it for one of a developer's own Firefox, and uploads all of it by default.
-    json.entry("updateChannel", &"release")?;
-    for (key, value) in &known {
-        json.entry(key, value)?;
+    let last_ms = (data.threads.iter()).filter_map(|thread| times_ms(data, thread).last());
+    let end_ms = last_ms.fold(0.0, f64::max) + interval_ms;
+    json.entry("version", &GECKO_VERSION)?;
+    for (key, ms) in [
+        ("interval", interval_ms),
+        ("startTime", data.start_ms),
+        ("profilingStartTime", 0.0),
+        ("profilingEndTime", end_ms),
+    ] {
+        json.key(key)?;
+        json.value(|buf| put_ms(buf, ns(ms)))?;
+    }
+    json.entry("product", &data.product)?;
+    json.entry("importedFrom", &data.imported_from)?;
+    for (key, text) in [("oscpu", &data.os), ("CPUName", &data.cpu)] {
+        if !text.is_empty() {
+            json.entry(key, text)?;
+        }
     }
     json.entry("processType", &0)?;
     json.entry("stackwalk", &1)?;
-    json.entry("debug", &false)
-}
-
-fn write_shape(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let unit = CpuDelta::of(profile).unit();
-    let categories: Vec<Value> = (CATEGORIES.iter())
-        .map(
-            |category| json!({"name": category.name, "color": category.color, "subcategories": category.subcategories}),
-        )
-        .collect();
-    let shown = Shown::of(profile);
-    json.entry("categories", &categories)?;
-    if let Some(unit) = unit {
+    json.entry("debug", &false)?;
+    if data.unit == Unit::Milliseconds {
         json.entry(
             "sampleUnits",
-            &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit}),
+            &json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"}),
         )?;
     }
-    json.entry("symbolicated", &profile.symbolicated)?;
+    json.entry("sprof", &Facts::of_imported(data))?;
+    json.entry("extra", &extra(data))?;
     json.entry("usesOnlyOneStackType", &true)?;
-    json.entry("sourceCodeIsNotOnSearchfox", &true)?;
-    json.entry("initialVisibleThreads", &shown.threads)?;
-    json.entry("initialSelectedThreads", &[shown.threads[0]])
+    json.entry("sourceCodeIsNotOnSearchfox", &true)
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_category_list_has_the_default_one() {
-        assert!(super::CATEGORIES.iter().any(|category| category.color == "grey"));
+/// What the front end can't know, for its "more info" panel.
+fn extra(data: &Data) -> Value {
+    let mut rows = Vec::new();
+    let mut row = |label: &str, value: &str| rows.push(json!({"label": label, "format": "string", "value": value}));
+    if let Some(Weights { name, unit, .. }) = &data.weights {
+        row("Called samples here", name);
+        if !unit.is_empty() {
+            row("In", unit);
+        }
+    }
+    if data.is_summed {
+        row("Times", "none: these are sums, laid out one after the other");
+    }
+    if data.calls != Calls::Paths {
+        row("Call paths", "none: each function stands alone");
+    }
+    match rows.is_empty() {
+        true => json!([]),
+        false => json!([{"label": "The file", "entries": rows}]),
     }
 }

@@ -2,38 +2,25 @@
 //!
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
+//!
+//! `meta`, `tables`, `threads`: the parts of the file, in its order; `json`: how they are written.
 
-mod counters;
-mod cpu;
-mod data;
-mod extra;
 mod json;
-mod markers;
 mod meta;
-mod quality;
 mod tables;
 mod threads;
-mod tracks;
-mod usage;
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::built::Built;
 use crate::model::Profile;
-use crate::view::data::Data;
-pub(crate) use cpu::CpuDelta;
-pub(crate) use extra::sections;
+use crate::view::data::{Data, Stack, Thread};
 use json::Json;
-pub(crate) use markers::{name_of_marker, usual_period};
-pub(crate) use meta::PRODUCER;
-pub(crate) use quality::recorded_facts;
-pub(crate) use tracks::Shown;
 
-/// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is
-/// built, and takes several microseconds a sample, where the shared tree of stacks takes a fraction of one.
-///
 /// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.
 pub const FORMAT_VERSION: u32 = 70;
 
@@ -43,23 +30,48 @@ const GZIP_LEVEL: u32 = 1;
 
 /// Writes the profile as JSON. The same profile gives the same bytes.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let built = Built::new(profile);
+    document(&built.head(), || built.stacks(), built.threads(), out)
+}
+
+/// Writes what was read of a file, as JSON.
+pub fn write_data(data: &Data, out: &mut dyn Write) -> io::Result<()> {
+    let threads = data.threads.iter().map(Cow::Borrowed);
+    document(data, || data.stacks.iter().copied(), threads, out)
+}
+
+/// `data` but for its stacks and threads, which are these.
+fn document<'a, S: Iterator<Item = Stack>>(
+    data: &Data,
+    stacks: impl Fn() -> S,
+    threads: impl Iterator<Item = Cow<'a, Thread>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut json = Json::new(out);
     json.object(|json| {
-        meta::write(profile, json)?;
-        tables::write_libs(profile, json)?;
-        tables::write_shared(profile, json)?;
-        counters::write(profile, json)?;
-        threads::write(profile, json)
+        json.key("meta")?;
+        json.object(|json| meta::write(data, json))?;
+        tables::write(data, stacks, json)?;
+        if !data.counters.is_empty() {
+            json.key("counters")?;
+            json.array(|json| (data.counters.iter()).try_for_each(|counter| threads::write_counter(counter, json)))?;
+        }
+        json.fields(&data.rest)?;
+        json.key("threads")?;
+        json.array(|json| {
+            for thread in threads {
+                json.object(|json| threads::write(data, &thread, json))?;
+            }
+            Ok(())
+        })
     })?;
     json.finish()
 }
 
-/// Writes what was read of another profiler's file, as JSON through gzip.
+/// Like [`write_data()`], through gzip.
 pub fn write_data_gz(data: &Data, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
-    let mut json = Json::new(&mut gz);
-    data::write(data, &mut json)?;
-    json.finish()?;
+    write_data(data, &mut gz)?;
     gz.finish()?.flush()
 }
 

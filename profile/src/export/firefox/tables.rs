@@ -4,187 +4,224 @@ use std::io;
 
 use rustc_hash::FxHashMap;
 
-use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned};
-use crate::model::Profile;
-use crate::model::strings::{StringId, Strings};
-use crate::model::tables::Lib;
+use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned, some};
 use crate::read::SavedLib;
+use crate::view::data::{Data, Func, NONE, Resource, Stack};
 
-pub(super) fn write_libs(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    json.key("libs")?;
-    let libs = &profile.tables.libs;
-    json.array(|json| (libs.iter()).try_for_each(|lib| json.item(&SavedLib::of(&lib.module))))
-}
-
-/// The file's source table: the paths that functions name, in order of first use.
-struct Sources {
-    paths: Vec<StringId>,
-    ids: FxHashMap<StringId, u64>,
-}
-
-impl Sources {
-    fn of(profile: &Profile) -> Self {
-        let mut sources = Sources {
-            paths: Vec::new(),
-            ids: FxHashMap::default(),
-        };
-        for path in profile.tables.funcs.iter().filter_map(|func| func.source) {
-            sources.ids.entry(path).or_insert_with(|| {
-                sources.paths.push(path);
-                sources.paths.len() as u64 - 1
-            });
-        }
-        sources
+/// A library with all that the front end wants of one.
+fn complete(lib: &SavedLib) -> SavedLib {
+    let text = |text: &Option<String>| Some(text.clone().unwrap_or_default());
+    SavedLib {
+        arch: text(&lib.arch),
+        name: text(&lib.name),
+        path: text(&lib.path),
+        debug_name: text(&lib.debug_name).map(|name| name.replace('/', "_")),
+        debug_path: text(&lib.debug_path),
+        breakpad_id: Some(lib.breakpad_id.clone().unwrap_or_else(|| "0".repeat(33))),
+        code_id: lib.code_id.clone(),
     }
 }
 
-pub(super) fn write_shared(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let sources = Sources::of(profile);
+pub(super) fn write<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
+    json.key("libs")?;
+    json.array(|json| data.libs.iter().try_for_each(|lib| json.item(&complete(lib))))?;
     json.key("shared")?;
-    json.object(|json| {
-        write_stacks(profile, json)?;
-        write_frames(profile, json)?;
-        write_funcs(profile, &sources, json)?;
-        write_resources(&profile.tables.libs, json)?;
-        write_symbols(profile, json)?;
-        write_sources(&sources, json)?;
-        write_source_locations(json)?;
-        write_strings(&profile.strings, json)
-    })
+    json.object(|json| shared(data, stacks, json))
 }
 
-fn write_stacks(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let stacks = &profile.stacks;
+fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
     json.key("stackTable")?;
     json.object(|json| {
-        json.column("frame", stacks.iter(), |buf, (_, _, frame)| {
-            put_unsigned(buf, frame.0.into())
+        let mut count = 0;
+        json.column("frame", stacks().inspect(|_| count += 1), |buf, stack| {
+            put_unsigned(buf, stack.frame.into())
         })?;
-        json.column("prefixOffset", stacks.iter(), |buf, (stack, prefix, _)| {
-            put_unsigned(buf, prefix.map_or(0, |prefix| (stack.0 - prefix.0).into()));
+        json.column("prefixOffset", stacks().enumerate(), |buf, (at, stack)| {
+            put_unsigned(buf, some(stack.prefix).map_or(0, |prefix| at as u64 - prefix));
         })?;
-        json.entry("length", &stacks.len())
-    })
-}
-
-fn write_frames(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let frames = &profile.tables.frames;
-    let category = |frame: &crate::model::tables::FrameRow| frame.kind.category(frame.inline_depth > 0);
+        json.entry("length", &count)
+    })?;
     json.key("frameTable")?;
-    json.object(|json| {
-        json.column("address", frames.iter(), |buf, frame| {
-            put_or_minus_one(buf, frame.address)
-        })?;
-        json.column("lib", frames.iter(), |buf, frame| {
-            put_or_minus_one(buf, frame.lib.map(|lib| lib.0.into()));
-        })?;
-        json.column("inlineDepth", frames.iter(), |buf, frame| {
-            put_unsigned(buf, frame.inline_depth.into())
-        })?;
-        json.column("category", frames.iter(), |buf, frame| {
-            put_unsigned(buf, category(frame).0 as u64)
-        })?;
-        json.column("subcategory", frames.iter(), |buf, frame| {
-            put_unsigned(buf, category(frame).1 as u64)
-        })?;
-        json.column("func", frames.iter(), |buf, frame| {
-            put_unsigned(buf, frame.func.0.into())
-        })?;
-        json.column("nativeSymbol", frames.iter(), |buf, frame| {
-            put_optional(buf, frame.native_symbol.map(u64::from));
-        })?;
-        json.constant_column("innerWindowID", frames.len(), "null")?;
-        json.column("line", frames.iter(), |buf, frame| {
-            put_optional(buf, frame.line.map(u64::from))
-        })?;
-        json.column("column", frames.iter(), |buf, frame| {
-            put_optional(buf, frame.column.map(u64::from))
-        })?;
-        json.constant_column("originalLocation", frames.len(), "null")?;
-        json.entry("length", &frames.len())
-    })
-}
-
-fn write_funcs(profile: &Profile, sources: &Sources, json: &mut Json) -> io::Result<()> {
-    let funcs = &profile.tables.funcs;
+    json.object(|json| frames(data, json))?;
+    let (mut files, mut file_ids) = (Vec::new(), FxHashMap::default());
+    for func in data.funcs.iter().filter(|func| func.file != NONE) {
+        file_ids.entry(func.file).or_insert_with(|| {
+            files.push(func.file);
+            files.len() as u64 - 1
+        });
+    }
+    let names = LibNames::of(data);
+    let resources = Resources::of(data);
+    let script = |func: &Func| data.scripts.get(func.script as usize);
     json.key("funcTable")?;
     json.object(|json| {
-        json.column("name", funcs.iter(), |buf, func| put_unsigned(buf, func.name.0.into()))?;
-        json.constant_column("isJS", funcs.len(), "false")?;
-        json.constant_column("relevantForJS", funcs.len(), "false")?;
-        json.column("resource", funcs.iter(), |buf, func| {
-            put_or_minus_one(buf, func.lib.map(|lib| lib.0.into()))
+        let (funcs, count) = (|| data.funcs.iter(), data.funcs.len());
+        json.column("name", funcs(), |buf, func| put_unsigned(buf, func.name.into()))?;
+        let put_bool = |buf: &mut Vec<u8>, is_so: bool| buf.extend_from_slice(if is_so { b"true" } else { b"false" });
+        json.column("isJS", funcs(), |buf, func| {
+            put_bool(buf, script(func).is_some_and(|script| script.is_js))
         })?;
-        json.column("source", funcs.iter(), |buf, func| {
-            put_optional(buf, func.source.and_then(|path| sources.ids.get(&path).copied()));
+        json.column("relevantForJS", funcs(), |buf, func| {
+            put_bool(buf, script(func).is_some_and(|script| script.relevant_for_js));
         })?;
-        json.constant_column("lineNumber", funcs.len(), "null")?;
-        json.constant_column("columnNumber", funcs.len(), "null")?;
-        json.constant_column("originalLocation", funcs.len(), "null")?;
-        json.entry("length", &funcs.len())
-    })
-}
-
-/// One resource a library, with the same index.
-fn write_resources(libs: &[Lib], json: &mut Json) -> io::Result<()> {
-    // ResourceType.Library
-    const LIBRARY: &str = "1";
+        json.column("resource", funcs(), |buf, func| {
+            let of_script = script(func).and_then(|script| resources.index(data, script.resource.as_ref()?));
+            put_or_minus_one(buf, of_script.or(some(func.lib)));
+        })?;
+        json.column("source", funcs(), |buf, func| {
+            put_optional(buf, file_ids.get(&func.file).copied())
+        })?;
+        json.column("lineNumber", funcs(), |buf, func| {
+            put_optional(buf, script(func).and_then(|script| some(script.line)))
+        })?;
+        json.column("columnNumber", funcs(), |buf, func| {
+            put_optional(buf, script(func).and_then(|script| some(script.column)))
+        })?;
+        json.constant_column("originalLocation", count, "null")?;
+        json.entry("length", &count)
+    })?;
     json.key("resourceTable")?;
     json.object(|json| {
-        json.entry("length", &libs.len())?;
-        json.column("name", libs.iter(), |buf, lib| put_unsigned(buf, lib.name.0.into()))?;
-        json.constant_column("host", libs.len(), "null")?;
-        json.constant_column("type", libs.len(), LIBRARY)
-    })
-}
-
-fn write_symbols(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let symbols = &profile.tables.symbols;
+        // One for each library, with the same index, and behind them those of scripts.
+        let count = data.libs.len() + resources.all.len();
+        let of_scripts = || resources.all.iter();
+        let libs = || names.indexes.iter().copied();
+        json.entry("length", &count)?;
+        json.column(
+            "name",
+            libs().chain(of_scripts().map(|of| of.name.into())),
+            put_unsigned,
+        )?;
+        let no_host = data.libs.iter().map(|_| None);
+        json.column(
+            "host",
+            no_host.chain(of_scripts().map(|of| some(of.host))),
+            put_optional,
+        )?;
+        // ResourceType.Library
+        let kinds = data.libs.iter().map(|_| 1);
+        json.column("type", kinds.chain(of_scripts().map(|of| of.kind.into())), put_unsigned)
+    })?;
     json.key("nativeSymbols")?;
     json.object(|json| {
-        json.column("libIndex", symbols.iter(), |buf, symbol| {
-            put_unsigned(buf, symbol.lib.0.into())
+        let symbols = || data.symbols.iter();
+        json.column("libIndex", symbols(), |buf, symbol| {
+            put_unsigned(buf, symbol.lib.into())
         })?;
-        json.column("address", symbols.iter(), |buf, symbol| {
-            put_unsigned(buf, symbol.address)
-        })?;
-        json.column("name", symbols.iter(), |buf, symbol| {
-            put_unsigned(buf, symbol.name.0.into())
-        })?;
-        json.column("functionSize", symbols.iter(), |buf, symbol| {
-            put_optional(buf, symbol.size)
-        })?;
-        json.entry("length", &symbols.len())
-    })
-}
-
-fn write_sources(sources: &Sources, json: &mut Json) -> io::Result<()> {
-    let count = sources.paths.len();
+        json.column("address", symbols(), |buf, symbol| put_unsigned(buf, symbol.address))?;
+        json.column("name", symbols(), |buf, symbol| put_unsigned(buf, symbol.name.into()))?;
+        json.column("functionSize", symbols(), |buf, symbol| put_optional(buf, symbol.size))?;
+        json.entry("length", &data.symbols.len())
+    })?;
     json.key("sources")?;
     json.object(|json| {
-        json.entry("length", &count)?;
-        json.constant_column("id", count, "null")?;
-        json.column("filename", sources.paths.iter(), |buf, path| {
-            put_unsigned(buf, path.0.into())
-        })?;
-        json.constant_column("startLine", count, "1")?;
-        json.constant_column("startColumn", count, "1")?;
-        json.constant_column("sourceMapURL", count, "null")?;
-        json.constant_column("content", count, "null")
-    })
-}
-
-/// Positions from source maps, of which native code has none.
-fn write_source_locations(json: &mut Json) -> io::Result<()> {
+        json.entry("length", &files.len())?;
+        json.constant_column("id", files.len(), "null")?;
+        json.column("filename", files.iter(), |buf, file| put_unsigned(buf, (*file).into()))?;
+        json.constant_column("startLine", files.len(), "1")?;
+        json.constant_column("startColumn", files.len(), "1")?;
+        json.constant_column("sourceMapURL", files.len(), "null")?;
+        json.constant_column("content", files.len(), "null")
+    })?;
     json.key("sourceLocationTable")?;
     json.object(|json| {
-        json.constant_column("source", 0, "")?;
-        json.constant_column("line", 0, "")?;
-        json.constant_column("column", 0, "")?;
+        ["source", "line", "column"]
+            .iter()
+            .try_for_each(|key| json.constant_column(key, 0, ""))?;
         json.entry("length", &0)
-    })
+    })?;
+    let texts = data.texts.iter().map(|text| &**text);
+    json.column("stringArray", texts.chain(names.new.iter().copied()), put_string)
 }
 
-fn write_strings(strings: &Strings, json: &mut Json) -> io::Result<()> {
-    json.column("stringArray", strings.iter(), put_string)
+/// The names of libraries as texts: those that are none yet stand behind the others.
+struct LibNames<'a> {
+    /// Of each library.
+    indexes: Vec<u64>,
+    new: Vec<&'a str>,
+}
+
+impl<'a> LibNames<'a> {
+    fn of(data: &'a Data) -> LibNames<'a> {
+        let names = data.libs.iter().map(|lib| lib.name.as_deref().unwrap_or_default());
+        let mut known: FxHashMap<&str, Option<u64>> = names.clone().map(|name| (name, None)).collect();
+        for (index, text) in (0..).zip(&data.texts) {
+            if let Some(known @ None) = known.get_mut(&**text) {
+                *known = Some(index);
+            }
+        }
+        let mut new = Vec::new();
+        let indexes = names.map(|name| {
+            let known = known.entry(name).or_default();
+            *known.get_or_insert_with(|| {
+                new.push(name);
+                (data.texts.len() + new.len()) as u64 - 1
+            })
+        });
+        LibNames {
+            indexes: indexes.collect(),
+            new,
+        }
+    }
+}
+
+/// Where scripts came from, each once.
+struct Resources<'a> {
+    all: Vec<&'a Resource>,
+    indexes: FxHashMap<&'a Resource, usize>,
+}
+
+impl<'a> Resources<'a> {
+    fn of(data: &'a Data) -> Resources<'a> {
+        let mut resources = Resources {
+            all: Vec::new(),
+            indexes: FxHashMap::default(),
+        };
+        for resource in data.scripts.iter().filter_map(|script| script.resource.as_ref()) {
+            resources.indexes.entry(resource).or_insert_with(|| {
+                resources.all.push(resource);
+                resources.all.len() - 1
+            });
+        }
+        resources
+    }
+
+    /// Behind the libraries.
+    fn index(&self, data: &Data, resource: &Resource) -> Option<u64> {
+        Some((data.libs.len() + self.indexes.get(resource)?) as u64)
+    }
+}
+
+fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
+    let (frames, count) = (&data.frames, data.frames.len());
+    // Where no frame has one, all have the first.
+    let none: &[u8] = if data.categories.is_empty() { b"0" } else { b"null" };
+    json.column("address", frames.iter(), |buf, frame| {
+        put_or_minus_one(buf, frame.address)
+    })?;
+    json.column("lib", frames.iter(), |buf, frame| {
+        put_or_minus_one(buf, some(frame.lib))
+    })?;
+    json.column("inlineDepth", frames.iter(), |buf, frame| {
+        put_unsigned(buf, frame.inline_depth.into())
+    })?;
+    json.column("category", frames.iter(), |buf, frame| match some(frame.category) {
+        Some(category) => put_unsigned(buf, category),
+        None => buf.extend_from_slice(none),
+    })?;
+    json.column("subcategory", frames.iter(), |buf, frame| match some(frame.category) {
+        Some(_) => put_unsigned(buf, frame.subcategory.into()),
+        None => buf.extend_from_slice(none),
+    })?;
+    json.column("func", frames.iter(), |buf, frame| put_unsigned(buf, frame.func.into()))?;
+    json.column("nativeSymbol", frames.iter(), |buf, frame| {
+        put_optional(buf, some(frame.symbol))
+    })?;
+    json.constant_column("innerWindowID", count, "null")?;
+    json.column("line", frames.iter(), |buf, frame| put_optional(buf, some(frame.line)))?;
+    json.column("column", frames.iter(), |buf, frame| {
+        put_optional(buf, some(frame.column))
+    })?;
+    json.constant_column("originalLocation", count, "null")?;
+    json.entry("length", &count)
 }

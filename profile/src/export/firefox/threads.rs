@@ -1,93 +1,171 @@
-//! `threads`: samples and markers.
+//! `threads`: samples and markers; `counters`.
 
 use std::io;
 
-use recording::info::PeriodUnit;
+use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
+use crate::built::number;
+use crate::facts::counted_name;
+use crate::view::data::{Counter, Data, Fields, Marker, Phase, Samples, Thread, Unit};
 
-use super::cpu::CpuDelta;
-use super::json::{Json, put_ms, put_optional, put_optional_ms, put_unsigned};
-use super::markers;
-use crate::model::Profile;
-use crate::model::samples::Samples;
-use crate::model::thread::Thread;
+/// Of what has no times, the room that each stack gets.
+pub(super) const EACH_MS: f64 = 1.0;
 
-pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
-    let cpu = CpuDelta::of(profile);
-    json.key("threads")?;
-    json.array(|json| {
-        (profile.threads.iter()).try_for_each(|thread| json.object(|json| write_thread(profile, thread, cpu, json)))
-    })
+pub(super) fn times_ms<'a>(data: &'a Data, thread: &'a Thread) -> impl Iterator<Item = f64> + 'a {
+    let times = thread.samples.time_ms.iter().enumerate();
+    times.map(|(at, time_ms)| if data.is_summed { at as f64 * EACH_MS } else { *time_ms })
 }
 
-fn write_thread(profile: &Profile, thread: &Thread, cpu: CpuDelta, json: &mut Json) -> io::Result<()> {
-    let process = &profile.processes[thread.process.0];
-    json.entry("processType", &"default")?;
-    time(json, "processStartupTime", Some(process.start))?;
-    time(json, "processShutdownTime", process.end)?;
-    time(json, "registerTime", Some(thread.start))?;
-    time(json, "unregisterTime", thread.end)?;
-    json.constant_column("pausedRanges", 0, "")?;
-    let is_in_timeline = thread.markers.iter().any(|marker| marker.what.is_in_timeline());
-    json.entry("showMarkersInTimeline", &is_in_timeline)?;
-    json.entry("name", &thread.name)?;
+fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
+    match unit {
+        Unit::Milliseconds => put_ms(buf, ns(weight)),
+        _ if !weight.is_finite() => buf.push(b'0'),
+        _ => put_number(buf, weight),
+    }
+}
+
+/// In decimal form without an exponent, which gives the same number back.
+fn put_number(buf: &mut Vec<u8>, number: f64) {
+    // Above, not every whole number is an f64.
+    const WHOLE: f64 = (1u64 << 53) as f64;
+    match number.fract() == 0.0 && (0.0..WHOLE).contains(&number) {
+        true => put_unsigned(buf, number as u64),
+        false => buf.extend_from_slice(number.to_string().as_bytes()),
+    }
+}
+
+pub(super) fn write(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()> {
+    // What a file of another profiler does not say.
+    const DEFAULTS: [(&str, &str); 6] = [
+        ("processType", "\"default\""),
+        ("processStartupTime", "0"),
+        ("processShutdownTime", "null"),
+        ("registerTime", "0"),
+        ("unregisterTime", "null"),
+        ("pausedRanges", "[]"),
+    ];
+    for (key, value) in DEFAULTS.iter().filter(|(key, _)| !thread.rest.contains_key(*key)) {
+        json.key(key)?;
+        json.value(|buf| buf.extend_from_slice(value.as_bytes()))?;
+    }
+    json.fields(&thread.rest)?;
+    match data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
+        Some(weights) => json.entry("name", &counted_name(&thread.name, weights))?,
+        None => json.entry("name", &thread.name)?,
+    }
     json.entry("isMainThread", &thread.is_main)?;
-    json.entry("processName", &process.name)?;
-    json.entry("pid", &process.id)?;
-    json.entry("tid", &thread.id)?;
-    if let Some(event) = profile.counted_event(thread) {
-        json.entry("event", &event)?;
+    json.entry("processName", &thread.process_name)?;
+    json.entry("pid", &thread.pid)?;
+    json.entry("tid", &thread.tid)?;
+    if let Some(event) = &thread.event {
+        json.entry("event", event)?;
     }
     json.key("samples")?;
-    json.object(|json| match profile.unit_of(thread) {
-        PeriodUnit::Counts => write_counts(&thread.samples, json),
-        // A further event that counts time, beside samples that do or do not.
-        PeriodUnit::CpuNanoseconds if thread.event.is_some() => {
-            write_samples(profile, &thread.samples, CpuDelta::Nanoseconds, json)
-        }
-        PeriodUnit::CpuNanoseconds | PeriodUnit::Cycles => write_samples(profile, &thread.samples, cpu, json),
-    })?;
+    json.object(|json| write_samples(data, thread, json))?;
     json.key("markers")?;
-    json.object(|json| markers::write(profile, thread, json))
+    json.object(|json| write_markers(thread, json))
 }
 
-fn time(json: &mut Json, key: &str, ns: Option<i64>) -> io::Result<()> {
-    json.key(key)?;
-    json.value(|buf| put_optional_ms(buf, ns))
-}
-
-/// Samples whose weights are counts. The front end has no unit for these: it calls them samples, and passes over the thread's
-/// `event`, which tells other readers what they are. There is no `threadCPUDelta`: how often an event happens tells nothing of CPU time.
-fn write_counts(samples: &Samples, json: &mut Json) -> io::Result<()> {
-    write_stacks(samples, json)?;
-    json.column("weight", samples.iter(), |buf, sample| put_unsigned(buf, sample.period))?;
-    json.entry("weightType", &"samples")?;
-    json.entry("length", &samples.len())
-}
-
-fn write_stacks(samples: &Samples, json: &mut Json) -> io::Result<()> {
-    json.column("stack", samples.iter(), |buf, sample| {
-        put_optional(buf, sample.stack.map(|stack| stack.0.into()));
+/// Samples with weights of time have each its own: the front end would take the gaps between samples for the time of samples without
+/// weights. Of 206 samples of 1 ms beside waits it made 3,008 ms.
+fn write_samples(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()> {
+    let samples = &thread.samples;
+    // Files of other profilers have one unit.
+    let unit = if data.meta.is_empty() { data.unit } else { thread.unit };
+    json.column("stack", samples.stack.iter(), |buf, stack| {
+        put_optional(buf, some(*stack))
     })?;
     let mut last = 0;
-    let deltas = samples.iter().map(|sample| {
-        let delta = sample.time - last;
-        last = sample.time;
+    let deltas = times_ms(data, thread).map(|time| {
+        let time = ns(time);
+        let delta = time.wrapping_sub(last);
+        last = time;
         delta
     });
-    json.column("timeDeltas", deltas, put_ms)
+    json.column("timeDeltas", deltas, put_ms)?;
+    match &samples.weight {
+        Some(weights) => json.column("weight", weights.iter(), |buf, weight| put_weight(buf, *weight, unit))?,
+        None if samples.is_empty() => json.constant_column("weight", 0, "")?,
+        None => json.entry("weight", &())?,
+    }
+    // The front end has no unit for counts: it calls them samples, and passes over the thread's `event`, which says what they are.
+    json.entry(
+        "weightType",
+        &match unit {
+            Unit::Milliseconds => "tracing-ms",
+            Unit::Bytes => "bytes",
+            Unit::Samples | Unit::Counts => "samples",
+        },
+    )?;
+    // Of ours alone: how many samples each of these stands for.
+    if let Some(counts) = &samples.count {
+        json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
+    }
+    write_cpu(data, samples, unit, json)?;
+    json.fields(&samples.rest)?;
+    json.entry("length", &samples.len())
 }
 
-/// Samples whose weights are time. The front end would take the gaps between samples for the time of samples without weights: of
-/// 206 samples of 1 ms beside waits it made 3,008 ms.
-fn write_samples(profile: &Profile, samples: &Samples, cpu: CpuDelta, json: &mut Json) -> io::Result<()> {
-    write_stacks(samples, json)?;
-    json.column("weight", samples.iter(), |buf, sample| {
-        put_ms(buf, cpu.time_of(&sample, profile.info.interval_ns));
+/// How often an event happens says nothing of CPU time.
+fn write_cpu(data: &Data, samples: &Samples, unit: Unit, json: &mut Json) -> io::Result<()> {
+    const KEY: &str = "threadCPUDelta";
+    match &samples.cpu_delta {
+        Some(deltas) => json.column(KEY, deltas.iter(), |buf, delta| match delta.is_finite() {
+            true => put_number(buf, *delta),
+            false => buf.extend_from_slice(b"null"),
+        }),
+        None if data.meta.is_empty() && unit == Unit::Milliseconds && !data.is_summed => {
+            json.column(KEY, samples.iter(), |buf, (_, _, weight)| {
+                put_unsigned(buf, ns(weight).unsigned_abs());
+            })
+        }
+        None => Ok(()),
+    }
+}
+
+fn write_markers(thread: &Thread, json: &mut Json) -> io::Result<()> {
+    let markers = &thread.markers;
+    json.column("data", markers.iter(), |buf, marker| match &marker.fields {
+        // JSON that is written to memory can't fail.
+        Some(fields) => drop(serde_json::to_writer(buf, &with_cause(marker, fields))),
+        None => buf.extend_from_slice(b"null"),
     })?;
-    json.entry("weightType", &"tracing-ms")?;
-    // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
-    json.column("threadCPUDelta", samples.iter(), |buf, sample| {
-        put_unsigned(buf, cpu.before(&sample));
+    json.column("name", markers.iter(), |buf, marker| {
+        put_unsigned(buf, marker.name.into())
     })?;
-    json.entry("length", &samples.len())
+    json.column("startTime", markers.iter(), |buf, marker| {
+        put_optional_ms(buf, (marker.phase != Phase::End).then(|| ns(marker.start_ms)));
+    })?;
+    json.column("endTime", markers.iter(), |buf, marker| {
+        let has_end = matches!(marker.phase, Phase::Interval | Phase::End);
+        put_optional_ms(buf, has_end.then(|| ns(marker.end_ms)));
+    })?;
+    json.column("phase", markers.iter(), |buf, marker| {
+        put_unsigned(buf, marker.phase as u64)
+    })?;
+    json.column("category", markers.iter(), |buf, marker| {
+        put_unsigned(buf, marker.category.into())
+    })?;
+    json.entry("length", &markers.len())
+}
+
+/// The fields with the marker's stack, whose index is the data's.
+fn with_cause(marker: &Marker, fields: &Fields) -> Fields {
+    let mut fields = fields.clone();
+    if let (Some(stack), Some(cause)) = (
+        some(marker.stack),
+        fields.get_mut("cause").and_then(|cause| cause.as_object_mut()),
+    ) {
+        cause.insert("stack".to_owned(), stack.into());
+        if let Some(weight) = marker.weight {
+            cause.insert("weight".to_owned(), number(weight));
+        }
+    }
+    fields
+}
+
+pub(super) fn write_counter(counter: &Counter, json: &mut Json) -> io::Result<()> {
+    json.object(|json| {
+        json.entry("mainThreadIndex", &some(counter.thread).unwrap_or(0))?;
+        json.fields(&counter.fields)
+    })
 }

@@ -112,19 +112,8 @@ impl Folding {
         }
         let id = self.data.texts.len() as u32;
         self.data.texts.push(name.into());
-        self.data.funcs.push(Func {
-            name: id,
-            lib: NONE,
-            file: NONE,
-        });
-        self.data.frames.push(Frame {
-            func: id,
-            line: NONE,
-            category: NONE,
-            lib: NONE,
-            address: None,
-            inlined: false,
-        });
+        self.data.funcs.push(Func::native(id, NONE, NONE));
+        self.data.frames.push(Frame { ..Frame::of(id) });
         self.funcs.insert(name.into(), id);
         id
     }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
-use crate::category::{CATEGORIES, Kind};
+use crate::category::Kind;
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
 use crate::view::data::{NONE, Samples, Thread, Unit, Weights};
@@ -513,6 +513,7 @@ impl<'a> Building<'a> {
                         Unit::Samples => weights().collect(),
                         _ => vec![1; order.len()],
                     }),
+                    ..Samples::default()
                 },
                 unit,
                 event: (unit == Unit::Counts).then(|| event.clone()),
@@ -533,10 +534,12 @@ impl<'a> Building<'a> {
         data.interval_ms = interval_ms;
         data.unit = unit;
         data.symbolicated = true;
-        data.categories = CATEGORIES.iter().map(|category| category.name.to_owned()).collect();
+        data.categories = crate::category::all();
         for frame in &mut data.frames {
             let lib = data.libs.get(frame.lib as usize).and_then(|lib| lib.path.as_deref());
-            frame.category = lib.map_or(0, |lib| kind_of(lib, &data.product).category(frame.inlined).0 as u32);
+            frame.category = lib.map_or(0, |lib| {
+                kind_of(lib, &data.product).category(frame.is_inlined()).0 as u32
+            });
         }
         data.weights = Some(Weights {
             name: event,

@@ -48,7 +48,7 @@ impl Tables {
 
     /// A function, by texts.
     pub(super) fn func_of(&mut self, name: u32, lib: u32, file: u32) -> u32 {
-        let func = Func { name, lib, file };
+        let func = Func::native(name, lib, file);
         let next = self.data.funcs.len() as u32;
         let id = *self.funcs.entry(func).or_insert(next);
         if id == next {
@@ -65,12 +65,11 @@ impl Tables {
         let id = *self.frames.entry((func, line, lib, address, inlined)).or_insert(next);
         if id == next {
             self.data.frames.push(Frame {
-                func,
                 line,
-                category: NONE,
                 lib,
                 address,
-                inlined,
+                inline_depth: inlined.into(),
+                ..Frame::of(func)
             });
             self.values += 12;
         }

@@ -150,6 +150,9 @@ impl Parser<'_> {
     }
 }
 
+/// Of an entry of a map, roughly; a structure has less.
+const ENTRY_BYTES: usize = 64;
+
 /// What is in a list or an object, from its opening bracket on.
 struct Items<'p, 'a> {
     parser: &'p mut Parser<'a>,
@@ -214,6 +217,7 @@ impl<'de> MapAccess<'de> for Items<'_, '_> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value> {
         self.parser.colon()?;
+        self.parser.keep(ENTRY_BYTES)?;
         seed.deserialize(&mut *self.parser)
     }
 }

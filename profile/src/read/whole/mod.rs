@@ -1,12 +1,13 @@
 //! All of a profile that views need, of any version of the format.
 //!
-//! 1. `columns`: lists of numbers and texts.
+//! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
 //! 2. `raw`: the tables as the file has them.
-//! 3. `normal`: checked, and brought to one form.
-//! 4. `end`: what the samples of all threads together decide.
+//! 3. `normal`: checked, and brought to one form, from which the file can be written again.
+//! 4. `end`: what views want of it beside that.
 
 mod columns;
 mod end;
+mod extent;
 mod normal;
 mod raw;
 
@@ -16,15 +17,16 @@ use std::path::Path;
 use super::ReadError;
 use super::parse::{self, Parser};
 use crate::view::data::Data;
-pub(crate) use end::{count_equal_weights, unit_of_first};
-pub(crate) use normal::{PointSample, threads_of_points};
+pub(crate) use end::{Loose, prepare};
+pub(super) use extent::{Everything, Extent, ForViews};
 pub(super) use raw::RawId;
 use raw::RawProfile;
 
 /// Versions that are known. A later one may keep what is needed, or not.
 const VERSIONS: std::ops::RangeInclusive<u32> = 50..=75;
 
-pub(super) fn parse(json: &mut Parser<'_>) -> parse::Result<RawProfile> {
+/// Hands over the tables of a file as they are in it.
+pub(super) fn parse<E: Extent>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {
     json.read(PhantomData)
 }
 
@@ -35,10 +37,8 @@ pub(super) enum NoData {
     Wrong(String),
 }
 
-pub(super) fn to_data(raw: RawProfile) -> Result<Data, NoData> {
-    let version = raw
-        .meta
-        .preprocessed_profile_version
+pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), NoData> {
+    let version = (raw.meta.known.preprocessed_profile_version)
         .ok_or(NoData::Incomplete("a number `meta.preprocessedProfileVersion`; open a profile of Firefox itself in the Firefox Profiler and save it from there"))?;
     if !VERSIONS.contains(&version) {
         return Err(NoData::Version(version));

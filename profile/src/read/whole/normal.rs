@@ -1,12 +1,17 @@
 //! From the tables of any version to [`Data`]: every index is checked, equal texts and functions become one.
 
 use rustc_hash::FxHashMap;
+use serde_json::Value;
 
-use super::end;
-use super::raw::{RawCause, RawSchema, frame_flag, func_flag};
-use super::raw::{RawFrames, RawFuncs, RawMarkers, RawProfile, RawSamples, RawStacks, RawTables, RawThread};
-use crate::view::data::RowValue;
-use crate::view::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
+use super::columns::{Ids, Numbers};
+use super::end::Loose;
+use super::extent::{Extent, Kept, MarkerData};
+use super::raw::{RawCause, RawField, RawSchema, RawSymbols, frame_flag, func_flag};
+use super::raw::{
+    RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
+};
+use crate::view::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
+use crate::view::data::{Stack, Symbol, Thread, Unit};
 
 /// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;
@@ -21,29 +26,46 @@ const LIBS_OF_FRAMES: u32 = 70;
 const FLAGS_OF_FRAMES: u32 = 71;
 const FLAGS_OF_FUNCS: u32 = 75;
 
-pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong> {
-    let schemas = raw.meta.marker_schema.take().unwrap_or_default();
+pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Result<(Data, Loose), Wrong> {
+    let known = raw.meta.known;
+    let schemas = known.marker_schema.unwrap_or_default();
+    let mut meta = raw.meta.all.take();
+    let all_schemas = match meta.remove("markerSchema") {
+        Some(Value::Array(schemas)) => schemas,
+        _ => Vec::new(),
+    };
     let mut normal = Normal {
         version,
-        periods: schemas.into_iter().filter_map(period).collect(),
-        of_points: Vec::new(),
+        texts_of_markers: schemas.iter().filter_map(texts_of_markers).collect(),
         data: Data {
-            product: std::mem::take(&mut raw.meta.product).unwrap_or_default(),
-            imported_from: std::mem::take(&mut raw.meta.imported_from).unwrap_or_default(),
-            arguments: std::mem::take(&mut raw.meta.arguments).unwrap_or_default(),
-            os: std::mem::take(&mut raw.meta.oscpu).unwrap_or_default(),
-            cpu: std::mem::take(&mut raw.meta.cpu_name).unwrap_or_default(),
-            start_ms: raw.meta.start_time.unwrap_or(0.0),
-            duration_ms: (raw.meta.profiling_end_time).map(|end| end - raw.meta.profiling_start_time.unwrap_or(0.0)),
-            extra: raw.meta.extra.take().unwrap_or_default(),
-            interval_ms: raw.meta.interval.unwrap_or(1.0),
-            symbolicated: raw.meta.symbolicated.unwrap_or(true),
-            categories: raw.meta.categories.drain(..).map(|category| category.name).collect(),
+            product: known.product.unwrap_or_default(),
+            imported_from: known.imported_from.unwrap_or_default(),
+            arguments: known.arguments.unwrap_or_default(),
+            os: known.oscpu.unwrap_or_default(),
+            cpu: known.cpu_name.unwrap_or_default(),
+            start_ms: known.start_time.unwrap_or(0.0),
+            duration_ms: (known.profiling_end_time).map(|end| end - known.profiling_start_time.unwrap_or(0.0)),
+            extra: known.extra.unwrap_or_default(),
+            interval_ms: known.interval.unwrap_or(1.0),
+            symbolicated: known.symbolicated.unwrap_or(true),
+            categories: known.categories,
             libs: std::mem::take(&mut raw.libs),
+            schemas: all_schemas,
+            meta,
+            rest: raw.rest.take(),
+            counters: (raw.counters.take().unwrap_or_default().into_iter())
+                .map(counter)
+                .collect(),
             ..Data::default()
         },
         texts: FxHashMap::default(),
         funcs: FxHashMap::default(),
+        scripts: FxHashMap::default(),
+    };
+    let loose = Loose {
+        facts: known.sprof.unwrap_or_default(),
+        periods: schemas.into_iter().filter_map(period).collect(),
+        zero_ms: known.profiling_start_time,
     };
     // Where things of the file stand in the data.
     let mut shared = Places::default();
@@ -76,6 +98,7 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         if version < SHARED_TABLES {
             first_stack = normal.data.stacks.len();
             let tables = RawTables {
+                native_symbols: std::mem::take(&mut thread.native_symbols),
                 stack_table: std::mem::take(&mut thread.stack_table),
                 frame_table: std::mem::take(&mut thread.frame_table),
                 func_table: std::mem::take(&mut thread.func_table),
@@ -86,17 +109,7 @@ pub(super) fn normalize(mut raw: RawProfile, version: u32) -> Result<Data, Wrong
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    let facts = raw.meta.sprof.unwrap_or_default();
-    if !facts.restore(&mut normal.data) {
-        end::count_equal_weights(&mut normal.data);
-    }
-    normal.data.point_events = normal.periods.into_keys().collect();
-    normal.data.point_events.sort();
-    // Behind all others: CPU time is what a file is of, unless it has none.
-    normal.data.threads.append(&mut normal.of_points);
-    end::begin_at(&mut normal.data, raw.meta.profiling_start_time);
-    normal.data.unit = end::unit_of_first(&normal.data);
-    Ok(normal.data)
+    Ok((normal.data, loose))
 }
 
 /// An event whose markers are samples, and what each of these stands for.
@@ -104,6 +117,22 @@ fn period(schema: RawSchema) -> Option<(String, f64)> {
     match schema.period {
         RowValue::Number(period) => Some((schema.name, period.as_f64()?)),
         RowValue::Text(_) | RowValue::Other(_) | RowValue::None => None,
+    }
+}
+
+/// The fields of a type of markers that are texts by index.
+fn texts_of_markers(schema: &RawSchema) -> Option<(String, Vec<String>)> {
+    let fields = [&schema.fields, &schema.data].into_iter().flatten().flatten();
+    let is_text = |field: &&RawField| matches!(&field.format, RowValue::Text(format) if matches!(format.as_str(), "unique-string" | "flow-id" | "terminating-flow-id"));
+    let texts: Vec<String> = fields.filter(is_text).filter_map(|field| field.key.clone()).collect();
+    (!texts.is_empty()).then(|| (schema.name.clone(), texts))
+}
+
+fn counter(mut fields: Fields) -> Counter {
+    let thread = fields.remove("mainThreadIndex").and_then(|thread| thread.as_u64());
+    Counter {
+        thread: thread.and_then(|thread| u32::try_from(thread).ok()).unwrap_or(NONE),
+        fields,
     }
 }
 
@@ -117,13 +146,11 @@ struct Places {
 
 struct Normal {
     version: u32,
-    /// Of the events whose markers are samples.
-    periods: FxHashMap<String, f64>,
-    /// A thread for each event beside each thread that has markers of it.
-    of_points: Vec<Thread>,
+    texts_of_markers: FxHashMap<String, Vec<String>>,
     data: Data,
     texts: FxHashMap<Box<str>, u32>,
     funcs: FxHashMap<Func, u32>,
+    scripts: FxHashMap<Script, u32>,
 }
 
 impl Normal {
@@ -142,24 +169,57 @@ impl Normal {
     }
 
     /// Adds the tables of a thread, or of all threads.
-    fn tables(&mut self, raw: RawTables, places: &Places, at: &str) -> Result<(), Wrong> {
-        let funcs = self.funcs(&raw.func_table, places, &raw.resource_table.lib.0, at)?;
+    fn tables<E: Extent>(&mut self, raw: RawTables<E>, places: &Places, at: &str) -> Result<(), Wrong> {
+        let first_symbol = self.data.symbols.len();
+        self.symbols(&raw.native_symbols.take(), places, at)?;
+        let funcs = self.funcs(raw.func_table, raw.resource_table, places, at)?;
         let first_frame = self.data.frames.len();
-        self.frames(&raw.frame_table, &funcs, at)?;
+        self.frames(raw.frame_table, &funcs, first_symbol, at)?;
         self.stacks(&raw.stack_table, first_frame, at)
     }
 
+    fn symbols(&mut self, raw: &RawSymbols, places: &Places, at: &str) -> Result<(), Wrong> {
+        let libs = Column(at, "nativeSymbols.libIndex", &raw.lib_index.0);
+        let names = Column(at, "nativeSymbols.name", &raw.name.0);
+        for index in 0..names.2.len() {
+            let name = names.required(index, places.texts.len(), "texts")?;
+            self.data.symbols.push(Symbol {
+                lib: libs.required(index, self.data.libs.len(), "libraries")?,
+                address: raw.address.0.get(index).copied().flatten().unwrap_or(0),
+                name: id(&places.texts, name),
+                size: raw.function_size.0.get(index).copied().flatten(),
+            });
+        }
+        Ok(())
+    }
+
     /// A function of each of the table's, with the library of its resource.
-    fn funcs(&self, raw: &RawFuncs, places: &Places, resource_libs: &[u32], at: &str) -> Result<Vec<Func>, Wrong> {
+    fn funcs<E: Extent>(
+        &mut self,
+        raw: RawFuncs<E>,
+        resources: RawResources<E>,
+        places: &Places,
+        at: &str,
+    ) -> Result<Vec<Func>, Wrong> {
         let texts = &places.texts;
         let names = Column(at, "funcTable.name", &raw.name.0);
-        let resources = Column(at, "funcTable.resource", &raw.resource.0);
+        let resource_of = Column(at, "funcTable.resource", &raw.resource.0);
         let (files, file_ids) = match self.version >= SOURCES {
             true => (Column(at, "funcTable.source", &raw.source.0), &places.sources),
             false => (Column(at, "funcTable.fileName", &raw.file_name.0), texts),
         };
         let flags = Column(at, "funcTable.flags", &raw.flags.0);
         let has_flags = self.version >= FLAGS_OF_FUNCS;
+        let resource_libs = &resources.lib.0;
+        let scripts = Scripts {
+            is_js: raw.is_js.take(),
+            relevant_for_js: raw.relevant_for_js.take(),
+            line: raw.line_number.take(),
+            column: raw.column_number.take(),
+            resource_name: resources.name.take(),
+            resource_host: resources.host.take(),
+            resource_type: resources.r#type.take(),
+        };
         (0..names.2.len())
             .map(|index| {
                 let flags = if has_flags { flags.value(index)? } else { u32::MAX };
@@ -168,17 +228,31 @@ impl Normal {
                     false => NONE,
                 };
                 let resource = match flags & func_flag::RESOURCE != 0 && self.version < LIBS_OF_FRAMES {
-                    true => resources.optional(index, resource_libs.len(), "resources")?,
+                    true => resource_of.optional(index, resource_libs.len(), "resources")?,
                     false => NONE,
                 };
                 let lib = id(resource_libs, resource);
+                let script = match scripts.of(index, resource_of.get(index), texts) {
+                    Some(script) => self.script(script),
+                    None => NONE,
+                };
                 Ok(Func {
                     name: id(texts, names.required(index, texts.len(), "texts")?),
                     lib: self.lib(lib, || format!("{at}.resourceTable.lib[{resource}]"))?,
                     file: id(file_ids, file),
+                    script,
                 })
             })
             .collect()
+    }
+
+    fn script(&mut self, script: Script) -> u32 {
+        let next = self.data.scripts.len() as u32;
+        let id = *self.scripts.entry(script.clone()).or_insert(next);
+        if id == next {
+            self.data.scripts.push(script);
+        }
+        id
     }
 
     fn lib(&self, lib: u32, place: impl Fn() -> String) -> Result<u32, Wrong> {
@@ -189,7 +263,18 @@ impl Normal {
         }
     }
 
-    fn frames(&mut self, raw: &RawFrames, funcs: &[Func], at: &str) -> Result<(), Wrong> {
+    fn frames<E: Extent>(
+        &mut self,
+        raw: RawFrames<E>,
+        funcs: &[Func],
+        first_symbol: usize,
+        at: &str,
+    ) -> Result<(), Wrong> {
+        let (columns, subcategories, symbols) = (raw.column.take(), raw.subcategory.take(), raw.native_symbol.take());
+        let column = Column(at, "frameTable.column", &columns.0);
+        let subcategory = Column(at, "frameTable.subcategory", &subcategories.0);
+        let symbol = Column(at, "frameTable.nativeSymbol", &symbols.0);
+        let symbol_count = self.data.symbols.len() - first_symbol;
         let func = Column(at, "frameTable.func", &raw.func.0);
         let line = Column(at, "frameTable.line", &raw.line.0);
         let category = Column(at, "frameTable.category", &raw.category.0);
@@ -214,14 +299,28 @@ impl Normal {
                 false => NONE,
             };
             let address = raw.address.0.get(index).copied().flatten();
-            let inlined = has(frame_flag::INLINED) || !matches!(inline_depth.get(index), 0 | NONE);
+            let depth = match inline_depth.get(index) {
+                0 | NONE => has(frame_flag::INLINED).into(),
+                depth => u16::try_from(depth).unwrap_or(u16::MAX),
+            };
+            let symbol = match has(frame_flag::NATIVE_SYMBOL) {
+                true => symbol.optional(index, symbol_count, "native symbols")?,
+                false => NONE,
+            };
             let frame = Frame {
                 func: self.func(of),
                 line: if has(frame_flag::LINE) { line.get(index) } else { NONE },
+                column: column.get(index),
                 category,
+                subcategory: u16::try_from(subcategory.get(index)).unwrap_or(0),
+                inline_depth: depth,
+                symbol: if symbol == NONE {
+                    NONE
+                } else {
+                    first_symbol as u32 + symbol
+                },
                 lib: of.lib,
                 address: address.filter(|_| has(frame_flag::ADDRESS_AND_LIB)),
-                inlined,
             };
             self.data.frames.push(frame);
         }
@@ -275,7 +374,13 @@ impl Normal {
         Ok(())
     }
 
-    fn thread(&mut self, raw: RawThread, texts: &[u32], first_stack: usize, at: &str) -> Result<(), Wrong> {
+    fn thread<E: Extent>(
+        &mut self,
+        raw: RawThread<E>,
+        texts: &[u32],
+        first_stack: usize,
+        at: &str,
+    ) -> Result<(), Wrong> {
         let unit = match raw.samples.weight_type.as_deref() {
             Some("tracing-ms") => Unit::Milliseconds,
             Some("bytes") => Unit::Bytes,
@@ -283,8 +388,16 @@ impl Normal {
             _ => Unit::Samples,
         };
         let samples = self.samples(raw.samples, first_stack, at)?;
-        let markers = markers(&raw.markers, texts, at)?;
-        let thread = Thread {
+        let markers = self.markers(raw.markers, texts, first_stack, at)?;
+        let mut rest = raw.rest.take();
+        // Its texts are those of a table that is made anew here.
+        rest.remove("jsTracer");
+        for key in ["nativeAllocations", "jsAllocations"] {
+            rest.get_mut(key)
+                .into_iter()
+                .for_each(|allocations| move_stacks(allocations, first_stack as u64));
+        }
+        self.data.threads.push(Thread {
             process_name: raw.process_name.unwrap_or_default(),
             pid: raw.pid.into_text(),
             tid: raw.tid.into_text(),
@@ -294,49 +407,84 @@ impl Normal {
             unit,
             samples,
             markers,
-        };
-        self.points(&thread, &raw.markers, first_stack, at)?;
-        self.data.threads.push(thread);
+            rest,
+        });
         Ok(())
     }
 
-    /// Markers of events that happen at one time are samples of these, too, so that all views, exports and comparisons have them.
-    fn points(&mut self, thread: &Thread, raw: &RawMarkers, first_stack: usize, at: &str) -> Result<(), Wrong> {
+    fn markers<E: Extent>(
+        &self,
+        raw: RawMarkers<E>,
+        texts: &[u32],
+        first_stack: usize,
+        at: &str,
+    ) -> Result<Vec<Marker>, Wrong> {
+        let names = Column(at, "markers.name", &raw.name.0);
+        let (phases, categories) = (raw.phase.take(), raw.category.take());
+        let (phases, categories) = (
+            Column(at, "markers.phase", &phases.0),
+            Column(at, "markers.category", &categories.0),
+        );
+        let time = |times: &[f64], index: usize| times.get(index).copied().filter(|time| !time.is_nan());
         let stacks = self.data.stacks.len() - first_stack;
-        let mut points = Vec::new();
-        for (index, (marker, data)) in thread.markers.iter().zip(&raw.data).enumerate() {
-            let Some(period) = self.periods.get(self.data.text(marker.name)) else {
-                continue;
-            };
-            let (stack, weight) = match data.as_ref().map(|data| &data.cause) {
-                Some(RawCause::Stack { stack, weight }) => (*stack, weight.unwrap_or(*period)),
-                Some(RawCause::Other(_) | RawCause::None) | None => (None, *period),
-            };
-            let stack = match stack {
-                None => NONE,
-                Some(stack) if (stack as usize) < stacks => stack + first_stack as u32,
-                Some(stack) => {
-                    return Err(beyond(
-                        &format!("{at}.markers.data[{index}].cause.stack"),
-                        stack,
-                        stacks,
-                        "stacks",
-                    ));
+        let mut data = raw.data.into_iter();
+        (0..names.2.len())
+            .map(|index| {
+                let (start, end) = (time(&raw.start_time.0, index), time(&raw.end_time.0, index));
+                let (cause, fields) = data.next().flatten().map_or((RawCause::None, None), MarkerData::split);
+                let (stack, weight) = match cause {
+                    RawCause::Stack { stack, weight } => (stack.unwrap_or(NONE), weight),
+                    RawCause::Other(_) | RawCause::None => (NONE, None),
+                };
+                if stack != NONE && stack as usize >= stacks {
+                    let place = format!("{at}.markers.data[{index}].cause.stack");
+                    return Err(beyond(&place, stack, stacks, "stacks"));
                 }
-            };
-            points.push(PointSample {
-                name: marker.name,
-                time_ms: marker.start_ms,
-                stack,
-                weight,
-            });
-        }
-        let of_points = threads_of_points(points, thread, |name| self.data.text(name).to_owned());
-        self.of_points.extend(of_points);
-        Ok(())
+                Ok(Marker {
+                    name: id(texts, names.required(index, texts.len(), "texts")?),
+                    start_ms: start.or(end).unwrap_or(0.0),
+                    end_ms: end.or(start).unwrap_or(0.0),
+                    phase: match (phases.get(index), end) {
+                        (1, _) => Phase::Interval,
+                        (2, _) => Phase::Start,
+                        (3, _) => Phase::End,
+                        (NONE, Some(_)) => Phase::Interval,
+                        _ => Phase::Instant,
+                    },
+                    category: match categories.get(index) {
+                        NONE => 0,
+                        category => category,
+                    },
+                    stack: if stack == NONE {
+                        NONE
+                    } else {
+                        stack + first_stack as u32
+                    },
+                    weight,
+                    fields: fields.map(|fields| Box::new(self.own_texts(fields, texts))),
+                })
+            })
+            .collect()
     }
 
-    fn samples(&mut self, raw: RawSamples, first_stack: usize, at: &str) -> Result<Samples, Wrong> {
+    /// The fields of a marker, with the texts of the data.
+    fn own_texts(&self, mut fields: Fields, texts: &[u32]) -> Fields {
+        let kind = fields.get("type").and_then(Value::as_str);
+        for key in kind
+            .and_then(|kind| self.texts_of_markers.get(kind))
+            .into_iter()
+            .flatten()
+        {
+            if let Some(text) = fields.get_mut(key)
+                && let Some(index) = text.as_u64()
+            {
+                *text = id(texts, u32::try_from(index).unwrap_or(NONE)).into();
+            }
+        }
+        fields
+    }
+
+    fn samples<E: Extent>(&mut self, raw: RawSamples<E>, first_stack: usize, at: &str) -> Result<Samples, Wrong> {
         let mut stack = raw.stack.0;
         let count = stack.len();
         if raw.length.is_some_and(|length| length != count as u64) {
@@ -381,7 +529,10 @@ impl Normal {
         if let Some(counts) = &own_count {
             same_length(counts.len(), "count")?;
         }
+        let cpu_delta = raw.thread_cpu_delta.take().map(|Numbers(deltas)| deltas);
         Ok(Samples {
+            cpu_delta: cpu_delta.filter(|deltas| deltas.len() == count),
+            rest: raw.rest.take(),
             time_ms,
             stack,
             weight,
@@ -390,61 +541,52 @@ impl Normal {
     }
 }
 
-/// A marker of a point event, as a sample of that event.
-pub(crate) struct PointSample {
-    /// Index of the text that names the event.
-    pub(crate) name: u32,
-    /// Since the profile's time 0.
-    pub(crate) time_ms: f64,
-    /// Index of a stack, or [`NONE`].
-    pub(crate) stack: u32,
-    /// How many it stands for.
-    pub(crate) weight: f64,
+/// Columns that only functions of scripts have values in.
+struct Scripts {
+    is_js: Ids,
+    relevant_for_js: Ids,
+    line: Ids,
+    column: Ids,
+    resource_name: Ids,
+    resource_host: Ids,
+    resource_type: Ids,
 }
 
-/// A thread for each event that a thread has points of.
-pub(crate) fn threads_of_points(
-    mut points: Vec<PointSample>,
-    of: &Thread,
-    name: impl Fn(u32) -> String,
-) -> Vec<Thread> {
-    points.sort_by(|a, b| a.name.cmp(&b.name).then(a.time_ms.total_cmp(&b.time_ms)));
-    let by_event = points.chunk_by(|a, b| a.name == b.name);
-    let threads = by_event.map(|points| {
-        let event = name(points[0].name);
-        Thread {
-            name: format!("{} · {event}", of.name),
-            process_name: of.process_name.clone(),
-            pid: of.pid.clone(),
-            tid: of.tid.clone(),
-            is_main: false,
-            event: Some(event),
-            unit: Unit::Counts,
-            samples: Samples {
-                time_ms: points.iter().map(|point| point.time_ms).collect(),
-                stack: points.iter().map(|point| point.stack).collect(),
-                weight: Some(points.iter().map(|point| point.weight).collect()),
-                count: None,
-            },
-            markers: Vec::new(),
+impl Scripts {
+    /// `ResourceType.Library`, whose functions are native.
+    const LIBRARY: u32 = 1;
+
+    /// What the function at this index has of these; `None` for native ones.
+    fn of(&self, index: usize, resource: u32, texts: &[u32]) -> Option<Script> {
+        let get = |column: &Ids, index: usize| column.0.get(index).copied().unwrap_or(NONE);
+        let kind = get(&self.resource_type, resource as usize);
+        let script = Script {
+            is_js: get(&self.is_js, index) == 1,
+            relevant_for_js: get(&self.relevant_for_js, index) == 1,
+            line: get(&self.line, index),
+            column: get(&self.column, index),
+            resource: (!matches!(kind, Self::LIBRARY | NONE)).then(|| Resource {
+                name: id(texts, get(&self.resource_name, resource as usize)),
+                host: id(texts, get(&self.resource_host, resource as usize)),
+                kind,
+            }),
+        };
+        let is_native = !script.is_js
+            && !script.relevant_for_js
+            && (script.line, script.column) == (NONE, NONE)
+            && script.resource.is_none();
+        (!is_native).then_some(script)
+    }
+}
+
+/// Moves the indices in a table's column `stack`.
+fn move_stacks(table: &mut Value, by: u64) {
+    let stacks = table.get_mut("stack").and_then(Value::as_array_mut);
+    for stack in stacks.into_iter().flatten() {
+        if let Some(index) = stack.as_u64() {
+            *stack = (index + by).into();
         }
-    });
-    threads.collect()
-}
-
-fn markers(raw: &RawMarkers, texts: &[u32], at: &str) -> Result<Vec<Marker>, Wrong> {
-    let names = Column(at, "markers.name", &raw.name.0);
-    let time = |times: &[f64], index: usize| times.get(index).copied().filter(|time| !time.is_nan());
-    (0..names.2.len())
-        .map(|index| {
-            let (start, end) = (time(&raw.start_time.0, index), time(&raw.end_time.0, index));
-            Ok(Marker {
-                name: id(texts, names.required(index, texts.len(), "texts")?),
-                start_ms: start.or(end).unwrap_or(0.0),
-                end_ms: end.or(start).unwrap_or(0.0),
-            })
-        })
-        .collect()
+    }
 }
 
 /// A column of indices, with the place and the name that it has in the file.

@@ -1,27 +1,83 @@
-//! A processed profile as it is in the file, versions 50 to 75. Names are those of the format; unknown fields are passed over.
+//! A processed profile as it is in the file, versions 50 to 75. Names are those of the format; what becomes of unknown fields is the
+//! [`Extent`]'s.
 //!
 //! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; after that, its upgraders.
 
+use std::marker::PhantomData;
+
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::columns::{Addresses, Ids, Numbers, Texts};
+use super::extent::Extent;
 use crate::facts::Facts;
 use crate::read::SavedLib;
-use crate::view::data::{RowValue, Section};
+use crate::view::data::{Category, Fields, RowValue, Section};
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(in crate::read) struct RawProfile {
-    pub(super) meta: RawMeta,
+/// Reads an object into a structure: these keys into these fields, and what else there is into `rest`.
+macro_rules! object_with_rest {
+    ($name:ident { $($key:literal => $field:ident),* }) => {
+        impl<'de, E: Extent> Deserialize<'de> for $name<E> {
+            fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+                struct Object<E>(PhantomData<E>);
+
+                impl<'de, E: Extent> Visitor<'de> for Object<E> {
+                    type Value = $name<E>;
+
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$name<E>, A::Error> {
+                        let mut raw = $name::<E>::default();
+                        while let Some(key) = map.next_key::<String>()? {
+                            match key.as_str() {
+                                $($key => raw.$field = map.next_value()?,)*
+                                _ => E::rest(&mut raw.rest, key, &mut map)?,
+                            }
+                        }
+                        Ok(raw)
+                    }
+                }
+
+                json.deserialize_map(Object(PhantomData))
+            }
+        }
+    };
+}
+
+#[derive(Default)]
+pub(in crate::read) struct RawProfile<E: Extent> {
+    pub(super) meta: RawMeta<E>,
     pub(super) libs: Vec<SavedLib>,
     /// Texts from version 56, tables from 60.
-    pub(super) shared: RawTables,
-    pub(super) threads: Vec<RawThread>,
+    pub(super) shared: RawTables<E>,
+    pub(super) threads: Vec<RawThread<E>>,
+    pub(super) counters: E::Of<Option<Vec<Fields>>>,
+    pub(super) rest: E::Of<Fields>,
+}
+
+object_with_rest!(RawProfile {
+    "meta" => meta, "libs" => libs, "shared" => shared, "threads" => threads, "counters" => counters
+});
+
+/// `meta`, with and without types.
+#[derive(Default)]
+pub(super) struct RawMeta<E: Extent> {
+    pub(super) known: KnownMeta,
+    pub(super) all: E::Of<Fields>,
+}
+
+impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let (known, all) = E::meta(json)?;
+        Ok(RawMeta { known, all })
+    }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct RawMeta {
+pub(in crate::read) struct KnownMeta {
     pub(super) preprocessed_profile_version: Option<u32>,
     pub(super) product: Option<String>,
     pub(super) imported_from: Option<String>,
@@ -34,36 +90,42 @@ pub(super) struct RawMeta {
     pub(super) profiling_end_time: Option<f64>,
     pub(super) interval: Option<f64>,
     pub(super) symbolicated: Option<bool>,
-    pub(super) categories: Vec<RawCategory>,
+    pub(super) categories: Vec<Category>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,
     pub(super) extra: Option<Vec<Section>>,
     pub(super) sprof: Option<Facts>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawCategory {
-    pub(super) name: String,
-}
-
 /// A type of markers.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct RawSchema {
+pub(in crate::read) struct RawSchema {
     pub(super) name: String,
     /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
     pub(super) period: RowValue,
+    pub(super) fields: Option<Vec<RawField>>,
+    /// Before `fields`.
+    pub(super) data: Option<Vec<RawField>>,
+}
+
+/// A field of a type of markers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(in crate::read) struct RawField {
+    pub(super) key: Option<String>,
+    pub(super) format: RowValue,
 }
 
 /// What stacks are made of.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawTables {
+#[serde(rename_all = "camelCase", default, bound = "")]
+pub(super) struct RawTables<E: Extent> {
     pub(super) string_array: Texts,
     pub(super) stack_table: RawStacks,
-    pub(super) frame_table: RawFrames,
-    pub(super) func_table: RawFuncs,
-    pub(super) resource_table: RawResources,
+    pub(super) frame_table: RawFrames<E>,
+    pub(super) func_table: RawFuncs<E>,
+    pub(super) resource_table: RawResources<E>,
+    pub(super) native_symbols: E::Of<RawSymbols>,
     /// From version 58.
     pub(super) sources: RawSources,
 }
@@ -79,14 +141,17 @@ pub(super) struct RawStacks {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawFrames {
+#[serde(rename_all = "camelCase", default, bound = "")]
+pub(super) struct RawFrames<E: Extent> {
     pub(super) func: Ids,
     pub(super) address: Addresses,
     pub(super) line: Ids,
     pub(super) category: Ids,
     /// Until version 70.
     pub(super) inline_depth: Ids,
+    pub(super) column: E::Of<Ids>,
+    pub(super) subcategory: E::Of<Ids>,
+    pub(super) native_symbol: E::Of<Ids>,
     /// From version 70.
     pub(super) lib: Ids,
     /// From version 71: what of the other columns counts.
@@ -98,18 +163,25 @@ pub(super) mod frame_flag {
     pub(crate) const INLINED: u32 = 1;
     pub(crate) const ADDRESS_AND_LIB: u32 = 2;
     pub(crate) const CATEGORY: u32 = 4;
+    pub(crate) const NATIVE_SYMBOL: u32 = 8;
     pub(crate) const LINE: u32 = 16;
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawFuncs {
+#[serde(rename_all = "camelCase", default, bound = "")]
+pub(super) struct RawFuncs<E: Extent> {
     pub(super) name: Ids,
     pub(super) resource: Ids,
     /// Until version 57: a text.
     pub(super) file_name: Ids,
     /// From version 58: a source.
     pub(super) source: Ids,
+    #[serde(rename = "isJS")]
+    pub(super) is_js: E::Of<Ids>,
+    #[serde(rename = "relevantForJS")]
+    pub(super) relevant_for_js: E::Of<Ids>,
+    pub(super) line_number: E::Of<Ids>,
+    pub(super) column_number: E::Of<Ids>,
     /// From version 75: what of the other columns counts.
     pub(super) flags: Ids,
 }
@@ -121,10 +193,22 @@ pub(super) mod func_flag {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawResources {
+#[serde(default, bound = "")]
+pub(super) struct RawResources<E: Extent> {
     /// Until version 69.
     pub(super) lib: Ids,
+    pub(super) name: E::Of<Ids>,
+    pub(super) host: E::Of<Ids>,
+    pub(super) r#type: E::Of<Ids>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawSymbols {
+    pub(super) lib_index: Ids,
+    pub(super) address: Addresses,
+    pub(super) name: Ids,
+    pub(super) function_size: Addresses,
 }
 
 #[derive(Default, Deserialize)]
@@ -133,9 +217,8 @@ pub(super) struct RawSources {
     pub(super) filename: Ids,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawThread {
+#[derive(Default)]
+pub(super) struct RawThread<E: Extent> {
     pub(super) name: String,
     pub(super) process_name: Option<String>,
     pub(super) pid: RawId,
@@ -143,19 +226,26 @@ pub(super) struct RawThread {
     pub(super) is_main_thread: bool,
     /// sprof's own: what the samples are of, where it is not CPU time.
     pub(super) event: Option<String>,
-    pub(super) samples: RawSamples,
-    pub(super) markers: RawMarkers,
+    pub(super) samples: RawSamples<E>,
+    pub(super) markers: RawMarkers<E>,
     // Until version 59; in `shared` since. (Texts until 55.)
     pub(super) string_array: Texts,
     pub(super) stack_table: RawStacks,
-    pub(super) frame_table: RawFrames,
-    pub(super) func_table: RawFuncs,
-    pub(super) resource_table: RawResources,
+    pub(super) frame_table: RawFrames<E>,
+    pub(super) func_table: RawFuncs<E>,
+    pub(super) resource_table: RawResources<E>,
+    pub(super) native_symbols: E::Of<RawSymbols>,
+    pub(super) rest: E::Of<Fields>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawSamples {
+object_with_rest!(RawThread {
+    "name" => name, "processName" => process_name, "pid" => pid, "tid" => tid, "isMainThread" => is_main_thread,
+    "event" => event, "samples" => samples, "markers" => markers, "stringArray" => string_array, "stackTable" => stack_table,
+    "frameTable" => frame_table, "funcTable" => func_table, "resourceTable" => resource_table, "nativeSymbols" => native_symbols
+});
+
+#[derive(Default)]
+pub(super) struct RawSamples<E: Extent> {
     pub(super) length: Option<u64>,
     pub(super) stack: Ids,
     /// Either these,
@@ -166,27 +256,37 @@ pub(super) struct RawSamples {
     /// sprof's own: see `Samples::count` of the data.
     pub(super) count: Numbers,
     pub(super) weight_type: Option<String>,
+    pub(super) thread_cpu_delta: E::Of<Option<Numbers>>,
+    pub(super) rest: E::Of<Fields>,
 }
 
+object_with_rest!(RawSamples {
+    "length" => length, "stack" => stack, "time" => time, "timeDeltas" => time_deltas, "weight" => weight, "count" => count,
+    "weightType" => weight_type, "threadCPUDelta" => thread_cpu_delta
+});
+
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct RawMarkers {
-    pub(super) data: Vec<Option<RawMarkerData>>,
+#[serde(rename_all = "camelCase", default, bound = "")]
+pub(super) struct RawMarkers<E: Extent> {
+    pub(super) data: Vec<Option<E::MarkerData>>,
     pub(super) name: Ids,
     pub(super) start_time: Numbers,
     pub(super) end_time: Numbers,
+    pub(super) phase: E::Of<Ids>,
+    pub(super) category: E::Of<Ids>,
 }
 
+/// What views take of a marker's data.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct RawMarkerData {
+pub(in crate::read) struct RawMarkerData {
     pub(super) cause: RawCause,
 }
 
 /// What led to a marker. Some types have a text of this name.
 #[derive(Default, Deserialize)]
 #[serde(untagged)]
-pub(super) enum RawCause {
+pub(in crate::read) enum RawCause {
     Stack {
         stack: Option<u32>,
         /// sprof's own, where it is another than the type's period.

@@ -129,7 +129,11 @@ pub struct BucketRow {
 /// Buckets that have samples, the largest first.
 pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
     let data = selection.data;
-    let is_kernel: Vec<bool> = data.categories.iter().map(|name| name == "Kernel").collect();
+    let is_kernel: Vec<bool> = data
+        .categories
+        .iter()
+        .map(|category| category.name == "Kernel")
+        .collect();
     let classes: Vec<Class> = (0..data.funcs.len() as u32)
         .map(|func| {
             let name = data.func_name(func);

@@ -1,7 +1,7 @@
 //! Profiles to export, and what their functions cost.
 
 use profile::export::Time;
-use profile::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
+use profile::view::data::{Category, Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use proptest::prelude::*;
 
 use super::exports::{Costs, common_name};
@@ -24,14 +24,10 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
             unit,
             symbolicated: true,
             categories: ["Program", "Kernel", "Off-CPU", "Waiting for a CPU"]
-                .map(str::to_owned)
+                .map(Category::named)
                 .into(),
             funcs: (0..=funcs)
-                .map(|name| Func {
-                    name,
-                    lib: if name % 2 == 0 { 0 } else { NONE },
-                    file: NONE,
-                })
+                .map(|name| Func::native(name, if name % 2 == 0 { 0 } else { NONE }, NONE))
                 .collect(),
             texts: names.into_iter().map(String::into_boxed_str).collect(),
             libs: vec![profile::read::SavedLib {
@@ -45,12 +41,12 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
             let lib = data.funcs[func as usize].lib;
             let line = if line == 0 { NONE } else { line };
             data.frames.push(Frame {
-                func,
                 line,
                 category,
                 lib,
                 address: Some(u64::from(line) * 16),
-                inlined,
+                inline_depth: inlined.into(),
+                ..Frame::of(func)
             });
         }
         for (at, (prefix, frame)) in stacks.into_iter().enumerate() {
@@ -73,7 +69,7 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
                     time_ms: (0..samples.len()).map(|at| at as f64).collect(),
                     stack: samples.iter().map(|sample| stack(sample.0)).collect(),
                     weight: has_weights.then(|| samples.iter().map(|sample| sample.1).collect()),
-                    count: None,
+                    ..Samples::default()
                 },
                 ..Thread::default()
             });
@@ -118,14 +114,14 @@ pub(crate) fn expected(data: &Data, time: Time) -> Costs {
 /// `main` calls `work`, which inlined `helper`; in the kernel; waiting; without a stack.
 pub(crate) fn example() -> Data {
     let text = |text: &str| text.to_owned().into_boxed_str();
-    let func = |name, lib, file| Func { name, lib, file };
-    let frame = |func, line, category, lib, address, inlined| Frame {
-        func,
+    let func = |name, lib, file| Func::native(name, lib, file);
+    let frame = |func, line, category, lib, address, inlined: bool| Frame {
         line,
         category,
         lib,
         address,
-        inlined,
+        inline_depth: inlined.into(),
+        ..Frame::of(func)
     };
     let lib = |name: &str, id: &str| profile::read::SavedLib {
         name: Some(name.into()),
@@ -138,7 +134,7 @@ pub(crate) fn example() -> Data {
         start_ms: 1_700_000_000_000.0,
         interval_ms: 1.0,
         symbolicated: true,
-        categories: ["Program", "Kernel", "Off-CPU"].map(str::to_owned).into(),
+        categories: ["Program", "Kernel", "Off-CPU"].map(Category::named).into(),
         libs: vec![lib("app", "0102"), lib("[kernel.kallsyms]", "aabb")],
         texts: [
             "main",
@@ -177,8 +173,7 @@ pub(crate) fn example() -> Data {
             samples: Samples {
                 time_ms: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.5],
                 stack: vec![2, 2, 1, 3, 4, NONE],
-                weight: None,
-                count: None,
+                ..Samples::default()
             },
             ..Thread::default()
         }],

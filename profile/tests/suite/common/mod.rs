@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use profile::read::{ReadLimits, whole};
-use profile::view::data::Data;
+use profile::read::{ReadLimits, everything, whole};
+use profile::view::data::{Data, NONE};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, Sample, Tid};
@@ -206,8 +206,25 @@ pub(crate) fn written(profile: &Profile) -> Value {
     profile::export::firefox::write(profile, &mut bytes).unwrap();
     let mut file = tempfile::Builder::new().prefix("sprof-written-").tempfile().unwrap();
     file.write_all(&bytes).unwrap();
+    let mut again = Vec::new();
+    let all = everything(file.path(), ReadLimits::default()).unwrap();
+    profile::export::firefox::write_data(&all, &mut again).unwrap();
+    let differs_at = again.iter().zip(&bytes).position(|(a, b)| a != b);
+    let differs_at = differs_at.or((again.len() != bytes.len()).then_some(again.len().min(bytes.len())));
+    if let Some(at) = differs_at {
+        let part = |bytes: &[u8]| {
+            let range = at.saturating_sub(200)..(at + 200).min(bytes.len());
+            String::from_utf8_lossy(&bytes[range]).into_owned()
+        };
+        panic!("written again:\n{}\nwritten first:\n{}", part(&again), part(&bytes));
+    }
     let mut read = whole(file.path(), ReadLimits::default()).unwrap();
-    let without_file = Data::from(profile);
+    let mut without_file = Data::from(profile);
+    // What no view is of.
+    without_file.symbols.clear();
+    for frame in &mut without_file.frames {
+        (frame.column, frame.subcategory, frame.symbol) = (NONE, 0, NONE);
+    }
     for (read, exact) in read.threads.iter_mut().zip(&without_file.threads) {
         same_numbers(&mut read.samples.time_ms, &exact.samples.time_ms);
         let weights = read.samples.weight.iter_mut().zip(&exact.samples.weight);
@@ -233,7 +250,9 @@ fn same_number(read: &mut f64, exact: f64) {
 }
 
 fn same_numbers(read: &mut [f64], exact: &[f64]) {
-    read.iter_mut().zip(exact).for_each(|(read, exact)| same_number(read, *exact));
+    read.iter_mut()
+        .zip(exact)
+        .for_each(|(read, exact)| same_number(read, *exact));
 }
 
 /// The stack of a sample as function names, root first.

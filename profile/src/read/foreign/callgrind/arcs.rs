@@ -63,7 +63,7 @@ impl Arcs {
             let known = exact.get(&named).copied().or(one);
             of_callee.push(known.unwrap_or_else(|| {
                 let id = data.funcs.len() as u32;
-                data.funcs.push(Func { name, lib, file });
+                data.funcs.push(Func::native(name, lib, file));
                 part_of.push(id);
                 exact.insert(named, id);
                 id

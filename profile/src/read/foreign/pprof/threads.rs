@@ -151,6 +151,7 @@ impl Threads {
                     stack: rows.stack,
                     weight: Some(rows.weight),
                     count: rows.count,
+                    ..Samples::default()
                 },
                 ..Thread::default()
             }

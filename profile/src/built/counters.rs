@@ -1,14 +1,12 @@
 //! `counters`: lines over time, of how often events happened, and of what processes used.
 
-use std::io;
-
 use serde_json::{Value, json};
 
-use super::json::{Json, put_ms, put_unsigned};
 use super::tracks::Shown;
-use super::usage::Lines;
+use super::{json_ms, usage};
 use crate::model::Profile;
 use crate::model::samples::Samples;
+use crate::view::data::Counter;
 
 /// Points of a line, about as many as a screen has columns.
 const POINTS: i64 = 2000;
@@ -18,22 +16,39 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 /// `GraphColor`s of src/types/profile.ts, one for each event in turn.
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
-pub(super) fn write(profile: &Profile, json: &mut Json) -> io::Result<()> {
+pub(super) fn counters(profile: &Profile) -> Vec<Counter> {
     let events = Shown::of(profile).lines;
-    let usage = Lines::of(profile);
-    if events.is_empty() && usage.is_empty() {
-        return Ok(());
-    }
-    json.key("counters")?;
-    json.array(|json| {
-        for (place, thread) in events.iter().enumerate() {
-            write_counter(profile, place, *thread, json)?;
-        }
-        usage.write(json)
-    })
+    let of_events = events
+        .iter()
+        .enumerate()
+        .map(|(place, thread)| counter(profile, place, *thread));
+    of_events.chain(usage::lines(profile)).collect()
 }
 
-fn write_counter(profile: &Profile, place: usize, index: usize, json: &mut Json) -> io::Result<()> {
+/// A line as the front end's `RawCounter`.
+pub(super) fn line(
+    [name, category, description]: [&str; 3],
+    pid: &str,
+    thread: usize,
+    samples: Value,
+    display: Value,
+) -> Counter {
+    let fields = [
+        ("name", name.into()),
+        ("category", category.into()),
+        ("description", description.into()),
+        ("pid", pid.into()),
+        ("samples", samples),
+        ("display", display),
+    ];
+    Counter {
+        // The thread that a click on the line selects.
+        thread: thread as u32,
+        fields: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+    }
+}
+
+fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
     let thread = &profile.threads[index];
     let event = profile.counted_event(thread).unwrap_or("event");
     // The name of a further event's track has both.
@@ -45,22 +60,15 @@ fn write_counter(profile: &Profile, place: usize, index: usize, json: &mut Json)
     let end = i64::try_from(profile.info.end.nanos_since(profile.info.clock.timestamp)).unwrap_or(i64::MAX);
     let step = (end / POINTS).max(LEAST_STEP_NS);
     let counts = counts(&thread.samples, end, step);
-    json.object(|json| {
-        json.entry("name", &event)?;
-        json.entry("category", &"Event")?;
-        json.entry("description", &format!("How often {event} happened"))?;
-        json.entry("pid", &profile.processes[thread.process.0].id)?;
-        // The thread that a click on the line selects.
-        json.entry("mainThreadIndex", &index)?;
-        json.key("samples")?;
-        json.object(|json| {
-            json.column("time", 0..counts.len() as i64, |buf, point| put_ms(buf, point * step))?;
-            json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
-            json.entry("length", &counts.len())
-        })?;
-        let color = COLORS[thread.event.unwrap_or(0) as usize % COLORS.len()];
-        json.entry("display", &display(event, &label, color, place))
-    })
+    let times: Vec<Value> = (0..counts.len() as i64).map(|point| json_ms(point * step)).collect();
+    let color = COLORS[thread.event.unwrap_or(0) as usize % COLORS.len()];
+    line(
+        [event, "Event", &format!("How often {event} happened")],
+        &profile.processes[thread.process.0].id,
+        index,
+        json!({"time": times, "count": counts, "length": counts.len()}),
+        display(event, &label, color, place),
+    )
 }
 
 /// True for the track of a further event beside a main thread.

@@ -1,23 +1,49 @@
 //! Markers: what happened to processes and to the recording, and how the front end shows it.
 
-use std::io;
-
 use recording::info::{EventInfo, EventRole, SampleBy};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::json::{Json, put_ms, put_optional_ms, put_unsigned};
+use super::{json_ms, ms};
 use crate::model::Profile;
 use crate::model::strings::StringId;
 use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
+use crate::view::data::{self, NONE, Phase};
 
-/// Markers are not code: category `Other`.
-const CATEGORY: &str = "0";
+/// A marker of a thread; its fields are made only where they are wanted.
+pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_fields: bool) -> data::Marker {
+    let (stack, weight) = match &marker.what {
+        MarkerKind::Point(point) => {
+            let event = profile.info.events.get(point.event as usize);
+            // As sched_stat_runtime, which counts nanoseconds.
+            let is_usual = Some(point.period) == event.map(usual_period);
+            let weight = (point.stack.is_some() && !is_usual).then_some(point.period as f64);
+            (point.stack.map_or(NONE, |stack| stack.0), weight)
+        }
+        _ => (NONE, None),
+    };
+    let fields = with_fields.then(|| match fields(profile, thread, marker) {
+        Value::Object(fields) => Box::new(fields),
+        _ => Box::default(),
+    });
+    data::Marker {
+        name: name_of(profile, &marker.what).0,
+        start_ms: ms(marker.start),
+        end_ms: ms(marker.end.unwrap_or(marker.start)),
+        phase: if marker.end.is_some() {
+            Phase::Interval
+        } else {
+            Phase::Instant
+        },
+        // Markers are not code: `Other`.
+        category: 0,
+        stack,
+        weight,
+        fields,
+    }
+}
 
-/// `phase` (MarkerPhase in src/types/gecko-profile.ts).
-const INSTANT: u64 = 0;
-const INTERVAL: u64 = 1;
-
-fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
+fn fields(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
     let what = &marker.what;
     let text = |id| profile.strings.get(id);
     let kind = text(kind_id(profile, what));
@@ -37,7 +63,7 @@ fn data(profile: &Profile, thread: &Thread, marker: &Marker) -> Value {
     }
 }
 
-pub(crate) fn name_of_marker(profile: &Profile, what: &MarkerKind) -> StringId {
+fn name_of(profile: &Profile, what: &MarkerKind) -> StringId {
     match what {
         MarkerKind::Ran { name, .. } => *name,
         what => kind_id(profile, what),
@@ -69,13 +95,8 @@ fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker
         };
         data.insert(key(field), Value::String(value));
     }
-    if let Some(stack) = point.stack {
-        let mut cause = json!({"tid": thread.id, "time": time as f64 / 1e6, "stack": stack.0});
-        // As sched_stat_runtime, which counts nanoseconds.
-        if Some(point.period) != event.map(usual_period) {
-            cause["weight"] = json!(point.period);
-        }
-        data.insert("cause".to_owned(), cause);
+    if point.stack.is_some() {
+        data.insert("cause".to_owned(), json!({"tid": thread.id, "time": json_ms(time)}));
     }
     Value::Object(data)
 }
@@ -89,21 +110,23 @@ fn key(field: &str) -> String {
 }
 
 /// `meta.markerSchema`.
-pub(super) fn schema(profile: &Profile) -> Value {
-    let mut schema = fixed_schema();
-    if let Value::Array(schema) = &mut schema {
-        let points = profile
-            .info
-            .events
-            .iter()
-            .filter(|event| event.role == EventRole::Marker);
-        schema.extend(points.map(point_schema));
-    }
-    schema
+pub(super) fn schemas(profile: &Profile) -> Vec<Value> {
+    let events = profile.info.events.iter();
+    let points = events.filter(|event| event.role == EventRole::Marker);
+    fixed_schemas().into_iter().chain(points.map(point_schema)).collect()
+}
+
+/// Events whose markers are samples of them, and what each of these stands for.
+pub(super) fn periods(profile: &Profile) -> FxHashMap<String, f64> {
+    let events = profile.info.events.iter();
+    let points = events.filter(|event| event.role == EventRole::Marker);
+    points
+        .map(|event| (event.name.clone(), usual_period(event) as f64))
+        .collect()
 }
 
 /// What a marker of the event stands for, unless its cause has a weight of its own.
-pub(crate) fn usual_period(event: &EventInfo) -> u64 {
+fn usual_period(event: &EventInfo) -> u64 {
     match event.sample_by {
         SampleBy::Period(period) => period,
         SampleBy::Frequency(_) => 1,
@@ -129,13 +152,13 @@ fn point_schema(event: &EventInfo) -> Value {
     })
 }
 
-fn fixed_schema() -> Value {
+fn fixed_schemas() -> [Value; MarkerKind::NAMES.len()] {
     const NAMES: [&str; MarkerKind::NAMES.len()] = MarkerKind::NAMES;
     let shown = json!(["marker-chart", "marker-table", "timeline-overview"]);
     // See `MarkerKind::is_in_timeline`.
     let in_lists = json!(["marker-chart", "marker-table"]);
-    json!([
-        {
+    [
+        json!({
             "name": NAMES[0], "display": shown,
             "tooltipLabel": "Child process {marker.data.pid}", "tableLabel": "{marker.data.process} ({marker.data.pid})",
             "chartLabel": "{marker.data.process}",
@@ -144,46 +167,46 @@ fn fixed_schema() -> Value {
                 {"key": "pid", "label": "Process id", "format": "string"},
                 {"key": "process", "label": "Last name", "format": "string"},
             ],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[1], "display": in_lists, "tableLabel": "{marker.data.from} → {marker.data.to}",
             "description": "The process began to run another program.",
             "fields": [
                 {"key": "from", "label": "Old name", "format": "string"},
                 {"key": "to", "label": "New name", "format": "string"},
             ],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[2], "display": in_lists, "tableLabel": "{marker.data.from} → {marker.data.to}",
             "description": "The thread got another name.",
             "fields": [
                 {"key": "from", "label": "Old name", "format": "string"},
                 {"key": "to", "label": "New name", "format": "string"},
             ],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[3], "display": shown, "tableLabel": "{marker.data.count}: {marker.data.cause}",
             "description": "The recorder could not keep up: samples are missing before this time. Of all threads, not of this one.",
             "fields": [
                 {"key": "count", "label": "Records", "format": "integer"},
                 {"key": "cause", "label": "Cause", "format": "string"},
             ],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[4], "display": shown,
             "description": "The kernel reduced the sampling rate of a CPU for a while.",
             "fields": [],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[5], "display": shown, "tableLabel": "{marker.data.what}",
             "description": "A record that could not be understood, and was left out.",
             "fields": [{"key": "what", "label": "What was wrong", "format": "string"}],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[6], "display": shown, "tableLabel": "No samples: {marker.data.why}",
             "fields": [{"key": "why", "label": "Why", "format": "string"}],
-        },
-        {
+        }),
+        json!({
             "name": NAMES[7], "display": shown, "tableLabel": "{marker.data.harness}: {marker.data.name}",
             "tooltipLabel": "{marker.data.name}", "chartLabel": "{marker.data.name}",
             "description": "A benchmark or a test. Its name and its times are made of the samples' stacks, as said below.",
@@ -192,26 +215,6 @@ fn fixed_schema() -> Value {
                 {"key": "harness", "label": "Run by", "format": "string"},
                 {"key": "how", "label": "How this is known", "format": "string"},
             ],
-        },
-    ])
-}
-
-pub(super) fn write(profile: &Profile, thread: &Thread, json: &mut Json) -> io::Result<()> {
-    let markers = &thread.markers;
-    json.column("data", markers.iter(), |buf, marker: &Marker| {
-        // A `Value` made of strings and numbers, written to memory: can't fail.
-        let _ = serde_json::to_writer(buf, &data(profile, thread, marker));
-    })?;
-    json.column("name", markers.iter(), |buf, marker| {
-        put_unsigned(buf, name_of_marker(profile, &marker.what).0.into());
-    })?;
-    json.column("startTime", markers.iter(), |buf, marker| put_ms(buf, marker.start))?;
-    json.column("endTime", markers.iter(), |buf, marker| {
-        put_optional_ms(buf, marker.end)
-    })?;
-    json.column("phase", markers.iter(), |buf, marker| {
-        put_unsigned(buf, if marker.end.is_some() { INTERVAL } else { INSTANT });
-    })?;
-    json.constant_column("category", markers.len(), CATEGORY)?;
-    json.entry("length", &markers.len())
+        }),
+    ]
 }

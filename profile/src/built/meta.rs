@@ -1,0 +1,86 @@
+//! `meta`: what the profile is of, and how the front end shall show it.
+
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Value, json};
+
+use super::cpu::CpuDelta;
+use super::tracks::Shown;
+use super::{extra, json_ms, ms, number, quality};
+use crate::facts::Facts;
+use crate::model::Profile;
+use crate::view::data::Fields;
+
+/// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
+pub(crate) const GECKO_VERSION: u32 = 34;
+
+/// `meta.importedFrom`: who wrote the profile.
+pub(crate) const PRODUCER: &str = concat!("sprof ", env!("CARGO_PKG_VERSION"));
+
+/// Unix time of the profile's time 0, ms.
+pub(super) fn start_ms(profile: &Profile) -> f64 {
+    let zero = profile.info.clock.wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+    ms(i64::try_from(zero.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// How long recording took, ms.
+pub(super) fn duration_ms(profile: &Profile) -> f64 {
+    let info = &profile.info;
+    ms(i64::try_from(info.end.nanos_since(info.clock.timestamp)).unwrap_or(i64::MAX))
+}
+
+/// All of `meta` but for the types of markers, which are [`Data::schemas`](crate::view::data::Data::schemas).
+pub(super) fn meta(profile: &Profile) -> Fields {
+    let info = &profile.info;
+    let host = &info.host;
+    let (start_ms, duration_ms) = (start_ms(profile), duration_ms(profile));
+    let shown = Shown::of(profile);
+    let meta = json!({
+        "version": GECKO_VERSION,
+        "interval": json_ms(i64::try_from(info.interval_ns).unwrap_or(i64::MAX)),
+        "startTime": number(start_ms),
+        "endTime": number(start_ms + duration_ms),
+        "profilingStartTime": 0,
+        "profilingEndTime": number(duration_ms),
+        "startTimeAsClockMonotonicNanosecondsSinceBoot": info.clock.timestamp.0,
+        "product": info.program,
+        "importedFrom": PRODUCER,
+        // The front end takes a profile without it for one of a developer's own Firefox, and uploads all of it by default.
+        "updateChannel": "release",
+        "arguments": info.args.as_ref().map(|args| args.join(" ")),
+        "oscpu": host.os,
+        "CPUName": host.cpu_name,
+        "logicalCPUs": host.logical_cpus,
+        "physicalCPUs": host.physical_cpus,
+        "mainMemory": host.memory_bytes,
+        "processType": 0,
+        "stackwalk": 1,
+        "debug": false,
+        "sampleUnits": CpuDelta::of(profile).unit().map(|unit| json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit})),
+        "usesOnlyOneStackType": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "initialVisibleThreads": shown.threads,
+        "initialSelectedThreads": [shown.threads[0]],
+        "sprof": Facts::of_recorded(quality::recorded_facts(profile)),
+        "extra": extra::sections(profile),
+    });
+    match meta {
+        Value::Object(mut meta) => {
+            meta.retain(|_, value| !value.is_null());
+            meta
+        }
+        _ => Fields::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_category_list_has_the_default_one() {
+        assert!(
+            crate::category::CATEGORIES
+                .iter()
+                .any(|category| category.color == "grey")
+        );
+    }
+}

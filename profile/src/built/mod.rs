@@ -1,0 +1,272 @@
+//! A profile that was just built, as the data that is viewed and written.
+//!
+//! [`Built`] makes all of a file. `cpu`: what samples stand for; `meta`, `extra`, `quality`: about the recording; `markers`,
+//! `counters`, `usage`, `tracks`: what happened beside samples, and which rows are shown at first.
+
+mod counters;
+mod cpu;
+mod extra;
+mod markers;
+mod meta;
+mod quality;
+mod tracks;
+mod usage;
+
+use std::borrow::Cow;
+
+use recording::info::PeriodUnit;
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use crate::facts::Facts;
+use crate::model::Profile;
+use crate::model::samples::Sample;
+use crate::model::thread;
+use crate::read::{Loose, SavedLib, prepare};
+use crate::view::data::{Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
+use cpu::CpuDelta;
+pub(crate) use meta::GECKO_VERSION;
+pub(crate) use tracks::Shown;
+
+/// What views are of: the same as of the profile's file.
+impl From<&Profile> for Data {
+    fn from(profile: &Profile) -> Data {
+        let built = Built::new(profile);
+        let threads = profile.threads.iter().map(|thread| built.thread(thread, false));
+        let mut data = Data {
+            threads: threads.collect(),
+            stacks: built.stacks().collect(),
+            product: profile.info.program.clone(),
+            imported_from: meta::PRODUCER.to_owned(),
+            arguments: profile
+                .info
+                .args
+                .as_ref()
+                .map_or_else(String::new, |args| args.join(" ")),
+            os: profile.info.host.os.clone().unwrap_or_default(),
+            cpu: profile.info.host.cpu_name.clone().unwrap_or_default(),
+            start_ms: meta::start_ms(profile),
+            duration_ms: Some(meta::duration_ms(profile)),
+            interval_ms: profile.info.interval_ns as f64 / 1e6,
+            extra: extra::sections(profile),
+            ..tables(profile)
+        };
+        prepare(&mut data, built.loose());
+        data
+    }
+}
+
+/// A profile as its file has it. Threads and stacks are made one by one, because columns of all samples would take several times the
+/// memory of the profile.
+pub(crate) struct Built<'a> {
+    profile: &'a Profile,
+    cpu: CpuDelta,
+}
+
+impl<'a> Built<'a> {
+    pub(crate) fn new(profile: &'a Profile) -> Built<'a> {
+        Built {
+            profile,
+            cpu: CpuDelta::of(profile),
+        }
+    }
+
+    /// All but threads and stacks.
+    pub(crate) fn head(&self) -> Data {
+        Data {
+            meta: meta::meta(self.profile),
+            schemas: markers::schemas(self.profile),
+            counters: counters::counters(self.profile),
+            ..tables(self.profile)
+        }
+    }
+
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack> + 'a {
+        self.profile.stacks.iter().map(|(_, prefix, frame)| Stack {
+            prefix: prefix.map_or(NONE, |prefix| prefix.0),
+            frame: frame.0,
+        })
+    }
+
+    pub(crate) fn threads(&self) -> impl Iterator<Item = Cow<'a, Thread>> {
+        (self.profile.threads.iter()).map(|thread| Cow::Owned(self.thread(thread, true)))
+    }
+
+    fn loose(&self) -> Loose {
+        Loose {
+            facts: Facts::of_recorded(quality::recorded_facts(self.profile)),
+            periods: markers::periods(self.profile),
+            zero_ms: Some(0.0),
+        }
+    }
+
+    /// `for_file`: with what no view is of.
+    fn thread(&self, thread: &thread::Thread, for_file: bool) -> Thread {
+        let profile = self.profile;
+        let is_time = profile.unit_of(thread) != PeriodUnit::Counts;
+        // A further event that counts time, beside samples that do or do not.
+        let cpu = if thread.event.is_some() {
+            CpuDelta::Nanoseconds
+        } else {
+            self.cpu
+        };
+        let count = thread.samples.len();
+        let mut samples = Samples {
+            time_ms: Vec::with_capacity(count),
+            stack: Vec::with_capacity(count),
+            weight: (count > 0).then(|| Vec::with_capacity(count)),
+            cpu_delta: (for_file && is_time).then(|| Vec::with_capacity(count)),
+            ..Samples::default()
+        };
+        for sample in thread.samples.iter() {
+            samples.time_ms.push(ms(sample.time));
+            samples.stack.push(sample.stack.map_or(NONE, |stack| stack.0));
+            samples.weight.get_or_insert_default().push(match is_time {
+                true => ms(cpu.time_of(&sample, profile.info.interval_ns)),
+                // Counts are no times: the front end has no unit for these, and calls them samples.
+                false => sample.period as f64,
+            });
+            if let Some(deltas) = &mut samples.cpu_delta {
+                // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
+                deltas.push(cpu.before(&sample) as f64);
+            }
+        }
+        let markers = thread.markers.iter();
+        Thread {
+            event: profile.counted_event(thread).map(str::to_owned),
+            unit: if is_time { Unit::Milliseconds } else { Unit::Counts },
+            samples,
+            markers: markers
+                .map(|marker| markers::marker(profile, thread, marker, for_file))
+                .collect(),
+            rest: match for_file {
+                true => rest(profile, thread),
+                false => Fields::new(),
+            },
+            ..of_thread(profile, thread)
+        }
+    }
+}
+
+fn rest(profile: &Profile, thread: &thread::Thread) -> Fields {
+    let process = &profile.processes[thread.process.0];
+    let is_in_timeline = thread.markers.iter().any(|marker| marker.what.is_in_timeline());
+    let fields = [
+        ("processType", json!("default")),
+        ("processStartupTime", json_ms(process.start)),
+        ("processShutdownTime", json!(process.end.map(json_ms))),
+        ("registerTime", json_ms(thread.start)),
+        ("unregisterTime", json!(thread.end.map(json_ms))),
+        ("pausedRanges", json!([])),
+        ("showMarkersInTimeline", json!(is_in_timeline)),
+    ];
+    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// Samples of running threads, added up by thread and stack: what a saved file says of shares, without times, waits and markers.
+/// Its weights have no unit.
+pub fn recorded(profile: &Profile) -> Data {
+    Data {
+        product: profile.info.program.clone(),
+        unit: Unit::Counts,
+        is_summed: true,
+        stacks: Built::new(profile).stacks().collect(),
+        threads: profile.main_threads().map(|thread| summed(profile, thread)).collect(),
+        ..tables(profile)
+    }
+}
+
+/// Everything that stacks are made of, but for stacks. A function has the library of its frames, and is there once for each.
+fn tables(profile: &Profile) -> Data {
+    let tables = &profile.tables;
+    let mut funcs: Vec<Func> = Vec::with_capacity(tables.funcs.len());
+    let mut ids: FxHashMap<Func, u32> = FxHashMap::default();
+    let frames = tables.frames.iter().map(|frame| {
+        let func = tables.func(frame.func);
+        let lib = frame.lib.map_or(NONE, |lib| lib.0);
+        let func = Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0));
+        let func = *ids.entry(func).or_insert_with(|| {
+            funcs.push(func);
+            funcs.len() as u32 - 1
+        });
+        let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
+        Frame {
+            func,
+            line: frame.line.unwrap_or(NONE),
+            column: frame.column.unwrap_or(NONE),
+            category: category as u32,
+            subcategory: subcategory as u16,
+            inline_depth: frame.inline_depth,
+            symbol: frame.native_symbol.unwrap_or(NONE),
+            lib,
+            address: frame.address,
+        }
+    });
+    let frames = frames.collect();
+    let symbols = tables.symbols.iter().map(|symbol| Symbol {
+        lib: symbol.lib.0,
+        address: symbol.address,
+        name: symbol.name.0,
+        size: symbol.size,
+    });
+    Data {
+        symbolicated: profile.symbolicated,
+        categories: crate::category::all(),
+        libs: tables.libs.iter().map(|lib| SavedLib::of(&lib.module)).collect(),
+        texts: profile.strings.iter().map(Into::into).collect(),
+        funcs,
+        frames,
+        symbols: symbols.collect(),
+        ..Data::default()
+    }
+}
+
+fn of_thread(profile: &Profile, thread: &thread::Thread) -> Thread {
+    let process = &profile.processes[thread.process.0];
+    Thread {
+        name: thread.name.clone(),
+        process_name: process.name.clone(),
+        pid: process.id.clone(),
+        tid: thread.id.clone(),
+        is_main: thread.is_main,
+        ..Thread::default()
+    }
+}
+
+/// The same as JSON.
+fn json_ms(ns: i64) -> Value {
+    number(ms(ns))
+}
+
+/// Whole numbers without a fraction, as everybody else writes them.
+pub(crate) fn number(number: f64) -> Value {
+    match number.fract() == 0.0 && number.abs() < 2f64.powi(53) {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
+/// Nanoseconds as the front end has times.
+fn ms(ns: i64) -> f64 {
+    ns as f64 / 1e6
+}
+
+fn summed(profile: &Profile, thread: &thread::Thread) -> Thread {
+    // (samples, periods)
+    let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+    for Sample { stack, period, .. } in thread.samples.iter().filter(|sample| !sample.off_cpu) {
+        let sum = sums.entry(stack.map_or(NONE, |stack| stack.0)).or_default();
+        *sum = (sum.0 + 1, sum.1.saturating_add(period));
+    }
+    Thread {
+        unit: Unit::Counts,
+        samples: Samples {
+            time_ms: vec![0.0; sums.len()],
+            stack: sums.keys().copied().collect(),
+            weight: Some(sums.values().map(|(_, periods)| *periods as f64).collect()),
+            count: Some(sums.values().map(|(samples, _)| *samples).collect()),
+            ..Samples::default()
+        },
+        ..of_thread(profile, thread)
+    }
+}

@@ -1,0 +1,113 @@
+//! How much of a file is read: what views are of, or everything that is written again.
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess};
+use serde_json::Value;
+
+use super::raw::{KnownMeta, RawCause, RawMarkerData};
+use crate::view::data::Fields;
+
+/// How much is read.
+pub(in crate::read) trait Extent: Default {
+    /// What views have no use for: kept, or skipped.
+    type Of<T: Default + DeserializeOwned>: Default + DeserializeOwned + Kept<T>;
+    /// Of a marker.
+    type MarkerData: Default + DeserializeOwned + MarkerData;
+
+    /// A field that has no type here.
+    fn rest<'de, A: MapAccess<'de>>(rest: &mut Self::Of<Fields>, key: String, map: &mut A) -> Result<(), A::Error>;
+    /// `meta` as typed, and all of it.
+    fn meta<'de, D: Deserializer<'de>>(json: D) -> Result<(KnownMeta, Self::Of<Fields>), D::Error>;
+}
+
+/// Something that may have been skipped.
+pub(in crate::read) trait Kept<T> {
+    /// What was kept, or nothing.
+    fn take(self) -> T;
+}
+
+impl<T> Kept<T> for T {
+    fn take(self) -> T {
+        self
+    }
+}
+
+/// Data of a marker.
+pub(in crate::read) trait MarkerData {
+    /// What led to the marker, and everything.
+    fn split(self) -> (RawCause, Option<Fields>);
+}
+
+impl MarkerData for RawMarkerData {
+    fn split(self) -> (RawCause, Option<Fields>) {
+        (self.cause, None)
+    }
+}
+
+impl MarkerData for Fields {
+    fn split(self) -> (RawCause, Option<Fields>) {
+        let cause = self.get("cause").and_then(|cause| RawCause::deserialize(cause).ok());
+        (cause.unwrap_or_default(), Some(self))
+    }
+}
+
+/// What views are of.
+#[derive(Default)]
+pub(in crate::read) struct ForViews;
+
+/// A skipped value of some type.
+pub(in crate::read) struct SkippedOf<T>(std::marker::PhantomData<T>);
+
+impl<T> Default for SkippedOf<T> {
+    fn default() -> Self {
+        SkippedOf(std::marker::PhantomData)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for SkippedOf<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(json).map(|_| SkippedOf::default())
+    }
+}
+
+impl<T: Default> Kept<T> for SkippedOf<T> {
+    fn take(self) -> T {
+        T::default()
+    }
+}
+
+impl Extent for ForViews {
+    type Of<T: Default + DeserializeOwned> = SkippedOf<T>;
+    type MarkerData = RawMarkerData;
+
+    fn rest<'de, A: MapAccess<'de>>(_: &mut SkippedOf<Fields>, _: String, map: &mut A) -> Result<(), A::Error> {
+        map.next_value::<IgnoredAny>().map(|_| ())
+    }
+
+    fn meta<'de, D: Deserializer<'de>>(json: D) -> Result<(KnownMeta, SkippedOf<Fields>), D::Error> {
+        Ok((KnownMeta::deserialize(json)?, SkippedOf::default()))
+    }
+}
+
+/// Everything.
+#[derive(Default)]
+pub(in crate::read) struct Everything;
+
+impl Extent for Everything {
+    type Of<T: Default + DeserializeOwned> = T;
+    type MarkerData = Fields;
+
+    fn rest<'de, A: MapAccess<'de>>(rest: &mut Fields, key: String, map: &mut A) -> Result<(), A::Error> {
+        rest.insert(key, map.next_value()?);
+        Ok(())
+    }
+
+    fn meta<'de, D: Deserializer<'de>>(json: D) -> Result<(KnownMeta, Fields), D::Error> {
+        let all = Value::Object(Fields::deserialize(json)?);
+        let known = KnownMeta::deserialize(&all).map_err(D::Error::custom)?;
+        match all {
+            Value::Object(all) => Ok((known, all)),
+            _ => Ok((known, Fields::new())),
+        }
+    }
+}
