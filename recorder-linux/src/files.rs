@@ -12,7 +12,7 @@ use std::sync::Arc;
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
-use recording::unwind::build_id_of;
+use unwind::build_id_of;
 
 use crate::mapped_copy::MappedCopies;
 use crate::sys;

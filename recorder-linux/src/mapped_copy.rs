@@ -88,7 +88,7 @@ fn forget_sections(bytes: &mut [u8]) -> Option<()> {
 mod tests {
     use recording::event::Pid;
     use recording::sink::ReadAt;
-    use recording::unwind::build_id_of;
+    use unwind::build_id_of;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use recording::event::Pid;
-use recording::unwind::KeptFile;
+use recording::sink::KeptFile;
 
 use crate::files::OnDisk;
 use crate::sys::process::monotonic_ns;

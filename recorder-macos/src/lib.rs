@@ -222,7 +222,7 @@ impl ModuleFiles for Files {
 }
 
 /// Opens the perf map of a process: none on macOS yet.
-pub fn open_perf_map(_pid: Pid, _began_ns: u64) -> Option<(std::path::PathBuf, recording::unwind::KeptFile)> {
+pub fn open_perf_map(_pid: Pid, _began_ns: u64) -> Option<(std::path::PathBuf, recording::sink::KeptFile)> {
     None
 }
 

@@ -1,8 +1,8 @@
 //! What a recording is, whoever made it.
 //!
 //! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same
-//! vocabulary, after the unwinder, with every stack as frames. Out of scope: system calls, output formats, symbols'
-//! lookup.
+//! vocabulary, after the unwinder, with every stack as frames. Out of scope: system calls, unwinding, output formats, look-up of
+//! symbols. The crate is vocabulary: it depends on nothing else of sprof.
 //!
 //! The journey, in reading order:
 //!
@@ -11,16 +11,14 @@
 //! 3. [`stack`]: the forms of a stack; [`wait`]: why a thread was not on a CPU.
 //! 4. [`module`]: files mapped as code.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
-//! 6. [`unwind`]: a sink that turns snapshots into frames.
-//! 7. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
-//! 8. [`symbol`]: names for addresses, as plain data.
-//! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 10. [`command`]: how messages name the program that the user has to type; [`compression`]: sections that were compressed.
+//! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
+//! 7. [`symbol`]: names for addresses, as plain data.
+//! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
+//! 9. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
 pub mod command;
-pub mod compression;
 pub mod cpu_account;
 pub mod doctor;
 pub mod event;
@@ -31,5 +29,4 @@ pub mod quality;
 pub mod sink;
 pub mod stack;
 pub mod symbol;
-pub mod unwind;
 pub mod wait;

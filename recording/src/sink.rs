@@ -42,13 +42,16 @@ pub trait ModuleFiles {
     fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
 }
 
+/// The opened file of a module. It stays open until its names are looked up: by then it may be on no path.
+pub type KeptFile = Arc<dyn ReadAt + Send + Sync>;
+
 /// An opened module file.
 #[derive(Clone)]
 pub struct ModuleFile {
     /// Where it was opened, if that is not the mapping's own path.
     pub readable_path: Option<std::path::PathBuf>,
     /// Reads ranges of the file.
-    pub bytes: Arc<dyn ReadAt + Send + Sync>,
+    pub bytes: KeptFile,
 }
 
 /// Positioned reading. Reading, not mapping: a file that is cut short while it is mapped kills the reader with SIGBUS.

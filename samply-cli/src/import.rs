@@ -12,8 +12,8 @@ use recording::address::Avma;
 use recording::clock::ClockReference;
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::sink::NoMemory;
-use recording::unwind::{UnwindOptions, Unwinder};
 use symbolicator::RecordedSymbols;
+use unwind::{UnwindOptions, Unwinder};
 
 use crate::exit::Failure;
 use crate::pipeline;

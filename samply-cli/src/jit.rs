@@ -15,8 +15,8 @@ use recording::event::{Event, Mapping, Pid};
 use recording::info::RecordingInfo;
 use recording::module::{Module, ModuleKind};
 use recording::quality::Quality;
+use recording::sink::KeptFile;
 use recording::sink::{EventSink, ModuleFiles};
-use recording::unwind::KeptFile;
 use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
 use crate::pipeline::recorder;

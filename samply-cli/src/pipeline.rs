@@ -10,8 +10,9 @@ use recorder_linux::spool::SpoolSink;
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
-use recording::unwind::{KeptFile, UnwindOptions, Unwinder};
+use recording::sink::KeptFile;
 use symbolicator::Symbolicator;
+use unwind::{UnwindOptions, Unwinder};
 
 use crate::cargo::{self, CargoRun};
 use crate::crates::CrateNames;

@@ -17,7 +17,7 @@ use recording::event::{Event, Mapping, Pid, Sample, Tid};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory};
 use recording::stack::{Frame, Stack};
-use recording::unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindOptions, Unwinder};
 
 /// An hour of one busy CPU at 1 kHz.
 const SAMPLES: u64 = 3_600_000;

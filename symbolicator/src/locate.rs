@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use object::Object;
 use recording::module::{BuildId, Module};
+use recording::sink::KeptFile;
 use recording::sink::ReadAt;
-use recording::unwind::KeptFile;
 
 use crate::SymbolOptions;
 use crate::elf::file::ElfFile;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use recording::module::{Module, ModuleKind};
+use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, SymbolSource};
-use recording::unwind::KeptFile;
 use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;

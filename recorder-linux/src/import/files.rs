@@ -78,7 +78,7 @@ fn open_regular(path: &Path, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> 
     match (&mapping.build_id, mapping.inode) {
         // Who opens it compares the build ids; a cached copy is looked for where they differ.
         (Some(expected), _) => {
-            match recording::unwind::build_id_of(&OnDisk(file.try_clone().map_err(|_| ModuleMiss::NotFound)?)) {
+            match unwind::build_id_of(&OnDisk(file.try_clone().map_err(|_| ModuleMiss::NotFound)?)) {
                 Some(found) if found != *expected => Err(ModuleMiss::Replaced),
                 _ => Ok(file),
             }

@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
-use recording::compression::{Compression, decompress};
 use recording::module::BuildId;
 use recording::sink::ReadAt;
+use unwind::compression::{Compression, decompress};
 
 use crate::error::SymbolError;
 use crate::sys::Mapping;

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::module::Module;
+use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
-use recording::unwind::{KeptFile, functions_of};
+use unwind::functions_of;
 
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;

@@ -16,7 +16,7 @@ const FLAG_ARCH_TIMESTAMP: u64 = 1;
 const HEADER: u64 = 40;
 const RECORD_HEADER: u64 = 16;
 /// Record kinds. `JIT_CODE_CLOSE` (3) ends the file, `JIT_CODE_UNWINDING_INFO` (4) is for the unwinder
-/// (recording/src/unwind/jit.rs).
+/// (unwind/src/jit.rs).
 const JIT_CODE_LOAD: u32 = 0;
 const JIT_CODE_MOVE: u32 = 1;
 const JIT_CODE_DEBUG_INFO: u32 = 2;

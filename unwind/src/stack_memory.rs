@@ -1,8 +1,8 @@
 //! The bytes of one thread's stack: those in the sample first, the target's memory as it is now for the rest.
 
-use super::arch::Unreadable;
-use crate::event::Pid;
-use crate::sink::TargetMemory;
+use crate::arch::Unreadable;
+use recording::event::Pid;
+use recording::sink::TargetMemory;
 
 /// The smallest live reading, and an alignment that no mapping's end cuts.
 const PAGE: usize = 4096;
@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 1 << 20;
 
 /// What was read live for the current sample. Keeps its memory from sample to sample.
 #[derive(Default)]
-pub(super) struct LiveBlocks {
+pub(crate) struct LiveBlocks {
     blocks: Vec<Block>,
     bytes: Vec<u8>,
 }
@@ -31,7 +31,7 @@ struct Block {
 
 impl LiveBlocks {
     /// Forgets what was read for the sample before.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.blocks.clear();
         if self.bytes.len() > KEPT_BYTES {
             self.bytes.truncate(KEPT_BYTES);
@@ -82,21 +82,21 @@ impl LiveBlocks {
 }
 
 /// The stack of one sample.
-pub(super) struct StackMemory<'a, M> {
-    pub(super) pid: Pid,
-    pub(super) dump: &'a [u8],
-    pub(super) dump_start: u64,
-    pub(super) memory: &'a mut M,
-    pub(super) live: &'a mut LiveBlocks,
+pub(crate) struct StackMemory<'a, M> {
+    pub(crate) pid: Pid,
+    pub(crate) dump: &'a [u8],
+    pub(crate) dump_start: u64,
+    pub(crate) memory: &'a mut M,
+    pub(crate) live: &'a mut LiveBlocks,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
-    pub(super) floor: u64,
+    pub(crate) floor: u64,
     /// True once bytes were used that were read after the sample.
-    pub(super) used_live: bool,
+    pub(crate) used_live: bool,
 }
 
 impl<M: TargetMemory> StackMemory<'_, M> {
     /// The 8 bytes at an address.
-    pub(super) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
+    pub(crate) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
         if let Some(word) = self.in_sample(address) {
             return Ok(word);
         }
@@ -107,7 +107,7 @@ impl<M: TargetMemory> StackMemory<'_, M> {
     }
 
     /// The same, if the sample has them.
-    pub(super) fn in_sample(&self, address: u64) -> Option<u64> {
+    pub(crate) fn in_sample(&self, address: u64) -> Option<u64> {
         let offset = usize::try_from(address.checked_sub(self.dump_start)?).ok()?;
         Some(u64::from_le_bytes(*self.dump.get(offset..)?.first_chunk()?))
     }
@@ -127,7 +127,7 @@ impl<M: TargetMemory> StackMemory<'_, M> {
     }
 
     /// Copies target memory, without calling it part of the stack.
-    pub(super) fn copy_live(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
+    pub(crate) fn copy_live(&mut self, address: u64, out: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < out.len() {
             let bytes = self.live.from(self.memory, self.pid, address.checked_add(done as u64)?);

@@ -1,72 +1,25 @@
-//! Turns snapshots into frames.
-//!
-//! Gets: all events of a recorder. Gives: the same events, an [`Event::Image`] after each mapping of a module, and every
-//! sample's stack as [`Stack::Frames`], leaf first: kernel frames, user frames, and a [`Frame::Mark`] where something
-//! is missing or not verified.
-//!
-//! [`Event::Image`]: crate::event::Event::Image
-//!
-//! In reading order:
-//!
-//! 1. `space`: what is mapped where, per process.
-//! 2. `elf`, `modules`: which file that is, shared by all processes.
-//! 3. `tables`, `cfi`, `go`: the unwind rules of one file.
-//! 4. `stack_memory`: the bytes of the sample, then those of the live target.
-//! 5. `walk`: from leaf to root.
-//! 6. `arch`, `x86_64`, `aarch64`, `signal`, `edges_x86_64`, `edges_aarch64`, `jit`: one step of it.
-//! 7. `seam`: what of a stack read after the sample can be believed; `calls`: which of its calls the code rules out.
+//! The unwinding stage: a sink between a recorder and the builder.
 
-mod aarch64;
-mod arch;
-mod calls;
-mod cfi;
-mod compressed;
-mod edges_aarch64;
-mod edges_x86_64;
-mod elf;
-mod go;
-mod jit;
-mod modules;
-mod seam;
-mod signal;
-mod space;
-mod stack_memory;
-mod tables;
-mod walk;
-mod x86_64;
-
-use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::event::{Event, Found, Pid, Sample, Tid, Value};
-use crate::module::{BuildId, Module};
-use crate::quality::Quality;
-use crate::sink::{EventSink, ModuleFiles, ReadAt, TargetMemory};
-use crate::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use recording::event::{Event, Found, Pid, Sample, Tid, Value};
+use recording::module::Module;
+use recording::quality::Quality;
+use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
+use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
-pub use modules::KeptFile;
-
-use arch::Arch;
-use calls::{Calls, Code};
-use jit::JitRules;
-use modules::Modules;
-use seam::{ThreadStacks, Times, Verdict};
-use space::AddressSpace;
-use stack_memory::{LiveBlocks, StackMemory};
-use walk::{CodeBytes, End, Frames, Outcome, Point, SignalReturns, Walk};
-
-/// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
-pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
-    elf::Elf::read(file)?.build_id
-}
-
-/// The functions of an ELF file that have unwind rules: their relative addresses, in order.
-pub fn functions_of(file: &dyn ReadAt) -> Vec<Range<u64>> {
-    let functions = elf::Elf::read(file).and_then(|elf| tables::functions(&elf, file));
-    functions.unwrap_or_default()
-}
+use crate::aarch64::Aarch64;
+use crate::arch::Arch;
+use crate::calls::{Calls, Code};
+use crate::jit::JitRules;
+use crate::live_boundary::{ThreadStacks, Times, Verdict};
+use crate::modules::Modules;
+use crate::space::{ANONYMOUS, AddressSpace};
+use crate::stack_memory::{LiveBlocks, StackMemory};
+use crate::walk::{CodeBytes, End, Frames, Outcome, Point, SignalReturns, Walk};
+use crate::x86_64::X86_64;
 
 /// How to unwind.
 #[derive(Clone, Debug)]
@@ -207,8 +160,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.points.clear();
         self.live.clear();
         match snapshot.registers {
-            Registers::X86_64 { sp, .. } => self.unwind::<x86_64::X86_64>(sample, snapshot, sp),
-            Registers::Aarch64 { sp, .. } => self.unwind::<aarch64::Aarch64>(sample, snapshot, sp),
+            Registers::X86_64 { sp, .. } => self.unwind::<X86_64>(sample, snapshot, sp),
+            Registers::Aarch64 { sp, .. } => self.unwind::<Aarch64>(sample, snapshot, sp),
         }
     }
 
@@ -251,8 +204,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .or_insert_with(|| (sample.pid, ThreadStacks::default()));
         let times = Times {
             sampled: sample.time,
-            // Nothing was read live without a seam: then the sample is all there is.
-            read: outcome.seam.map_or(sample.time, |_| self.memory.now()),
+            // Nothing was read live without a live boundary: then the sample is all there is.
+            read: outcome.live_boundary.map_or(sample.time, |_| self.memory.now()),
         };
         let mut code = Code {
             pid: sample.pid,
@@ -289,15 +242,18 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 Some(StackMark::TruncatedDepth)
             }
         };
-        let seam = if verdict == Verdict::Unverified {
-            outcome.seam
+        let live_boundary = if verdict == Verdict::Unverified {
+            outcome.live_boundary
         } else {
             None
         };
-        let believed = seam.map_or(self.points.len(), |seam| (seam + 1).min(self.points.len()));
+        let believed = live_boundary.map_or(self.points.len(), |live_boundary| {
+            (live_boundary + 1).min(self.points.len())
+        });
         let (believed, rest) = self.points.split_at(believed);
         self.frames.extend(believed.iter().map(|point| point.frame));
-        self.frames.extend(seam.map(|_| Frame::Mark(StackMark::Unverified)));
+        self.frames
+            .extend(live_boundary.map(|_| Frame::Mark(StackMark::Unverified)));
         self.frames.extend(rest.iter().map(|point| point.frame));
         self.frames.extend(mark.map(Frame::Mark));
     }
@@ -379,7 +335,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                     self.jit.add(mapping.pid, file);
                 }
                 let region = self.modules.region(mapping, &mut self.quality);
-                if region.module == space::ANONYMOUS {
+                if region.module == ANONYMOUS {
                     self.code.clear();
                 }
                 Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);

@@ -21,7 +21,7 @@ use recording::event::{Event, Mapping, Pid, Sample, Tid};
 use recording::module::Image;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use recording::stack::{Frame, Registers, Snapshot, Stack};
-use recording::unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindOptions, Unwinder};
 
 pub const PID: Pid = Pid(1);
 pub const TID: Tid = Tid(1);

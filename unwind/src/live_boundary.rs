@@ -1,33 +1,33 @@
-//! What of a stack read after the sample can be believed.
+//! Verifies stacks that were completed from memory read after the sample.
 //!
-//! Bytes beyond the sample's dump are read some milliseconds later. If the thread has returned from the frames in
-//! between, they are another call's. The seam is the last frame that the sample's own bytes gave: its caller was found
-//! with live bytes.
+//! Bytes beyond the sample's stack snapshot are read some milliseconds later. If the thread has returned from the frames in
+//! between, the bytes are another call's. The live boundary is the last frame that the sample's own bytes gave: its caller
+//! was found with live bytes.
 //!
-//! A stack is accepted where a reading from before the sample agrees with the one from after it: all frames rootwards of
-//! the seam, to the root, are the same in code address and stack pointer. What was the same at both times was so at the
-//! sample's, too. The seam itself need not be the same: a signal interrupts a loop at any of its instructions. Anything
-//! else is marked, also where it is likely right: the first stacks at a new depth, for example.
+//! A stack is verified where a reading from before the sample agrees with the one from after the sample: all frames rootwards
+//! of the live boundary, to the root, are the same in code address and stack pointer. What was the same at both times was the
+//! same at the time of the sample. The frame at the live boundary need not be the same: a signal interrupts a loop at any of its
+//! instructions. Every other stack is marked, also where it is likely right: the first stacks at a new depth, for example.
 //!
 //! Two samples of one round do not confirm each other. Both were completed after both were taken, from the same bytes: seen
 //! on ripgrep, where `strategy::new` was sampled three times, then returned, and its caller's next call was found thrice.
 //!
 //! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks for
-//! the frame at which such a stack changes hands, and a stack with an impossible call is marked, too.
+//! the frame at which such a stack goes over to the other call. A stack with an impossible call is marked, too.
 //!
-//! The case that this can get wrong: a thread alternates between two virtual calls, or two calls of the same function, with
-//! frames of the same size, both readings saw the one, and the sample the other.
+//! One case is not found: a thread alternates between two virtual calls, or two calls of the same function, with frames of
+//! the same size; both readings saw the one, and the sample the other.
 
-use crate::clock::Timestamp;
+use recording::clock::Timestamp;
 
-use super::walk::{End, Outcome, Point};
+use crate::walk::{End, Outcome, Point};
 
 /// Stacks completed live that are kept for each thread: a recursion that goes down and up passes the same depths again.
 const KEPT: usize = 8;
 
-/// What to think of a stack.
+/// How far a stack can be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Found with the sample's own bytes.
     FromSample,
     /// Completed live; an earlier stack agrees.
@@ -36,13 +36,13 @@ pub(super) enum Verdict {
     Unverified,
 }
 
-/// When a stack was what it is said to be.
+/// The two times that the bytes of one stack are from.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// When the sample was taken: its dump is of this time.
-    pub(super) sampled: Timestamp,
-    /// When the rest had been read; the same if nothing was.
-    pub(super) read: Timestamp,
+pub(crate) struct Times {
+    /// The sample, and the stack snapshot with it.
+    pub(crate) sampled: Timestamp,
+    /// The end of reading live memory; equal to `sampled` if none was read.
+    pub(crate) read: Timestamp,
 }
 
 /// A stack as it was found.
@@ -76,7 +76,7 @@ impl Known {
 
 /// Earlier stacks of one thread.
 #[derive(Default)]
-pub(super) struct ThreadStacks {
+pub(crate) struct ThreadStacks {
     /// The last one that its own bytes gave.
     whole: Known,
     /// Some that were completed live.
@@ -91,7 +91,7 @@ impl ThreadStacks {
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     ///
     /// `are_possible` tells of frames, leaf first, whether each can have been called by the next.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &mut self,
         points: &mut Vec<Point>,
         outcome: &mut Outcome,
@@ -101,12 +101,12 @@ impl ThreadStacks {
         if outcome.end == End::NoReturnAddress {
             outcome.end = self.end_at(points.last());
         }
-        let Some(seam) = outcome.seam else {
+        let Some(live_boundary) = outcome.live_boundary else {
             self.whole.keep(points, outcome.end, times, true);
             return self.complete(points, outcome);
         };
         // Where live bytes only said that there are no more callers, the last frame stands for that.
-        let first_live = (seam + 1).min(points.len().saturating_sub(1));
+        let first_live = (live_boundary + 1).min(points.len().saturating_sub(1));
         let live = points.get(first_live..).unwrap_or_default();
         let end = outcome.end;
         let known = || self.completed.iter().chain([&self.broken, &self.whole]);
@@ -115,9 +115,9 @@ impl ThreadStacks {
         let same = known().find(|known| known.is(live, end) && known.points.len() >= points.len());
         let is_new = same.is_none();
         let possible = match same {
-            // Its calls are known; the one at the seam need not be.
-            Some(same) => same.possible && are_possible(points.get(seam..=first_live).unwrap_or_default()),
-            None => are_possible(points.get(seam..).unwrap_or_default()),
+            // Its calls are known; the one at the live boundary need not be.
+            Some(same) => same.possible && are_possible(points.get(live_boundary..=first_live).unwrap_or_default()),
+            None => are_possible(points.get(live_boundary..).unwrap_or_default()),
         };
         let reached_root = matches!(end, End::Root | End::OtherStack | End::Depth);
         if is_new && reached_root {
@@ -130,7 +130,7 @@ impl ThreadStacks {
             (true, _) => Verdict::Agrees,
             (false, true) => Verdict::Unverified,
             (false, false) => {
-                points.truncate(seam + 1);
+                points.truncate(live_boundary + 1);
                 outcome.end = End::NoMemory;
                 self.complete(points, outcome)
             }
@@ -165,7 +165,7 @@ impl ThreadStacks {
         let (End::NoMemory, Some(last)) = (outcome.end, points.last().copied()) else {
             return Verdict::FromSample;
         };
-        let seam = points.len() - 1;
+        let live_boundary = points.len() - 1;
         let known = self
             .completed
             .iter()
@@ -178,7 +178,7 @@ impl ThreadStacks {
             points.extend_from_slice(known.points.get(at + 1..).unwrap_or_default());
             *outcome = Outcome {
                 end: End::Root,
-                seam: Some(seam),
+                live_boundary: Some(live_boundary),
                 ..*outcome
             };
             return Verdict::Unverified;
@@ -190,8 +190,8 @@ impl ThreadStacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::Avma;
-    use crate::stack::Frame;
+    use recording::address::Avma;
+    use recording::stack::Frame;
 
     /// A stack of frames named by number, leaf first; the frame `n` from the root has its stack pointer at `-n`.
     fn stack(frames: &[u64]) -> Vec<Point> {
@@ -220,16 +220,16 @@ mod tests {
         }
     }
 
-    fn rooted(seam: Option<usize>) -> Outcome {
+    fn rooted(live_boundary: Option<usize>) -> Outcome {
         Outcome {
             end: End::Root,
-            seam,
+            live_boundary,
             guessed: false,
         }
     }
 
-    fn judge(thread: &mut Thread, frames: &[u64], seam: Option<usize>) -> Verdict {
-        thread.judge(&mut stack(frames), &mut rooted(seam))
+    fn judge(thread: &mut Thread, frames: &[u64], live_boundary: Option<usize>) -> Verdict {
+        thread.judge(&mut stack(frames), &mut rooted(live_boundary))
     }
 
     #[test]
@@ -278,19 +278,24 @@ mod tests {
             !points.windows(2).any(|pair| is(&pair[1], 1) && !is(&pair[0], 2))
         };
         let mut clock = 0;
-        let mut at = |frames: &[u64], seam| {
+        let mut at = |frames: &[u64], live_boundary| {
             clock += 2;
             let times = Times {
                 sampled: Timestamp(clock - 1),
                 read: Timestamp(clock),
             };
-            thread.judge(&mut stack(frames), &mut rooted(Some(seam)), times, &mut possible)
+            thread.judge(
+                &mut stack(frames),
+                &mut rooted(Some(live_boundary)),
+                times,
+                &mut possible,
+            )
         };
         assert_eq!(at(&[9, 8, 7, 3, 1], 1), Verdict::Unverified);
         assert_eq!(at(&[9, 8, 7, 3, 1], 1), Verdict::Unverified);
         assert_eq!(at(&[9, 8, 7, 2, 1], 1), Verdict::Unverified);
         assert_eq!(at(&[9, 8, 7, 2, 1], 1), Verdict::Agrees);
-        // The call at the seam is asked for each time: the frames rootwards of it are known.
+        // The call at the live boundary is asked for each time: the frames rootwards of it are known.
         assert_eq!(at(&[9, 8, 7, 3, 2, 1], 4), Verdict::Agrees);
         assert_eq!(at(&[9, 8, 7, 2, 3, 1], 4), Verdict::Unverified);
     }
@@ -311,7 +316,7 @@ mod tests {
     fn another_call_path_at_the_same_place_is_unverified() {
         let mut thread = Thread::default();
         judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1));
-        // The frame at the seam and its place are the same; a caller further out is not.
+        // The frame at the live boundary and its place are the same; a caller further out is not.
         assert_eq!(judge(&mut thread, &[9, 8, 7, 30, 2, 1], Some(1)), Verdict::Unverified);
         assert_eq!(judge(&mut thread, &[9, 8, 7, 3, 2, 1], Some(1)), Verdict::Agrees);
     }
@@ -332,11 +337,11 @@ mod tests {
         points.truncate(3);
         let mut outcome = Outcome {
             end: End::NoMemory,
-            seam: None,
+            live_boundary: None,
             guessed: false,
         };
         assert_eq!(thread.judge(&mut points, &mut outcome), Verdict::Unverified);
-        assert_eq!((outcome.end, outcome.seam), (End::Root, Some(2)));
+        assert_eq!((outcome.end, outcome.live_boundary), (End::Root, Some(2)));
         assert_eq!(points, stack(&[6, 8, 7, 3, 2, 1]));
     }
 
@@ -348,7 +353,7 @@ mod tests {
                 stack(frames),
                 Outcome {
                     end: End::NoRule,
-                    seam: Some(1),
+                    live_boundary: Some(1),
                     guessed: false,
                 },
             );

@@ -3,33 +3,33 @@
 use framehop::FrameAddress;
 use gimli::Register;
 
-use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Cfi, Columns, Place, Row};
-use super::tables::{Rules, Tables};
-use crate::stack::Registers;
+use crate::calls::{CALL_BYTES, Target};
+use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::tables::{Rules, Tables};
+use recording::stack::Registers;
 
 /// Stack bytes that could not be had, at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable(pub(super) u64);
+pub(crate) struct Unreadable(pub(crate) u64);
 
 /// Reads 8 bytes of the stack.
-pub(super) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
+pub(crate) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
 
 /// Code around an address. 0 where it can't be read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct NearbyCode {
+pub(crate) struct NearbyCode {
     /// What stands before: was run last, if nothing jumped.
-    pub(super) before: [u8; 32],
+    pub(crate) before: [u8; 32],
     /// What comes next.
-    pub(super) next: [u8; 32],
+    pub(crate) next: [u8; 32],
 }
 
 /// Registers, and the return address that is found with them.
-pub(super) type PossibleStacks<R> = Vec<Result<(R, u64), Unreadable>>;
+pub(crate) type PossibleStacks<R> = Vec<Result<(R, u64), Unreadable>>;
 
 /// How one step towards the root ended. Where it found the caller, the registers are the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The address that the caller goes on at.
     Caller(u64),
     /// Like `Caller`, but by frame pointer or by guess.
@@ -53,7 +53,7 @@ pub(super) enum Step {
 }
 
 /// One kind of processor.
-pub(super) trait Arch {
+pub(crate) trait Arch {
     /// framehop's registers, and its other types.
     type Regs: Copy;
     type Unwinder: framehop::Unwinder<

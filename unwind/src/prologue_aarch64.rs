@@ -14,7 +14,7 @@ const LR: u32 = 30;
 
 /// How far the stack pointer is below the caller's, if a function starts or ends here: `before` are the instructions that were run
 /// last, `next` those that come. `None`: it does not, or not in a way that is known.
-pub(super) fn stack_in_use(before: &[u8], next: &[u8]) -> Option<u64> {
+pub(crate) fn stack_in_use(before: &[u8], next: &[u8]) -> Option<u64> {
     entered(before, next).or_else(|| left(next))
 }
 

@@ -4,9 +4,9 @@
 //! little-endian files are read. Every size in the file is a claim: it is checked against the file's length and a
 //! limit before anything is allocated.
 
-use super::compressed;
-use crate::module::BuildId;
-use crate::sink::ReadAt;
+use crate::compressed;
+use recording::module::BuildId;
+use recording::sink::ReadAt;
 
 /// More program or section headers than any linker writes; `Elf64_Ehdr` could claim 65535.
 const MAX_HEADERS: u64 = 4096;
@@ -27,16 +27,16 @@ const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
 
 /// `e_machine` of x86_64.
-pub(super) const EM_X86_64: u16 = 62;
+pub(crate) const EM_X86_64: u16 = 62;
 /// `e_machine` of aarch64.
-pub(super) const EM_AARCH64: u16 = 183;
+pub(crate) const EM_AARCH64: u16 = 183;
 
 /// A piece of the file and the address that the file states for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) svma: u64,
-    pub(super) offset: u64,
-    pub(super) size: u64,
+pub(crate) struct Piece {
+    pub(crate) svma: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
 }
 
 impl Piece {
@@ -50,8 +50,8 @@ impl Piece {
 
 /// A named section.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Section {
-    pub(super) piece: Piece,
+pub(crate) struct Section {
+    pub(crate) piece: Piece,
     is_compressed: bool,
 }
 
@@ -63,11 +63,11 @@ struct Segment {
 
 /// What an ELF file says of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Elf {
-    pub(super) machine: u16,
-    pub(super) build_id: Option<BuildId>,
+pub(crate) struct Elf {
+    pub(crate) machine: u16,
+    pub(crate) build_id: Option<BuildId>,
     /// Address of the lowest `PT_LOAD`: relative address 0.
-    pub(super) base_svma: u64,
+    pub(crate) base_svma: u64,
     segments: Vec<Segment>,
     eh_frame_hdr: Option<Piece>,
     relro: Option<Piece>,
@@ -78,7 +78,7 @@ pub(super) struct Elf {
 
 impl Elf {
     /// Reads the headers and the build id. `None`: not a 64-bit little-endian ELF file, or damaged.
-    pub(super) fn read(file: &dyn ReadAt) -> Option<Elf> {
+    pub(crate) fn read(file: &dyn ReadAt) -> Option<Elf> {
         let header = read_range(file, 0, 64, 64)?;
         // e_ident: magic, ELFCLASS64, ELFDATA2LSB.
         if header.get(..6)? != b"\x7fELF\x02\x01" || u16_at(&header, 54)? != 56 {
@@ -131,7 +131,7 @@ impl Elf {
     }
 
     /// True if the data at a relative address cannot change once the program runs.
-    pub(super) fn is_fixed_at_start(&self, relative: u64) -> bool {
+    pub(crate) fn is_fixed_at_start(&self, relative: u64) -> bool {
         let svma = self.base_svma.wrapping_add(relative);
         self.relro.is_some_and(|relro| relro.offset_of(svma).is_some())
     }
@@ -140,7 +140,7 @@ impl Elf {
     ///
     /// A segment is mapped from the start of the page that holds its first byte. With lld, segments share pages, so
     /// one file offset can belong to two segments with different biases; the mapping is executable, so that segment is.
-    pub(super) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
+    pub(crate) fn bias(&self, start: u64, file_offset: u64) -> Option<u64> {
         for executable in [true, false] {
             // 4 KiB first: rounded to 64 KiB, the neighbours of the right segment match, too.
             for page in [0x1000u64, 0x4000, 0x1_0000] {
@@ -164,12 +164,12 @@ impl Elf {
     }
 
     /// `.eh_frame_hdr` by its program header: there also in files without section headers.
-    pub(super) fn eh_frame_hdr(&self) -> Option<Piece> {
+    pub(crate) fn eh_frame_hdr(&self) -> Option<Piece> {
         self.eh_frame_hdr
     }
 
     /// From an address to the end of its segment's file bytes.
-    pub(super) fn rest_from(&self, svma: u64) -> Option<Piece> {
+    pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
         self.segments.iter().find_map(|segment| {
             let (offset, size) = segment.piece.offset_of(svma)?;
             Some(Piece { svma, offset, size })
@@ -177,7 +177,7 @@ impl Elf {
     }
 
     /// Finds sections by name, in one pass over the section headers. Sections without bytes in the file don't count.
-    pub(super) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Section>; N] {
+    pub(crate) fn sections<const N: usize>(&self, file: &dyn ReadAt, names: [&[u8]; N]) -> [Option<Section>; N] {
         self.try_sections(file, names).unwrap_or([None; N])
     }
 
@@ -216,12 +216,12 @@ impl Elf {
 }
 
 /// Reads a piece of the file as far as it is there.
-pub(super) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
+pub(crate) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
     read_range(file, piece.offset, piece.size, MAX_SECTION)
 }
 
 /// Reads a section's contents, unpacked.
-pub(super) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8>> {
+pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8>> {
     let bytes = read_piece(file, section.piece)?;
     match section.is_compressed {
         true => compressed::unpack(&bytes),
@@ -262,15 +262,15 @@ fn build_id(mut notes: &[u8], align: u64) -> Option<BuildId> {
     }
 }
 
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 

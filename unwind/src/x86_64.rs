@@ -6,14 +6,14 @@ use framehop::FrameAddress;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
-use super::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
-use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Cfi, Columns, Place, Row};
-use super::edges_x86_64 as edges;
-use super::elf::u32_at;
-use super::tables::{Rules, Tables};
-use super::walk::PLAUSIBLE_FRAME;
-use crate::stack::Registers;
+use super::prologue_x86_64 as prologue;
+use crate::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
+use crate::calls::{CALL_BYTES, Target};
+use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::elf::u32_at;
+use crate::tables::{Rules, Tables};
+use crate::walk::PLAUSIBLE_FRAME;
+use recording::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
 /// flags 8, link 8, stack 24, then r8..r15, di, si, bp, bx, dx, ax, cx, sp, ip, 8 bytes each.
@@ -22,7 +22,7 @@ const UCONTEXT_SP: u64 = 40 + 15 * 8;
 const UCONTEXT_IP: u64 = 40 + 16 * 8;
 
 /// The machine.
-pub(super) enum X86_64 {}
+pub(crate) enum X86_64 {}
 
 impl Arch for X86_64 {
     type Regs = UnwindRegsX86_64;
@@ -175,7 +175,7 @@ impl Arch for X86_64 {
     }
 
     fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
-        edges::makes_frame(code, end)
+        prologue::makes_frame(code, end)
     }
 
     fn step_by_code(
@@ -197,12 +197,12 @@ impl Arch for X86_64 {
             });
         };
         let entered = if is_leaf {
-            edges::enter(&code.next, (sp, bp), read)
+            prologue::enter(&code.next, (sp, bp), read)
         } else {
             Ok(None)
         };
         let caller = match entered {
-            Ok(None) => edges::leave(&code.next, (sp, bp), read),
+            Ok(None) => prologue::leave(&code.next, (sp, bp), read),
             found => found,
         };
         match caller {
@@ -277,8 +277,8 @@ fn relative_to(end: u64, code: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arch::Unreadable;
     use super::*;
+    use crate::arch::Unreadable;
 
     #[test]
     fn a_pushed_frame_pointer_is_seen_without_the_code() {

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use framehop::{FrameAddress, Unwinder};
 use gimli::{CfaRule, Register, RegisterRule};
 
-use super::aarch64::Aarch64;
-use super::arch::{Arch, ReadStack, Step};
-use super::cfi::{Cfi, Place, Row, Sections};
-use super::elf::{self, Elf};
-use super::go::{GoFunctions, Special};
-use super::signal;
-use super::x86_64::X86_64;
-use crate::sink::ReadAt;
+use crate::aarch64::Aarch64;
+use crate::arch::{Arch, ReadStack, Step};
+use crate::cfi::{Cfi, Place, Row, Sections};
+use crate::elf::{self, Elf};
+use crate::go::{GoFunctions, Special};
+use crate::signal;
+use crate::x86_64::X86_64;
+use recording::sink::ReadAt;
 
 /// One cache per this many functions of the file, at most [`MAX_CACHES`].
 const FUNCTIONS_PER_CACHE: usize = 256;
@@ -26,14 +26,14 @@ const FUNCTIONS_PER_CACHE: usize = 256;
 const MAX_CACHES: usize = 32;
 
 /// The tables of one file, for its machine.
-pub(super) enum Tables {
+pub(crate) enum Tables {
     X86_64(Box<Rules<X86_64>>),
     Aarch64(Box<Rules<Aarch64>>),
 }
 
 impl Tables {
     /// Reads the unwind sections. `None`: there are none, or none that can be read.
-    pub(super) fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
+    pub(crate) fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
         match elf.machine {
             elf::EM_X86_64 => Some(Tables::X86_64(Box::new(Rules::read(elf, file)?))),
             elf::EM_AARCH64 => Some(Tables::Aarch64(Box::new(Rules::read(elf, file)?))),
@@ -42,7 +42,7 @@ impl Tables {
     }
 
     /// The relative addresses of the function that holds this one.
-    pub(super) fn function(&self, relative: u64) -> Option<Range<u64>> {
+    pub(crate) fn function(&self, relative: u64) -> Option<Range<u64>> {
         match self {
             Tables::X86_64(rules) => rules.function(relative),
             Tables::Aarch64(rules) => rules.function(relative),
@@ -51,16 +51,16 @@ impl Tables {
 }
 
 /// What a function has done with one of its caller's registers.
-pub(super) enum Saved {
+pub(crate) enum Saved {
     Untouched,
     /// Stored at CFA + this.
     FromCfa(i64),
 }
 
 /// The rules of one file.
-pub(super) struct Rules<A: Arch> {
+pub(crate) struct Rules<A: Arch> {
     base_svma: u64,
-    pub(super) cfi: Cfi,
+    pub(crate) cfi: Cfi,
     places: Places,
     /// Relative addresses of signal return functions.
     signal_returns: Vec<RangeInclusive<u64>>,
@@ -116,12 +116,12 @@ impl<A: Arch> Rules<A> {
     }
 
     /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
-    pub(super) fn is_signal_return(&self, relative: u64) -> bool {
+    pub(crate) fn is_signal_return(&self, relative: u64) -> bool {
         self.signal_returns.iter().any(|range| range.contains(&relative))
     }
 
     /// True if the byte before the address belongs to the same function, one that has rules and callers.
-    pub(super) fn is_inside_function(&mut self, relative: u64) -> bool {
+    pub(crate) fn is_inside_function(&mut self, relative: u64) -> bool {
         let svma = self.base_svma.wrapping_add(relative);
         if self.cfi.same_function(svma.wrapping_sub(1), svma) {
             return self.place(svma) != Place::Root;
@@ -140,7 +140,7 @@ impl<A: Arch> Rules<A> {
     }
 
     /// True if a function has no frame at this place: at its start, and where it returns or makes a tail call.
-    pub(super) fn has_no_frame(&mut self, relative: u64) -> bool {
+    pub(crate) fn has_no_frame(&mut self, relative: u64) -> bool {
         let (register, offset) = A::CFA_AT_ENTRY;
         match (self.cfi.row(self.base_svma.wrapping_add(relative)), &mut self.others) {
             (Some(row), _) => row.cfa == CfaRule::RegisterAndOffset { register, offset },
@@ -150,7 +150,7 @@ impl<A: Arch> Rules<A> {
     }
 
     /// The row that holds at a relative address.
-    pub(super) fn row(&mut self, relative_lookup: u64) -> Option<Row> {
+    pub(crate) fn row(&mut self, relative_lookup: u64) -> Option<Row> {
         match self.cfi.row(self.base_svma.wrapping_add(relative_lookup)) {
             Some(row) => Some(row),
             None => self.others.as_mut()?.row(relative_lookup),
@@ -158,7 +158,7 @@ impl<A: Arch> Rules<A> {
     }
 
     /// One step from an address of this file, relative to its base.
-    pub(super) fn step(
+    pub(crate) fn step(
         &mut self,
         relative: FrameAddress,
         regs: &mut A::Regs,
@@ -205,7 +205,7 @@ impl<A: Arch> Rules<A> {
     }
 
     /// The step that could not be done without the value of a register.
-    pub(super) fn step_with(
+    pub(crate) fn step_with(
         &mut self,
         relative: FrameAddress,
         saved: (Register, u64),
@@ -221,7 +221,7 @@ impl<A: Arch> Rules<A> {
 
     /// What the code at an address has done with a register: where it is, relative to the CFA, if it was saved.
     /// `None`: nothing is known.
-    pub(super) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<Saved> {
+    pub(crate) fn saved_at(&mut self, relative_lookup: u64, register: Register) -> Option<Saved> {
         let svma = self.base_svma.wrapping_add(relative_lookup);
         let Some(rule) = self.cfi.rule(svma, register) else {
             return self.others.as_mut()?.saved_at(relative_lookup, register);
@@ -247,7 +247,7 @@ impl<A: Arch> Rules<A> {
 }
 
 /// The relative addresses of all functions with rules, in order.
-pub(super) fn functions(elf: &Elf, file: &dyn ReadAt) -> Option<Vec<Range<u64>>> {
+pub(crate) fn functions(elf: &Elf, file: &dyn ReadAt) -> Option<Vec<Range<u64>>> {
     let columns = match elf.machine {
         elf::EM_X86_64 => X86_64::COLUMNS,
         elf::EM_AARCH64 => Aarch64::COLUMNS,

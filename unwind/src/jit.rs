@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use framehop::FrameAddress;
 use rustc_hash::FxHashMap;
 
-use super::arch::{Arch, ReadStack, Step};
-use super::cfi::{Cfi, Place, Sections};
-use super::modules::KeptFile;
-use crate::clock::Timestamp;
-use crate::event::Pid;
+use crate::arch::{Arch, ReadStack, Step};
+use crate::cfi::{Cfi, Place, Sections};
+use recording::clock::Timestamp;
+use recording::event::Pid;
+use recording::sink::KeptFile;
 
 /// `JiTD` as the writer's processor stores it; only little-endian ones are read.
 const MAGIC: u32 = 0x4A69_5444;
@@ -48,7 +48,7 @@ const MAX_BEFORE: usize = 8;
 
 /// The dumps of all processes.
 #[derive(Default)]
-pub(super) struct JitRules {
+pub(crate) struct JitRules {
     dumps: Vec<Dump>,
     of_process: FxHashMap<Pid, Vec<usize>>,
     built: FxHashMap<(usize, u64), Option<Box<Cfi>>>,
@@ -85,7 +85,7 @@ struct RulesAt {
 
 impl JitRules {
     /// A process has mapped a dump.
-    pub(super) fn add(&mut self, pid: Pid, file: KeptFile) {
+    pub(crate) fn add(&mut self, pid: Pid, file: KeptFile) {
         if self.dumps.len() >= MAX_DUMPS {
             return;
         }
@@ -96,19 +96,19 @@ impl JitRules {
     }
 
     /// A process was copied with its code.
-    pub(super) fn fork(&mut self, parent: Pid, pid: Pid) {
+    pub(crate) fn fork(&mut self, parent: Pid, pid: Pid) {
         if let Some(dumps) = self.of_process.get(&parent).cloned() {
             self.of_process.insert(pid, dumps);
         }
     }
 
     /// A process has ended, or has another program.
-    pub(super) fn forget(&mut self, pid: Pid) {
+    pub(crate) fn forget(&mut self, pid: Pid) {
         self.of_process.remove(&pid);
     }
 
     /// One step from an address in code of no file. `None`: there is no rule for it that can be followed.
-    pub(super) fn step<A: Arch>(
+    pub(crate) fn step<A: Arch>(
         &mut self,
         pid: Pid,
         time: Timestamp,
@@ -294,9 +294,9 @@ mod tests {
     use framehop::x86_64::UnwindRegsX86_64;
     use proptest::prelude::*;
 
-    use super::super::x86_64::X86_64;
     use super::*;
-    use crate::sink::ReadAt;
+    use crate::x86_64::X86_64;
+    use recording::sink::ReadAt;
 
     struct Bytes(Vec<u8>);
 

@@ -6,14 +6,14 @@ use framehop::FrameAddress;
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
-use super::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
-use super::calls::{CALL_BYTES, Target};
-use super::cfi::{Cfi, Columns, Place, Row};
-use super::edges_aarch64 as edges;
-use super::elf::u32_at;
-use super::tables::{Rules, Tables};
-use super::walk::PLAUSIBLE_FRAME;
-use crate::stack::Registers;
+use super::prologue_aarch64 as prologue;
+use crate::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
+use crate::calls::{CALL_BYTES, Target};
+use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::elf::u32_at;
+use crate::tables::{Rules, Tables};
+use crate::walk::PLAUSIBLE_FRAME;
+use recording::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;
 /// asm/sigcontext.h): siginfo 128; flags 8, link 8, stack 24, signal mask padded to 128, up to a multiple of 16;
@@ -26,7 +26,7 @@ const SIGCONTEXT_SP: u64 = SIGCONTEXT_X0 + 31 * 8;
 const SIGCONTEXT_PC: u64 = SIGCONTEXT_X0 + 32 * 8;
 
 /// The machine.
-pub(super) enum Aarch64 {}
+pub(crate) enum Aarch64 {}
 
 /// framehop keeps the return address signed, and strips it where it is used.
 fn caller(regs: &UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> UnwindRegsAarch64 {
@@ -233,7 +233,7 @@ impl Arch for Aarch64 {
         _read: &mut ReadStack<'_>,
     ) -> Option<Step> {
         let code = code.filter(|_| !address.is_return_address())?;
-        let in_use = edges::stack_in_use(&code.before, &code.next)?;
+        let in_use = prologue::stack_in_use(&code.before, &code.next)?;
         *regs = caller(regs, regs.lr(), regs.sp().wrapping_add(in_use), regs.fp());
         Some(Step::Caller(regs.lr()))
     }

@@ -1,29 +1,29 @@
 //! The executable mappings of one process.
 
 /// Index of a module in the stage's list; [`ANONYMOUS`] for executable memory without a file.
-pub(super) type ModuleIndex = u32;
+pub(crate) type ModuleIndex = u32;
 /// Executable memory without a file: JIT code, for example.
-pub(super) const ANONYMOUS: ModuleIndex = ModuleIndex::MAX;
+pub(crate) const ANONYMOUS: ModuleIndex = ModuleIndex::MAX;
 
 /// One executable mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Region {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub(crate) struct Region {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
     /// Where relative address 0 of the module is.
-    pub(super) base: u64,
-    pub(super) module: ModuleIndex,
+    pub(crate) base: u64,
+    pub(crate) module: ModuleIndex,
 }
 
 /// Sorted, without overlaps.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AddressSpace {
+pub(crate) struct AddressSpace {
     regions: Vec<Region>,
 }
 
 impl AddressSpace {
     /// Adds a mapping over whatever was there, as `mmap(MAP_FIXED)` does.
-    pub(super) fn insert(&mut self, region: Region) {
+    pub(crate) fn insert(&mut self, region: Region) {
         if region.start >= region.end {
             return;
         }
@@ -52,13 +52,13 @@ impl AddressSpace {
     }
 
     /// The mapping that holds the address.
-    pub(super) fn find(&self, address: u64) -> Option<&Region> {
+    pub(crate) fn find(&self, address: u64) -> Option<&Region> {
         let at = self.regions.partition_point(|region| region.end <= address);
         self.regions.get(at).filter(|region| region.start <= address)
     }
 
     /// One past the highest executable address; 0 if there is none.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.regions.last().map_or(0, |region| region.end)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::elf::{self, Elf};
-use super::space::{ANONYMOUS, ModuleIndex, Region};
-use super::tables::Tables;
-use crate::address::Avma;
-use crate::event::{Mapping, Pid};
-use crate::module::{BuildId, Image, Module, ModuleKind};
-use crate::quality::Quality;
-use crate::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, same_build};
+use crate::elf::{self, Elf};
+use crate::space::{ANONYMOUS, ModuleIndex, Region};
+use crate::tables::Tables;
+use recording::address::Avma;
+use recording::event::{Mapping, Pid};
+use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::quality::Quality;
+use recording::sink::{KeptFile, ModuleFile, ModuleFiles, ModuleMiss, same_build};
 
 /// Files that are kept open between being mapped and being sampled. A build runs thousands of programs, most of them
 /// never sampled, and a process may have 1024 files open: later ones are opened a second time.
@@ -22,9 +22,6 @@ const MAX_KEPT_OPEN: usize = 256;
 const MAX_KEPT_SAMPLED: usize = 512;
 /// What the kernel appends to the path of a file that is gone (d_path).
 const DELETED: &[u8] = b" (deleted)";
-
-/// The opened file of a module.
-pub type KeptFile = Arc<dyn ReadAt + Send + Sync>;
 
 /// What makes two mappings the same file.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -63,7 +60,7 @@ struct Place {
 }
 
 /// All modules so far.
-pub(super) struct Modules<F> {
+pub(crate) struct Modules<F> {
     files: F,
     by_identity: FxHashMap<Identity, ModuleIndex>,
     entries: Vec<Entry>,
@@ -72,7 +69,7 @@ pub(super) struct Modules<F> {
 }
 
 impl<F: ModuleFiles> Modules<F> {
-    pub(super) fn new(files: F) -> Self {
+    pub(crate) fn new(files: F) -> Self {
         Modules {
             files,
             by_identity: FxHashMap::default(),
@@ -83,14 +80,14 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// The files of the modules that samples fell into, as far as they are still open.
-    pub(super) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
+    pub(crate) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.kept_sampled = 0;
         let kept = |entry: &mut Entry| Some((entry.module.clone(), entry.file.take()?));
         self.entries.iter_mut().filter_map(kept).collect()
     }
 
     /// Identifies what was mapped, and where its relative address 0 is.
-    pub(super) fn region(&mut self, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
+    pub(crate) fn region(&mut self, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
         let (start, end) = (mapping.start, mapping.start.saturating_add(mapping.len));
         let identity = Identity {
             path: mapping.path.into(),
@@ -117,7 +114,7 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// The image of a region, unless it is anonymous.
-    pub(super) fn image(&self, region: &Region) -> Option<Image> {
+    pub(crate) fn image(&self, region: &Region) -> Option<Image> {
         let module = self.entries.get(region.module as usize)?.module.clone();
         Some(Image {
             start: Avma(region.start),
@@ -197,7 +194,7 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// The file of a mapping, whatever it is.
-    pub(super) fn open_plain(&mut self, mapping: &Mapping<'_>) -> Option<KeptFile> {
+    pub(crate) fn open_plain(&mut self, mapping: &Mapping<'_>) -> Option<KeptFile> {
         Some(self.files.open(mapping).ok()?.bytes)
     }
 
@@ -219,7 +216,7 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// What the file has at a relative address; `None` if that is not all there, or the file is not open any more.
-    pub(super) fn bytes_on_disk(&self, module: ModuleIndex, relative: u64, len: usize) -> Option<Vec<u8>> {
+    pub(crate) fn bytes_on_disk(&self, module: ModuleIndex, relative: u64, len: usize) -> Option<Vec<u8>> {
         let entry = self.entries.get(module as usize)?;
         let (elf, file) = (entry.elf.as_ref()?, entry.file.as_ref()?);
         let piece = elf.rest_from(elf.base_svma.wrapping_add(relative))?;
@@ -229,13 +226,13 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// True if the data at a relative address cannot change once the program runs.
-    pub(super) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
+    pub(crate) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
         let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());
         elf.is_some_and(|elf| elf.is_fixed_at_start(relative))
     }
 
     /// The unwind tables of a module, read now if that was not done yet. `None` if it has none.
-    pub(super) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
+    pub(crate) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
         let entry = self.entries.get_mut(module as usize)?;
         if let State::Untouched { file, identity, place } = &mut entry.tables
             && let Some(elf) = &entry.elf

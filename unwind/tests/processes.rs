@@ -11,7 +11,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, Pid, Sample, Tid};
 use recording::sink::{EventSink, ModuleMiss, NoMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
-use recording::unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindOptions, Unwinder};
 
 const CHILD: Pid = Pid(2);
 

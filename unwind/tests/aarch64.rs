@@ -13,7 +13,7 @@ use recording::event::{Event, Mapping, Pid};
 use recording::quality::Quality;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use recording::stack::{Frame, Registers, StackMark};
-use recording::unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindOptions, Unwinder};
 
 const EH_FRAME_HDR: u64 = 0x2000;
 const EH_FRAME: u64 = 0x3000;

@@ -10,12 +10,12 @@
 //! Of a generated function that only makes and leaves its frame, 10 % of the samples (5 kHz) had the wrong caller by frame pointer; by code
 //! none has. Code of files is read from the file, where no breakpoint stands. Tail calls are not recognised.
 
-use super::arch::{ReadStack, Unreadable};
-use super::walk::PLAUSIBLE_FRAME;
+use crate::arch::{ReadStack, Unreadable};
+use crate::walk::PLAUSIBLE_FRAME;
 
 /// The caller's (ip, sp, bp) from (sp, bp) of a function that is about to make its frame: `code` comes next. `Ok(None)`: this
 /// is not the start of a function with a frame pointer.
-pub(super) fn enter(
+pub(crate) fn enter(
     code: &[u8],
     (sp, bp): (u64, u64),
     read: &mut ReadStack<'_>,
@@ -40,7 +40,7 @@ pub(super) fn enter(
 /// Whether the function that `code` ends in begins with a frame; `end` is the address behind the code. `None`: its beginning is
 /// not found. V8's builtins begin at multiples of 32, and what is left before is filled with `int3`. A single one may be
 /// part of an instruction.
-pub(super) fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
+pub(crate) fn makes_frame(code: &[u8], end: u64) -> Option<bool> {
     let first = end.wrapping_sub(code.len() as u64);
     let is_start =
         |at: &usize| first.wrapping_add(*at as u64).is_multiple_of(32) && code[..*at].ends_with(&[0xcc, 0xcc]);
@@ -54,7 +54,7 @@ fn sets_frame_pointer(code: &[u8]) -> bool {
 }
 
 /// The caller's (ip, sp, bp) from this one's (sp, bp). `Ok(None)`: this is not the end of a function.
-pub(super) fn leave(
+pub(crate) fn leave(
     code: &[u8],
     (sp, bp): (u64, u64),
     read: &mut ReadStack<'_>,

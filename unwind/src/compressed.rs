@@ -1,7 +1,7 @@
 //! Sections that the linker compressed: Go's linker does it to `.debug_frame`, its only unwind table.
 
-use super::elf::{u32_at, u64_at};
 use crate::compression::{Compression, decompress};
+use crate::elf::{u32_at, u64_at};
 
 /// Bytes of an `Elf64_Chdr`: `ch_type`, a gap, `ch_size`, `ch_addralign`.
 const HEADER_BYTES: usize = 24;
@@ -12,7 +12,7 @@ const MAX_UNPACKED: u64 = 256 << 20;
 
 /// The contents of a section with the flag `SHF_COMPRESSED`, from its bytes in the file. `None`: damaged, larger than any linker
 /// writes, or compressed in a way that is not known.
-pub(super) fn unpack(section: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unpack(section: &[u8]) -> Option<Vec<u8>> {
     let compression = match u32_at(section, 0)? {
         ELFCOMPRESS_ZLIB => Compression::Zlib,
         ELFCOMPRESS_ZSTD => Compression::Zstandard,

@@ -12,7 +12,7 @@ use gimli::{
     Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
 };
 
-use super::elf::{u32_at, u64_at};
+use crate::elf::{u32_at, u64_at};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -21,7 +21,7 @@ const MAX_OPERATIONS: u32 = 1000;
 
 /// What the tables say of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// A rule that framehop follows exactly.
     Rule = 1,
     /// A rule that [`Cfi::step`] follows: expressions, unusual registers.
@@ -36,19 +36,19 @@ pub(super) enum Place {
 
 /// The rules of one row, for the three registers that matter.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) cfa: CfaRule<usize>,
-    pub(super) fp: Option<RegisterRule<usize>>,
-    pub(super) ra: Option<RegisterRule<usize>>,
+pub(crate) struct Row {
+    pub(crate) cfa: CfaRule<usize>,
+    pub(crate) fp: Option<RegisterRule<usize>>,
+    pub(crate) ra: Option<RegisterRule<usize>>,
     encoding: Encoding,
 }
 
 /// The registers of a machine in DWARF numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Columns {
-    pub(super) vendor: Vendor,
-    pub(super) fp: Register,
-    pub(super) ra: Register,
+pub(crate) struct Columns {
+    pub(crate) vendor: Vendor,
+    pub(crate) fp: Register,
+    pub(crate) ra: Register,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ enum Kind {
 }
 
 /// The tables of one module.
-pub(super) struct Cfi {
+pub(crate) struct Cfi {
     kind: Kind,
     section: Arc<[u8]>,
     /// An `.eh_frame_hdr`: the file's own or, where that is missing or unusual, one made here.
@@ -71,17 +71,17 @@ pub(super) struct Cfi {
 
 /// Sections and their addresses, as read from the file.
 #[derive(Clone)]
-pub(super) struct Sections {
-    pub(super) eh_frame: Option<(u64, Arc<[u8]>)>,
-    pub(super) eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
-    pub(super) debug_frame: Option<Arc<[u8]>>,
-    pub(super) text_svma: u64,
-    pub(super) got_svma: u64,
+pub(crate) struct Sections {
+    pub(crate) eh_frame: Option<(u64, Arc<[u8]>)>,
+    pub(crate) eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
+    pub(crate) debug_frame: Option<Arc<[u8]>>,
+    pub(crate) text_svma: u64,
+    pub(crate) got_svma: u64,
 }
 
 impl Sections {
     /// `.eh_frame` and `.debug_frame` on their own: a file may have different functions in each.
-    pub(super) fn split(self) -> (Sections, Sections) {
+    pub(crate) fn split(self) -> (Sections, Sections) {
         let debug_frame = Sections {
             eh_frame: None,
             eh_frame_hdr: None,
@@ -97,7 +97,7 @@ impl Sections {
 
 impl Cfi {
     /// `None` if the file has no table that can be used.
-    pub(super) fn new(sections: Sections, columns: Columns) -> Option<Cfi> {
+    pub(crate) fn new(sections: Sections, columns: Columns) -> Option<Cfi> {
         let (kind, section_svma, section) = match (sections.eh_frame, sections.debug_frame) {
             (Some((svma, bytes)), _) => (Kind::EhFrame, svma, bytes),
             (None, Some(bytes)) => (Kind::DebugFrame, 0, bytes),
@@ -130,7 +130,7 @@ impl Cfi {
     }
 
     /// For framehop: the section that has the rules, as it wants it.
-    pub(super) fn module_sections(&self, base_svma: u64) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
+    pub(crate) fn module_sections(&self, base_svma: u64) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
         let range = |svma: Option<u64>| svma.map(|svma| svma..svma);
         let mut info = framehop::ExplicitModuleSectionInfo {
             base_svma,
@@ -151,24 +151,24 @@ impl Cfi {
     }
 
     /// How many functions have rules.
-    pub(super) fn function_count(&self) -> usize {
+    pub(crate) fn function_count(&self) -> usize {
         self.index.len().saturating_sub(INDEX_HEADER) / 8
     }
 
     /// The stated addresses of all functions with rules.
-    pub(super) fn functions(&self) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Range<u64>> {
         let table = self.index.get(INDEX_HEADER..).unwrap_or_default();
         let starts = table.chunks_exact(8).filter_map(|entry| u32_at(entry, 0));
         starts.filter_map(|start| self.function(self.index_svma.wrapping_add_signed(i64::from(start as i32))))
     }
 
     /// The row that holds at an address.
-    pub(super) fn row(&mut self, svma: u64) -> Option<Row> {
+    pub(crate) fn row(&mut self, svma: u64) -> Option<Row> {
         self.row_as(svma, self.columns.vendor)
     }
 
     /// The rule of one register; the inner `None`: there is a row, without a rule for it.
-    pub(super) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
+    pub(crate) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
         let columns = self.columns;
         self.columns.fp = register;
         let row = self.row(svma);
@@ -178,7 +178,7 @@ impl Cfi {
 
     /// True if framehop reads this row, too: it does not know the machine's own instructions
     /// (aarch64: `DW_CFA_AARCH64_negate_ra_state` in code built with pointer authentication).
-    pub(super) fn row_is_portable(&mut self, svma: u64) -> bool {
+    pub(crate) fn row_is_portable(&mut self, svma: u64) -> bool {
         self.columns.vendor == Vendor::Default || self.row_as(svma, Vendor::Default).is_some()
     }
 
@@ -202,7 +202,7 @@ impl Cfi {
     }
 
     /// The stated addresses of the function that holds this one.
-    pub(super) fn function(&self, svma: u64) -> Option<Range<u64>> {
+    pub(crate) fn function(&self, svma: u64) -> Option<Range<u64>> {
         let offset = self.fde_offset(svma)?;
         let range = match self.kind {
             Kind::EhFrame => {
@@ -222,7 +222,7 @@ impl Cfi {
     }
 
     /// True if both addresses are in one function.
-    pub(super) fn same_function(&mut self, a: u64, b: u64) -> bool {
+    pub(crate) fn same_function(&mut self, a: u64, b: u64) -> bool {
         self.fde_offset(a).is_some_and(|fde| self.fde_offset(b) == Some(fde))
             && self.row(a).is_some()
             && self.row(b).is_some()
@@ -254,7 +254,7 @@ impl Cfi {
     }
 
     /// The address ranges of functions that their author declared to be signal frames (augmentation `S`).
-    pub(super) fn signal_frames(&self) -> Vec<Range<u64>> {
+    pub(crate) fn signal_frames(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         if self.kind == Kind::EhFrame {
             let mut section = EhFrame::new(&self.section, LittleEndian);
@@ -272,7 +272,7 @@ impl Cfi {
     }
 
     /// Follows an unusual row: (cfa, fp, ra) of the caller. `register` knows the machine's registers by DWARF number.
-    pub(super) fn step<E>(
+    pub(crate) fn step<E>(
         &self,
         row: &Row,
         register: impl Fn(Register) -> Option<u64>,

@@ -23,17 +23,17 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::arch::Arch;
-use super::modules::Modules;
-use super::space::{ANONYMOUS, AddressSpace, ModuleIndex, Region};
-use super::walk::Point;
-use crate::event::Pid;
-use crate::quality::Quality;
-use crate::sink::{ModuleFiles, TargetMemory};
-use crate::stack::Frame;
+use crate::arch::Arch;
+use crate::modules::Modules;
+use crate::space::{ANONYMOUS, AddressSpace, ModuleIndex, Region};
+use crate::walk::Point;
+use recording::event::Pid;
+use recording::quality::Quality;
+use recording::sink::{ModuleFiles, TargetMemory};
+use recording::stack::Frame;
 
 /// The longest call instruction that is read.
-pub(super) const CALL_BYTES: usize = 6;
+pub(crate) const CALL_BYTES: usize = 6;
 /// The longest stub up to its jump: `endbr64`, `bnd jmp *slot(%rip)`.
 const STUB_BYTES: usize = 16;
 /// The code of a larger function is not searched for jumps.
@@ -45,7 +45,7 @@ const MAX_PAIRS: usize = 1 << 14;
 
 /// Where a call or a jump goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// To this address.
     Address(u64),
     /// To the address that is stored here.
@@ -59,22 +59,22 @@ type Pair = [(ModuleIndex, u64); 2];
 
 /// What was found out so far, for all processes.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     possible: FxHashMap<Pair, bool>,
 }
 
 /// The code of one process.
-pub(super) struct Code<'a, M, F> {
-    pub(super) pid: Pid,
-    pub(super) space: &'a AddressSpace,
-    pub(super) modules: &'a mut Modules<F>,
-    pub(super) memory: &'a mut M,
-    pub(super) quality: &'a mut Quality,
+pub(crate) struct Code<'a, M, F> {
+    pub(crate) pid: Pid,
+    pub(crate) space: &'a AddressSpace,
+    pub(crate) modules: &'a mut Modules<F>,
+    pub(crate) memory: &'a mut M,
+    pub(crate) quality: &'a mut Quality,
 }
 
 impl Calls {
     /// True if no call among these frames, leaf first, is known to be impossible.
-    pub(super) fn are_possible<A: Arch>(
+    pub(crate) fn are_possible<A: Arch>(
         &mut self,
         points: &[Point],
         code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,

@@ -14,7 +14,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, Mapping};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, ReadAt};
 use recording::stack::Registers;
-use recording::unwind::{UnwindOptions, Unwinder};
+use unwind::{UnwindOptions, Unwinder};
 
 /// This program's file.
 static OWN: LazyLock<Arc<Vec<u8>>> = LazyLock::new(|| Arc::new(std::fs::read("/proc/self/exe").expect("own file")));

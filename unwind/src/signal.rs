@@ -5,16 +5,16 @@
 
 use std::ops::RangeInclusive;
 
-use super::cfi::Cfi;
-use super::elf::{self, Elf};
-use crate::sink::ReadAt;
+use crate::cfi::Cfi;
+use crate::elf::{self, Elf};
+use recording::sink::ReadAt;
 
 /// The longest code pattern.
-pub(super) const MAX_CODE: usize = 16;
+pub(crate) const MAX_CODE: usize = 16;
 
 /// The signal return functions of a file, relative to its base: functions declared as signal frames whose code is known.
 /// The declaration alone is not enough: it does not say where the registers are.
-pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<RangeInclusive<u64>> {
+pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[u8]]) -> Vec<RangeInclusive<u64>> {
     let mut found = Vec::new();
     for range in cfi.signal_frames() {
         let size = range.end.saturating_sub(range.start).min(64);
@@ -44,6 +44,6 @@ pub(super) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
 }
 
 /// True if these bytes are a signal return function's.
-pub(super) fn is_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
+pub(crate) fn is_return_code(code: &[u8], patterns: &[&[u8]]) -> bool {
     patterns.iter().any(|pattern| code.starts_with(pattern))
 }

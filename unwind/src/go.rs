@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use super::elf::{u32_at, u64_at};
+use crate::elf::{u32_at, u64_at};
 
 /// `pcHeader.magic` of Go 1.18 and 1.19, and since 1.20.
 const GO_1_18: u32 = 0xffff_fff0;
@@ -30,7 +30,7 @@ const MAX_FUNCTIONS: usize = 1024;
 
 /// What is special about a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Special {
+pub(crate) enum Special {
     /// Nothing called it.
     TopOfStack,
     /// Its caller may be on another stack.
@@ -39,21 +39,21 @@ pub(super) enum Special {
 
 /// The special functions of one file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct GoFunctions {
+pub(crate) struct GoFunctions {
     /// By stated address.
     functions: Vec<(Range<u64>, Special)>,
 }
 
 impl GoFunctions {
     /// From the contents of `.gopclntab`. Before Go 1.18 there is nothing that is known here.
-    pub(super) fn new(table: &[u8]) -> Self {
+    pub(crate) fn new(table: &[u8]) -> Self {
         GoFunctions {
             functions: special_functions(table).unwrap_or_default(),
         }
     }
 
     /// What is special about the function at a stated address.
-    pub(super) fn at(&self, svma: u64) -> Option<Special> {
+    pub(crate) fn at(&self, svma: u64) -> Option<Special> {
         let after = self.functions.partition_point(|(range, _)| range.start <= svma);
         let (range, special) = self.functions.get(after.checked_sub(1)?)?;
         range.contains(&svma).then_some(*special)

@@ -6,22 +6,22 @@ use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use super::arch::{Arch, NearbyCode, Step, Unreadable};
-use super::calls::Target;
-use super::jit::JitRules;
-use super::modules::Modules;
-use super::signal;
-use super::space::{ANONYMOUS, AddressSpace, Region};
-use super::stack_memory::StackMemory;
-use super::tables::Saved;
-use crate::address::Avma;
-use crate::clock::Timestamp;
-use crate::quality::Quality;
-use crate::sink::{ModuleFiles, TargetMemory};
-use crate::stack::{Frame, Registers};
+use crate::arch::{Arch, NearbyCode, Step, Unreadable};
+use crate::calls::Target;
+use crate::jit::JitRules;
+use crate::modules::Modules;
+use crate::signal;
+use crate::space::{ANONYMOUS, AddressSpace, Region};
+use crate::stack_memory::StackMemory;
+use crate::tables::Saved;
+use recording::address::Avma;
+use recording::clock::Timestamp;
+use recording::quality::Quality;
+use recording::sink::{ModuleFiles, TargetMemory};
+use recording::stack::{Frame, Registers};
 
 /// A frame larger than this is taken for a frame pointer that holds something else.
-pub(super) const PLAUSIBLE_FRAME: u64 = 16 << 20;
+pub(crate) const PLAUSIBLE_FRAME: u64 = 16 << 20;
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
 /// How many callees may have left a register alone.
@@ -31,14 +31,14 @@ const ROOT_SCAN: u64 = 2048;
 
 /// What identifies a frame between two samples of a thread: same code, same place on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Point {
-    pub(super) frame: Frame,
-    pub(super) sp: u64,
+pub(crate) struct Point {
+    pub(crate) frame: Frame,
+    pub(crate) sp: u64,
 }
 
 /// How a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The last frame has no caller.
     Root,
     /// The last frame's return address is 0 in memory that was read after the sample.
@@ -52,25 +52,25 @@ pub(super) enum End {
 
 /// A finished walk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) end: End,
+pub(crate) struct Outcome {
+    pub(crate) end: End,
     /// The first frame whose caller was looked for with bytes read after the sample: index into the points.
-    pub(super) seam: Option<usize>,
+    pub(crate) live_boundary: Option<usize>,
     /// True if at least one caller was found without rules.
-    pub(super) guessed: bool,
+    pub(crate) guessed: bool,
 }
 
 /// A place in a file or in a process: module, process if anonymous, relative address.
 type Place = (u32, i32, u64);
 
 /// Where signal return functions without unwind rules are.
-pub(super) type SignalReturns = FxHashMap<Place, bool>;
+pub(crate) type SignalReturns = FxHashMap<Place, bool>;
 
 /// Code that was read. Forgotten when memory of no file is mapped.
-pub(super) type CodeBytes = FxHashMap<Place, NearbyCode>;
+pub(crate) type CodeBytes = FxHashMap<Place, NearbyCode>;
 
 /// Which addresses in code without rules are in a frame that their function has made.
-pub(super) type Frames = FxHashMap<Place, bool>;
+pub(crate) type Frames = FxHashMap<Place, bool>;
 
 /// How far the beginning of a function is looked for. 4 of V8's 2,182 builtins are larger.
 const MAX_FUNCTION_BYTES: u64 = 16 << 10;
@@ -79,34 +79,34 @@ const MAX_FUNCTION_BYTES: u64 = 16 << 10;
 const MAX_CODE_BYTES: usize = 1 << 14;
 
 /// One walk, with what it needs.
-pub(super) struct Walk<'a, M, F> {
-    pub(super) space: &'a AddressSpace,
+pub(crate) struct Walk<'a, M, F> {
+    pub(crate) space: &'a AddressSpace,
     /// The last one looked up: most callers are in the same.
-    pub(super) region: Option<Region>,
-    pub(super) modules: &'a mut Modules<F>,
-    pub(super) signal_returns: &'a mut SignalReturns,
-    pub(super) code: &'a mut CodeBytes,
-    pub(super) frames: &'a mut Frames,
-    pub(super) jit: &'a mut JitRules,
+    pub(crate) region: Option<Region>,
+    pub(crate) modules: &'a mut Modules<F>,
+    pub(crate) signal_returns: &'a mut SignalReturns,
+    pub(crate) code: &'a mut CodeBytes,
+    pub(crate) frames: &'a mut Frames,
+    pub(crate) jit: &'a mut JitRules,
     /// When the sample was taken.
-    pub(super) time: Timestamp,
-    pub(super) quality: &'a mut Quality,
-    pub(super) stack: StackMemory<'a, M>,
+    pub(crate) time: Timestamp,
+    pub(crate) quality: &'a mut Quality,
+    pub(crate) stack: StackMemory<'a, M>,
     /// The stack pointer of the frame that was found last is a lower bound.
-    pub(super) sp_is_bound: bool,
+    pub(crate) sp_is_bound: bool,
     /// The result, leaf first.
-    pub(super) points: &'a mut Vec<Point>,
-    pub(super) max_frames: usize,
+    pub(crate) points: &'a mut Vec<Point>,
+    pub(crate) max_frames: usize,
 }
 
 impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// `None` if the registers are not this machine's.
-    pub(super) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
+    pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
         let (ip, mut regs) = A::start(registers, self.space.end())?;
         let mut address = FrameAddress::InstructionPointer(ip);
         let mut outcome = Outcome {
             end: End::Root,
-            seam: None,
+            live_boundary: None,
             guessed: false,
         };
         let mut signals = 0;
@@ -121,8 +121,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             self.stack.floor = A::sp(&regs);
             let (step, from_signal) = self.step::<A>(address, &mut regs);
-            if self.stack.used_live && outcome.seam.is_none() {
-                outcome.seam = Some(self.points.len() - 1);
+            if self.stack.used_live && outcome.live_boundary.is_none() {
+                outcome.live_boundary = Some(self.points.len() - 1);
             }
             if from_signal && let Some(point) = self.points.last_mut() {
                 // Nobody called it: the kernel lets the handler return to its first instruction.

@@ -1,0 +1,56 @@
+//! Turns stack snapshots into frames.
+//!
+//! Gets: all events of a recorder. Gives: the same events, an [`Event::Image`](recording::event::Event::Image) after each mapping
+//! of a module, and every sample's stack as [`Stack::Frames`](recording::stack::Stack::Frames), leaf first: kernel frames, user
+//! frames, and a [`Frame::Mark`](recording::stack::Frame::Mark) where something is missing or not verified. Out of scope: names,
+//! system calls (memory and files are parameters), and how a recorder takes its snapshots.
+//!
+//! The journey, in reading order:
+//!
+//! 1. [`Unwinder`]: the stage, a sink that owns the next one.
+//! 2. `space`: which modules are mapped where, per process.
+//! 3. `elf`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
+//! 4. `tables`, `cfi`, `go`: the unwind rules of one file.
+//! 5. `stack_memory`: the bytes of the sample, then those of the live target.
+//! 6. `walk`: from leaf to root.
+//! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk.
+//! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
+
+mod aarch64;
+mod arch;
+mod calls;
+mod cfi;
+mod compressed;
+pub mod compression;
+mod elf;
+mod go;
+mod jit;
+mod live_boundary;
+mod modules;
+mod prologue_aarch64;
+mod prologue_x86_64;
+mod signal;
+mod space;
+mod stack_memory;
+mod tables;
+mod unwinder;
+mod walk;
+mod x86_64;
+
+use std::ops::Range;
+
+use recording::module::BuildId;
+use recording::sink::ReadAt;
+
+pub use unwinder::{UnwindOptions, Unwinder};
+
+/// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
+pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
+    elf::Elf::read(file)?.build_id
+}
+
+/// The functions of an ELF file that have unwind rules: their relative addresses, in order.
+pub fn functions_of(file: &dyn ReadAt) -> Vec<Range<u64>> {
+    let functions = elf::Elf::read(file).and_then(|elf| tables::functions(&elf, file));
+    functions.unwrap_or_default()
+}
