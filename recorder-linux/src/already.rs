@@ -17,7 +17,7 @@ use recording::wait::WaitReason;
 use crate::procfs;
 use crate::sys::memory;
 use crate::sys::process::monotonic_ns;
-use crate::wait::reason_of_function;
+use perf_data::wait::reason_of_function;
 
 /// As for a traced thread: a stack that nobody changes is true to the root.
 const STACK_BYTES: usize = 256 << 10;

@@ -12,10 +12,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::decode::{HEADER_BYTES, Header};
 use crate::open::Opened;
 use crate::sys::priority::QuickTurns;
 use crate::sys::ring::Ring;
+use perf_data::decode::{HEADER_BYTES, Header};
 
 /// Short beside what a ring lasts, so that it suffices to be late by some rounds.
 const ROUND: Duration = Duration::from_millis(10);

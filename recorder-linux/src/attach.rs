@@ -19,12 +19,12 @@ use recording::command::own;
 use crate::already::Already;
 use crate::aside::Emptying;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
-use crate::origins::Origins;
 use crate::procfs;
 use crate::sys::memory;
 use crate::sys::perf_event::EVERY_TASK;
 use crate::sys::process::{self, Held, monotonic_ns};
 use crate::watched::Watched;
+use perf_data::origins::Origins;
 
 /// A clone(2) that was under way while events were opened has come to its end by then, or nearly surely.
 const SETTLE: Duration = Duration::from_millis(5);

@@ -11,18 +11,18 @@ use recording::event::{Event, LostCause};
 use recording::sink::EventSink;
 
 use crate::StopReason;
-use crate::decode;
 use crate::events::PointLimit;
-use crate::merge::{self, Source};
 use crate::offcpu::StackLimit;
 use crate::open::{Opened, RingOf};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
-use crate::translate::{Subject, Translator};
 use crate::unrecorded::Unrecorded;
 use crate::usage::Usage;
 use crate::watched::Watched;
+use perf_data::decode;
+use perf_data::merge::{self, Source};
+use perf_data::translate::{Subject, Translator};
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.

@@ -9,7 +9,7 @@ use recording::sink::EventSink;
 
 use crate::procfs::{self, MapsLine, Stat};
 use crate::sys::process;
-use crate::translate::Translator;
+use perf_data::translate::Translator;
 
 /// A process as it was found.
 struct Process {

@@ -19,9 +19,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 use crate::open::{Choice, Scope};
 use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
+use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 
 /// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
 const LARGEST_STACK_BYTES: u32 = 8 << 10;

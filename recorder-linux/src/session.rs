@@ -17,7 +17,7 @@ use crate::already;
 use crate::attach::{self, Running};
 use crate::cpus;
 use crate::drain;
-use crate::events::{self, Events};
+use crate::events::Events;
 use crate::existing;
 use crate::host;
 use crate::ladder::{self, Rung};
@@ -31,9 +31,10 @@ use crate::sys::perf_event::EventFd;
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Child, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
-use crate::translate::{Subject, TaskZero, Translator};
 use crate::unrecorded::{self, Unrecorded};
 use crate::watched::Watched;
+use perf_data::events;
+use perf_data::translate::{Subject, TaskZero, Translator};
 
 mod hold;
 
@@ -69,7 +70,7 @@ pub struct RecordOptions {
     /// Record when threads are not on a CPU, too, and what they wait for.
     pub off_cpu: bool,
     /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.
-    /// As [`parse`](crate::events::parse) takes them, one or several each.
+    /// As [`parse`](perf_data::events::parse) takes them, one or several each.
     pub events: Vec<String>,
     /// When the events that count are sampled, unless they say so themselves. `None`: as is best for each.
     pub event_sampling: Option<SampleBy>,

@@ -17,7 +17,7 @@ use recording::sink::EventSink;
 use crate::procfs::{self, Stat};
 use crate::stop;
 use crate::sys::process::{self, CpuTime, Held, monotonic_ns};
-use crate::translate::Translator;
+use perf_data::translate::Translator;
 
 /// Between two looks at /proc. A look costs 10 us a process, and what a process uses after the last one is not known.
 const LOOK_NS: u64 = 50_000_000;

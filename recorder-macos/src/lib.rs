@@ -2,8 +2,6 @@
 //!
 //! The shapes are those of the Linux recorder, so that everything after the recorder is type-checked for macOS already.
 
-pub mod wait;
-
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime};
 

@@ -5,9 +5,9 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use perf_data::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use recorder_linux::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use recording::address::Avma;
 use recording::clock::ClockReference;
 use recording::module::{BuildId, Image, Module, ModuleKind};
@@ -140,7 +140,7 @@ impl Kernel {
             return pipeline::name_waits(builder);
         }
         let waits = functions.iter().filter_map(|function| {
-            let reason = recorder_linux::wait::reason_of_function(&function.name)?;
+            let reason = perf_data::wait::reason_of_function(&function.name)?;
             let end = function.start.saturating_add(function.len);
             Some((Avma(function.start), Avma(end), reason))
         });

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use perf_data::spool::SpoolSink;
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
 use profile::enrich::{Enriched, enrich};
-use recorder_linux::spool::SpoolSink;
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
@@ -329,7 +329,7 @@ fn name_kernel(builder: &mut Builder) {
 pub(crate) fn name_waits(builder: &mut Builder) {
     use recording::address::Avma;
 
-    let functions = symbolicator::kernel_functions(recorder::wait::reason_of_function);
+    let functions = symbolicator::kernel_functions(perf_data::wait::reason_of_function);
     let functions = functions.into_iter();
     builder.set_wait_reasons(
         functions

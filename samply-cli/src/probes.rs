@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use recorder_linux::events::ProbeKind;
+use perf_data::events::ProbeKind;
 use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{self, Functions, Place, StaticProbe};

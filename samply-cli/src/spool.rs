@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use perf_data::spool::SpoolSink;
 use profile::build::Builder;
 use profile::text::one_line;
-use recorder_linux::spool::SpoolSink;
 use recording::command::on_file;
 use recording::info::RecordingInfo;
 

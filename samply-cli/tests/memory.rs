@@ -9,8 +9,8 @@
 use std::fs::File;
 use std::time::{Duration, UNIX_EPOCH};
 
+use perf_data::spool::SpoolSink;
 use profile::build::{BuildOptions, Builder};
-use recorder_linux::spool::SpoolSink;
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Mapping, Pid, Sample, Tid};

@@ -2,8 +2,8 @@
 
 use recording::info::{PeriodUnit, SampleBy};
 
-use super::names::{self, Generic};
-use super::parse::Sides;
+use perf_data::events::Sides;
+use perf_data::events::names::{self, Generic};
 
 /// One of them, on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use recording::event::LostCause;
 use recording::sink::EventSink;
 
 use super::open::Reading;
-use crate::decode;
-use crate::translate::{Subject, Translator};
+use perf_data::decode;
+use perf_data::translate::{Subject, Translator};
 
 /// Points a second that are unwound, and
 const PER_SECOND: f64 = 20_000.0;

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::counter::Counter;
-use super::names::{self, Sort};
-use super::parse::Sides;
 use super::tracefs::{Tracefs, matches};
 use super::{pmu, trouble};
 use crate::probes::ProbeList;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
+use perf_data::events::Sides;
+use perf_data::events::names::{self, Sort};
 use recording::command::own;
 use recording::info::SampleBy;
 

@@ -9,14 +9,14 @@ use std::io;
 use recording::info::{EventCounts, SampleBy};
 
 use super::counter::Counter;
-use super::format::Format;
-use super::names;
 use super::resolve::{Events, Point};
 use super::trouble;
-use crate::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 use crate::open::{Choice, FLOOD_STACK_BYTES, OpenError, Scope, core_type};
 use crate::sys::perf_event::{Attr, EventFd, flag, read_format};
-use crate::translate::Subject;
+use perf_data::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use perf_data::events::Format;
+use perf_data::events::names;
+use perf_data::translate::Subject;
 
 /// PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW.
 const SAMPLE_PERIOD: u64 = 1 << 8;

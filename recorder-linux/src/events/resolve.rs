@@ -5,11 +5,11 @@ use std::path::Path;
 use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
 
 use super::counter::Counter;
-use super::names;
-use super::parse::{EventSpec, ONLY_USER_CODE, Selector, Sides};
 use super::pmu;
 use super::tracefs::{Tracefs, Tracepoint};
 use crate::probes::DefinedProbe;
+use perf_data::events::names;
+use perf_data::events::{EventSpec, ONLY_USER_CODE, Selector, Sides};
 
 /// A point event.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use recording::command::own;
 
-use super::format::Format;
-use super::names;
+use perf_data::events::Format;
+use perf_data::events::names;
 
 /// Where it is mounted; the second one since before it had a file system of its own.
 const MOUNTS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];

@@ -6,11 +6,11 @@ use recording::command::own;
 use recording::info::SampleBy;
 
 use super::counter::Counter;
-use super::names;
 use super::open::Common;
 use crate::ladder::paranoid;
 use crate::open::{OpenError, Scope, may_record_ourselves};
 use crate::sys::perf_event::{Attr, EventFd, HW_CPU_CYCLES, THIS_THREAD, flag};
+use perf_data::events::names;
 
 /// Refuses what can be opened but would never be heard of.
 pub(crate) fn check(counter: &Counter, kernel: bool) -> Result<(), OpenError> {

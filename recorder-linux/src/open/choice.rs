@@ -6,12 +6,12 @@ use recording::command::own;
 use recording::info::{PeriodUnit, SampleBy};
 
 use super::{OpenError, Scope, Wanted};
-use crate::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 use crate::events::{self, Counter};
 use crate::ladder::{Refusal, paranoid};
 use crate::sys::perf_event::{
     Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, THIS_THREAD, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
+use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.

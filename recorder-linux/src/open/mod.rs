@@ -12,13 +12,13 @@ use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
 
 use crate::RecordOptions;
 use crate::cpus;
-use crate::decode::Layout;
 use crate::events::{self, Counter, Events, FurtherEvents};
 use crate::ladder::Refusal;
 use crate::offcpu::{self, WaitEvents};
-use crate::origins::Origins;
 use crate::sys::perf_event::{Attr, EventFd, flag};
 use crate::sys::ring::Ring;
+use perf_data::decode::Layout;
+use perf_data::origins::Origins;
 
 /// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
 const POINTS_RING_FACTOR: usize = 2;

@@ -37,8 +37,8 @@ pub use tracefs::ProbeList;
 use recording::command::own;
 use recording::probe::{FilePlace, KernelPlace, ProbePlace};
 
-use crate::events::RETURN_ADDRESS;
 use owner::Owner;
+use perf_data::events::RETURN_ADDRESS;
 use tracefs::Tracefs;
 use trial::Trial;
 

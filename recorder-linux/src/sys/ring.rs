@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::last_error;
 use super::perf_event::EventFd;
 use crate::aside::Aside;
-use crate::decode::{HEADER_BYTES, Header};
+use perf_data::decode::{HEADER_BYTES, Header};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
 const DATA_HEAD: usize = 1024;

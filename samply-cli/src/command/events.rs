@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use recorder_linux::events::{self, Selector};
+use perf_data::events::{self, Selector};
 use recording::probe::Probe;
 use symbolicator::SymbolOptions;
 

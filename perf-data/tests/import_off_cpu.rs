@@ -10,8 +10,8 @@ mod common;
 use std::io::Cursor;
 
 use common::*;
+use perf_data::import::{Import, Imported};
 use proptest::prelude::*;
-use recorder_linux::import::{Import, Imported};
 use recording::address::Avma;
 use recording::event::{Event, Sample};
 use recording::sink::EventSink;

@@ -1,8 +1,8 @@
 //! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
 
+use perf_data::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
+use perf_data::translate::{Subject, Translator};
 use proptest::prelude::*;
-use recorder_linux::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
-use recorder_linux::translate::{Subject, Translator};
 use recording::event::Event;
 use recording::module::BuildId;
 use recording::sink::EventSink;

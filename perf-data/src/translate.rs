@@ -70,7 +70,7 @@ pub enum Subject {
 
 /// Whom samples of process 0, thread 0 are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TaskZero {
+pub enum TaskZero {
     /// Not expected.
     Nobody,
     /// Idle CPUs.
@@ -104,12 +104,12 @@ impl Translator {
     }
 
     /// From here on samples of task 0 count, as those of whom it stands for.
-    pub(crate) fn admit_task_zero(&mut self, task_zero: TaskZero) {
+    pub fn admit_task_zero(&mut self, task_zero: TaskZero) {
         self.task_zero = task_zero;
     }
 
     /// From here on samples of task 0 are those of idle CPUs. It has the name that perf gives it.
-    pub(crate) fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
+    pub fn name_idle_task(&mut self, time: Timestamp, sink: &mut dyn EventSink) {
         self.admit_task_zero(TaskZero::Idle);
         self.name(time, 0, 0, false, b"swapper", sink);
         self.kernel_threads.insert(0);
@@ -181,7 +181,7 @@ impl Translator {
     }
 
     /// Translates one record that has been taken apart.
-    pub(crate) fn decoded(
+    pub fn decoded(
         &mut self,
         time: Timestamp,
         record: Result<Record<'_>, Malformed>,
@@ -309,7 +309,7 @@ impl Translator {
 
     /// Translates one sample, of a point event with its values. `return_address` is where the kernel's function at `ip`, which has only
     /// begun, returns to.
-    pub(crate) fn sample(
+    pub fn sample(
         &mut self,
         time: Timestamp,
         raw: &RawSample<'_>,

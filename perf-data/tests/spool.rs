@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::time::{Duration, SystemTime};
 
-use recorder_linux::import::Import;
-use recorder_linux::spool::{MAX_CHAIN, SpoolSink};
+use perf_data::import::Import;
+use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};

@@ -10,8 +10,8 @@ mod common;
 use std::io::Cursor;
 
 use common::*;
+use perf_data::import::{Import, ImportError, Imported};
 use proptest::prelude::*;
-use recorder_linux::import::{Import, ImportError, Imported};
 use recording::event::{Event, LostCause};
 use recording::module::BuildId;
 use recording::sink::EventSink;

@@ -3,13 +3,15 @@
 use std::sync::OnceLock;
 
 /// `enum perf_type_id`.
-pub(crate) const HARDWARE: u32 = 0;
-pub(crate) const SOFTWARE: u32 = 1;
-#[cfg(target_os = "linux")]
-pub(crate) const TRACEPOINT: u32 = 2;
-pub(crate) const HW_CACHE: u32 = 3;
-#[cfg(target_os = "linux")]
-pub(crate) const RAW: u32 = 4;
+pub const HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`.
+pub const SOFTWARE: u32 = 1;
+/// `PERF_TYPE_TRACEPOINT`.
+pub const TRACEPOINT: u32 = 2;
+/// `PERF_TYPE_HW_CACHE`.
+pub const HW_CACHE: u32 = 3;
+/// `PERF_TYPE_RAW`.
+pub const RAW: u32 = 4;
 
 /// PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_TASK_CLOCK.
 const CLOCKS: [u64; 2] = [0, 1];
@@ -91,14 +93,17 @@ const RESULTS: [&[&str]; 2] = [&["refs", "Reference", "ops", "access"], &["misse
 
 /// What sort of event a name is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Sort {
+pub enum Sort {
+    /// Counted by the processor.
     Hardware,
+    /// Counted by the processor, by cache and kind of access.
     Cache,
+    /// Counted by the kernel.
     Software,
 }
 
 /// All names that events are listed by, with their sort.
-pub(crate) fn all() -> &'static [(String, Sort)] {
+pub fn all() -> &'static [(String, Sort)] {
     static ALL: OnceLock<Vec<(String, Sort)>> = OnceLock::new();
     ALL.get_or_init(|| {
         let of = |names: &[(&str, &str, u64)], sort| -> Vec<(String, Sort)> {
@@ -117,7 +122,7 @@ pub(crate) fn all() -> &'static [(String, Sort)] {
 }
 
 /// The event of this name, if it is one of those that every machine has the same name for.
-pub(crate) fn find(name: &str) -> Option<Generic> {
+pub fn find(name: &str) -> Option<Generic> {
     let is = |known: &str| !known.is_empty() && known.eq_ignore_ascii_case(name);
     let find = |names: &[(&str, &str, u64)], kind| {
         let (_, _, config) = names.iter().find(|(one, other, _)| is(one) || is(other))?;
@@ -163,7 +168,7 @@ fn one_of<'a>(text: &'a str, names: &[&[&str]]) -> Option<(u64, &'a str)> {
 const SUGGESTIONS: usize = 3;
 
 /// Those of `known` that someone who wrote `name` may have meant, nearest first.
-pub(crate) fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let worst = (name.chars().count() / 3).clamp(1, 4);
     let mut near: Vec<(usize, &str)> = known
         .filter_map(|known| {

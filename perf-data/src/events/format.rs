@@ -18,7 +18,7 @@ use crate::decode::CopiedStack;
 /// FIELD_STRING_IP of kernel/trace/trace_probe.h.
 const PROBE_ADDRESS: &str = "__probe_ip";
 /// A probe of ours at the first instruction of a kernel function: where that returns to.
-pub(crate) const RETURN_ADDRESS: &str = "__return_address";
+pub const RETURN_ADDRESS: &str = "__return_address";
 
 /// Arguments of system calls that point to bytes with a length and not to a text: write(2), mq_timedsend(2).
 const NO_TEXTS: [&str; 2] = ["buf", "u_msg_ptr"];
@@ -86,7 +86,7 @@ impl Format {
     }
 
     /// Where the function returns to that has begun, if the event wrote it.
-    pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
+    pub fn return_address(&self, raw: &[u8]) -> Option<u64> {
         match self.return_address.as_ref()?.value(raw, CopiedStack::default())? {
             Value::Unsigned(address) | Value::Address(address) => Some(address),
             _ => None,

@@ -24,7 +24,7 @@ pub struct EventSpec {
 }
 
 /// Why an event does not count in the kernel, if a modifier says so.
-pub(crate) const ONLY_USER_CODE: &str = "only user code was asked for";
+pub const ONLY_USER_CODE: &str = "only user code was asked for";
 
 /// In which code an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

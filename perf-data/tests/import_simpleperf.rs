@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use common::simpleperf::*;
 use common::*;
+use perf_data::import::{Import, Imported, RecordedFile, RecordedFunction};
 use proptest::prelude::*;
-use recorder_linux::import::{Import, Imported, RecordedFile, RecordedFunction};
 use recording::address::Avma;
 use recording::event::Event;
 use recording::sink::EventSink;

@@ -1,0 +1,12 @@
+//! Names of events as users write them, and the values that tracepoints write.
+//!
+//! 1. [`parse()`]: words to [`EventSpec`]s (with [`names`]).
+//! 2. [`Format`]: the bytes of a tracepoint's record to values.
+
+mod format;
+pub mod names;
+mod parse;
+
+pub use format::{Format, RETURN_ADDRESS};
+pub use names::Generic;
+pub use parse::{EventSpec, ONLY_USER_CODE, ParseError, ProbeKind, Selector, Sides, parse};
