@@ -10,7 +10,6 @@ use recording::clock::Timestamp;
 use recording::event::{Event, LostCause};
 use recording::sink::EventSink;
 
-use crate::StopReason;
 use crate::events::PointLimit;
 use crate::offcpu::StackLimit;
 use crate::open::{Opened, RingOf};
@@ -23,6 +22,7 @@ use crate::watched::Watched;
 use perf_data::decode;
 use perf_data::merge::{self, Source};
 use perf_data::translate::{Subject, Translator};
+use recording::session::StopReason;
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
 /// in between.

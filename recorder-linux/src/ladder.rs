@@ -12,12 +12,12 @@ use std::io;
 
 use recording::command::own;
 
-use crate::RecordOptions;
 use crate::events::Events;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::ptrace::HIGHEST_RATE_HZ;
 use crate::sys::ptrace;
 use crate::sys::signals::Signals;
+use recording::session::RecordOptions;
 
 /// How a program will be recorded.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::process::{self, Image, Stopped};
 use crate::sys::signals::Signals;
-use crate::{RecordError, RecordOptions};
+use recording::session::{RecordError, RecordOptions};
 
 /// Where the C library looks if PATH is not set (`_CS_PATH`).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";

@@ -55,8 +55,6 @@ pub use doctor::examine;
 pub use events::list_events;
 pub use files::{Files, Memory};
 pub use perf_map::open_perf_map;
-pub use session::{
-    Finished, Held, ProgramExit, RecordError, RecordOptions, Recording, StopReason, Whom, clock_reference,
-};
+pub use session::{Recording, clock_reference};
 pub use stop::Target;
 pub use sys::signals::say_if_quit;

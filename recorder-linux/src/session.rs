@@ -1,16 +1,16 @@
 //! One recording from launch to end.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::command::own;
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
 use recording::event::Pid;
-use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo, SampleBy};
-use recording::probe::Probe;
+use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo};
+use recording::session::{self, Finished, Held, RecordError, RecordOptions, StopReason, Target as _, Whom};
 use recording::sink::EventSink;
 
 use crate::already;
@@ -37,97 +37,6 @@ use perf_data::events;
 use perf_data::translate::{Subject, TaskZero, Translator};
 
 mod hold;
-
-pub use hold::Held;
-
-/// Whom to record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// [`RecordOptions::command`], launched, and all that it starts.
-    Command,
-    /// Running processes with all their threads, and all processes below them, present and future.
-    Processes(Vec<Pid>),
-    /// Everything that runs on this machine.
-    WholeMachine,
-}
-
-/// What to record, and how.
-#[derive(Clone, Debug)]
-pub struct RecordOptions {
-    /// Whom to record.
-    pub whom: Whom,
-    /// Program and arguments. Looked up in PATH if the first holds no slash. Unless [`Whom::Command`] is recorded, the recording ends
-    /// with this program; empty if there is none.
-    pub command: Vec<OsString>,
-    /// Variables added to the program's environment (`VAR=x` before the command).
-    pub env: Vec<(OsString, OsString)>,
-    /// Samples a second of CPU time.
-    pub rate_hz: f64,
-    /// The same where perf_event is refused and ptrace takes over, which stops the program for each sample. At most 1000.
-    pub ptrace_rate_hz: f64,
-    /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
-    pub stack_bytes: u32,
-    /// Record when threads are not on a CPU, too, and what they wait for.
-    pub off_cpu: bool,
-    /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.
-    /// As [`parse`](perf_data::events::parse) takes them, one or several each.
-    pub events: Vec<String>,
-    /// When the events that count are sampled, unless they say so themselves. `None`: as is best for each.
-    pub event_sampling: Option<SampleBy>,
-    /// The places of the probes among the events.
-    pub probes: Vec<Probe>,
-    /// Ends the recording after this time.
-    pub duration: Option<Duration>,
-    /// When the recording ends before the program does: leave the program running.
-    pub keep_running: bool,
-    /// Put the arguments into [`RecordingInfo::args`].
-    pub include_args: bool,
-}
-
-/// Why a recording could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {
-    /// Exit status 127.
-    #[error("cannot run `{0}`: no such program; check the name or give a path")]
-    NotFound(String),
-    /// Exit status 126.
-    #[error("cannot run `{program}`: {reason}")]
-    NotExecutable {
-        /// As the user typed it.
-        program: String,
-        /// For example "permission denied; `chmod +x` it".
-        reason: String,
-    },
-    /// Exit status 125.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// Why recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// The program ended, or all processes that were attached to.
-    ProgramEnded,
-    /// [`RecordOptions::duration`] was over.
-    Duration,
-    /// A second SIGINT; the first one, where no program was launched.
-    Interrupted,
-    /// SIGTERM (or SIGHUP).
-    Terminated,
-}
-
-/// How the program ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramExit {
-    /// `exit(code)`.
-    Code(i32),
-    /// Killed by this signal.
-    Signal(i32),
-    /// Still running: `keep_running`.
-    StillRunning,
-    /// It was not launched but attached to: only its parent learns how it ends.
-    NotOurs,
-}
 
 /// A recording with all events open: of a launched program, stopped before its exec, or of what runs already. Where events
 /// are refused, the launched program is ready to be traced.
@@ -158,39 +67,10 @@ enum Who {
     Nobody,
 }
 
-/// A recording that has ended. The program may not have.
-#[derive(Debug)]
-pub struct Finished {
-    /// The recording as a whole.
-    pub info: RecordingInfo,
-    /// Why it ended.
-    pub stop: StopReason,
-    /// Samples a second of CPU time that were asked for, of the way of recording that was allowed.
-    pub asked_rate_hz: f64,
-    /// Samples a second of CPU time that were delivered. `None` where kernel time was not recorded: then only part of the
-    /// CPU time had a chance to be sampled.
-    pub achieved_rate_hz: Option<f64>,
-    /// CPU time counted by the kernel for all recorded tasks, ns.
-    pub cpu_time_ns: Option<u64>,
-    /// What the kernel accounts beside that.
-    pub cpu_account: CpuAccount,
-    /// What ended it too early, if it was neither the program nor the user. What was recorded until then is whole.
-    pub problem: Option<String>,
-    /// The launched program; `None` where none was launched.
-    pub target: Option<Target>,
-}
+impl session::Session for Recording {
+    type Target = Target;
 
-impl Recording {
-    /// When recording began of a program that ran unrecorded before: see [`Recording::hold_until`].
-    pub fn began(&self) -> Option<Timestamp> {
-        match &self.who {
-            Who::Launched(_, running) => Some(running.start),
-            Who::Stopped(_) | Who::Running(_) | Who::RunningDuring(..) | Who::Nobody => None,
-        }
-    }
-
-    /// Opens the events: for the program, which is started stopped, or for what runs already.
-    pub fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
+    fn open(options: &RecordOptions) -> Result<Recording, RecordError> {
         let mut specs = Vec::new();
         for list in &options.events {
             specs.extend(events::parse(list).map_err(|error| RecordError::Failed(error.to_string()))?);
@@ -243,6 +123,57 @@ impl Recording {
         })
     }
 
+    fn announcements(&self) -> &[String] {
+        match &self.rung {
+            Rung::PerfEvent(opened) => &opened.announcements,
+            Rung::Ptrace { announcements, .. } => announcements,
+            Rung::NotYet => &[],
+        }
+    }
+
+    fn remark(&self) -> Option<&'static str> {
+        match &self.rung {
+            Rung::PerfEvent(opened) => opened.choice.no_cycles.map(NoCycles::remark),
+            Rung::Ptrace { .. } | Rung::NotYet => None,
+        }
+    }
+
+    fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
+        let names = match &self.who {
+            Who::Running(running) | Who::RunningDuring(running, _) => Some(running.names.join(", ")),
+            Who::Stopped(_) | Who::Launched(..) | Who::Nobody => None,
+        };
+        match &self.rung {
+            Rung::PerfEvent(opened) => {
+                let info = self.info(clock, clock.timestamp, names, self.options.rate_hz);
+                of_events(info, opened, &self.events)
+            }
+            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
+            Rung::NotYet => self.info(clock, clock.timestamp, names, self.options.rate_hz),
+        }
+    }
+
+    fn began(&self) -> Option<Timestamp> {
+        match &self.who {
+            Who::Launched(_, running) => Some(running.start),
+            Who::Stopped(_) | Who::Running(_) | Who::RunningDuring(..) | Who::Nobody => None,
+        }
+    }
+
+    fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
+        let before = procfs::machine_time();
+        let mut finished = self.record(clock, sink)?;
+        let time = procfs::machine_time().zip(before);
+        finished.cpu_account.machine = time.map(|(now, before)| now.since(before));
+        Ok(finished)
+    }
+
+    fn hold_until(self, begin: BorrowedFd<'_>) -> Result<Held<Recording>, RecordError> {
+        self.hold(begin)
+    }
+}
+
+impl Recording {
     fn launch(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Recording, RecordError> {
         let image = launch::resolve(options)?;
         let signals = take_over_signals()?;
@@ -265,51 +196,7 @@ impl Recording {
         }
     }
 
-    /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is not
-    /// recorded and why.
-    pub fn announcements(&self) -> &[String] {
-        match &self.rung {
-            Rung::PerfEvent(opened) => &opened.announcements,
-            Rung::Ptrace { announcements, .. } => announcements,
-            Rung::NotYet => &[],
-        }
-    }
-
-    /// The same for those who ask for more: what holds for every recording on this machine, and is no loss.
-    pub fn remark(&self) -> Option<&'static str> {
-        match &self.rung {
-            Rung::PerfEvent(opened) => opened.choice.no_cycles.map(NoCycles::remark),
-            Rung::Ptrace { .. } | Rung::NotYet => None,
-        }
-    }
-
-    /// What is known of the recording before it has begun; it ends at its own start.
-    pub fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
-        let names = match &self.who {
-            Who::Running(running) | Who::RunningDuring(running, _) => Some(running.names.join(", ")),
-            Who::Stopped(_) | Who::Launched(..) | Who::Nobody => None,
-        };
-        match &self.rung {
-            Rung::PerfEvent(opened) => {
-                let info = self.info(clock, clock.timestamp, names, self.options.rate_hz);
-                of_events(info, opened, &self.events)
-            }
-            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
-            Rung::NotYet => self.info(clock, clock.timestamp, names, self.options.rate_hz),
-        }
-    }
-
-    /// Lets the program run and drains its events into the sink until the recording ends. Handles SIGINT, SIGTERM and
-    /// SIGHUP meanwhile, as the command-line contract has them.
-    pub fn run(self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
-        let before = procfs::machine_time();
-        let mut finished = self.record(clock, sink)?;
-        let time = procfs::machine_time().zip(before);
-        finished.cpu_account.machine = time.map(|(now, before)| now.since(before));
-        Ok(finished)
-    }
-
-    fn record(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+    fn record(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
         let opened = match &mut self.rung {
             Rung::PerfEvent(opened) => opened,
             Rung::Ptrace { .. } | Rung::NotYet => return self.run_traced(clock, sink),
@@ -464,7 +351,7 @@ impl Recording {
         })
     }
 
-    fn run_traced(&mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished, RecordError> {
+    fn run_traced(&mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
         let who = std::mem::replace(&mut self.who, Who::Nobody);
         let (
             Who::Stopped(stopped),

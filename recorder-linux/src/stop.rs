@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use recording::session::{self, ProgramExit, StopReason};
+
 use crate::procfs;
-use crate::session::{ProgramExit, StopReason};
 use crate::sys::process::{Child, Held, WaitStatus};
 use crate::sys::signals::{self, Signals};
 
@@ -20,6 +21,21 @@ pub struct Target {
     others: Vec<Held>,
     asked_to_end: Option<Instant>,
     keep_running: bool,
+}
+
+impl session::Target for Target {
+    fn wait(mut self) -> ProgramExit {
+        if self.keep_running && !ended(self.program.pidfd()) {
+            return ProgramExit::StillRunning;
+        }
+        if let Some(asked) = self.asked_to_end {
+            self.wait_or_kill(asked);
+        }
+        match self.program.wait() {
+            WaitStatus::Exited(code) => ProgramExit::Code(code),
+            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
+        }
+    }
 }
 
 impl Target {
@@ -42,21 +58,6 @@ impl Target {
         }
         target.asked_to_end = Some(Instant::now());
         target
-    }
-
-    /// Waits for the program's end. If recording ended first, all recorded processes were sent SIGTERM, and get SIGKILL
-    /// after 5 s (unless `keep_running`: then this returns at once). Call it after the profile is written.
-    pub fn wait(mut self) -> ProgramExit {
-        if self.keep_running && !ended(self.program.pidfd()) {
-            return ProgramExit::StillRunning;
-        }
-        if let Some(asked) = self.asked_to_end {
-            self.wait_or_kill(asked);
-        }
-        match self.program.wait() {
-            WaitStatus::Exited(code) => ProgramExit::Code(code),
-            WaitStatus::Signaled(signal) => ProgramExit::Signal(signal),
-        }
     }
 
     fn wait_or_kill(&mut self, asked: Instant) {

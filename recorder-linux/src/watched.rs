@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::StopReason;
 use crate::sys::process::{Child, Held};
 use crate::sys::signals::{Received, Signals};
+use recording::session::StopReason;
 
 /// Whom the recording waits for.
 #[derive(Debug)]

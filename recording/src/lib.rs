@@ -12,9 +12,10 @@
 //! 4. [`module`]: files mapped as code.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
-//! 7. [`symbol`]: names for addresses, as plain data.
-//! 8. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 9. [`command`]: how messages name the program that the user has to type.
+//! 7. [`session`]: the contract of every recorder.
+//! 8. [`symbol`]: names for addresses, as plain data.
+//! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
+//! 10. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod info;
 pub mod module;
 pub mod probe;
 pub mod quality;
+pub mod session;
 pub mod sink;
 pub mod stack;
 pub mod symbol;

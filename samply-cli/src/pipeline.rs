@@ -10,6 +10,7 @@ use profile::enrich::{Enriched, enrich};
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
+use recording::session::{Finished, RecordError, Session, Target as _};
 use recording::sink::KeptFile;
 use symbolicator::Symbolicator;
 use unwind::{UnwindOptions, Unwinder};
@@ -29,7 +30,8 @@ pub(crate) use recorder_linux as recorder;
 #[cfg(target_os = "macos")]
 pub(crate) use recorder_macos as recorder;
 
-pub(crate) use recorder::{ProgramExit, RecordOptions, StopReason, Target, Whom, examine, say_if_quit};
+pub(crate) use recorder::{Target, examine, say_if_quit};
+pub(crate) use recording::session::{ProgramExit, RecordOptions, StopReason, Whom};
 
 /// What to record, beside what the recorder has to know.
 #[derive(Debug)]
@@ -254,7 +256,7 @@ struct Runs {
 }
 
 impl Runs {
-    fn add(&mut self, run: recorder::Finished) {
+    fn add(&mut self, run: Finished<Target>) {
         self.count += 1;
         self.stop = Some(run.stop);
         self.asked_rate_hz = run.asked_rate_hz;
@@ -291,13 +293,13 @@ impl Runs {
     }
 }
 
-impl From<recorder::RecordError> for Failure {
-    fn from(error: recorder::RecordError) -> Failure {
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
         let message = error.to_string();
         match error {
-            recorder::RecordError::NotFound(_) => Failure::NotFound(message),
-            recorder::RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
-            recorder::RecordError::Failed(_) => Failure::Failed(message),
+            RecordError::NotFound(_) => Failure::NotFound(message),
+            RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
+            RecordError::Failed(_) => Failure::Failed(message),
         }
     }
 }

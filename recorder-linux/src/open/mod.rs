@@ -10,7 +10,6 @@ pub(crate) use choice::{Choice, NoCycles, core_type, may_record_ourselves};
 use choice::{choose, open_failed};
 use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
 
-use crate::RecordOptions;
 use crate::cpus;
 use crate::events::{self, Counter, Events, FurtherEvents};
 use crate::ladder::Refusal;
@@ -19,6 +18,7 @@ use crate::sys::perf_event::{Attr, EventFd, flag};
 use crate::sys::ring::Ring;
 use perf_data::decode::Layout;
 use perf_data::origins::Origins;
+use recording::session::RecordOptions;
 
 /// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
 const POINTS_RING_FACTOR: usize = 2;

@@ -3,7 +3,9 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use super::{ProgramExit, RecordError, Recording, StopReason, Who};
+use recording::session::{Held, ProgramExit, RecordError, StopReason, Target as _};
+
+use super::{Recording, Who};
 use crate::attach;
 use crate::ladder::Rung;
 use crate::launch;
@@ -18,21 +20,12 @@ const ROUND: Duration = Duration::from_secs(60);
 /// How long the end of a program may take that was there no more when events were to be opened.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// What came of waiting.
-#[derive(Debug)]
-pub enum Held {
-    /// Recording can begin.
-    Begins(Box<Recording>),
-    /// The program ended before.
-    Ended(ProgramExit),
-}
-
 impl Recording {
     /// Lets the launched program run unrecorded until `begin` is readable, then opens the events for it and all below it, as
     /// if sprof attached. With ptrace the program is recorded from its start instead: then this returns at once.
     ///
-    /// Whoever makes `begin` readable waits until [`Recording::run`] is about to be called, and misses nothing.
-    pub fn hold_until(mut self, begin: BorrowedFd<'_>) -> Result<Held, RecordError> {
+    /// Whoever makes `begin` readable waits until [`run`](recording::session::Session::run) is about to be called, and misses nothing.
+    pub(super) fn hold(mut self, begin: BorrowedFd<'_>) -> Result<Held<Recording>, RecordError> {
         let stopped = match std::mem::replace(&mut self.who, Who::Nobody) {
             Who::Stopped(stopped) if matches!(self.rung, Rung::PerfEvent(_)) => stopped,
             who => {

@@ -27,11 +27,12 @@ use std::path::{Path, PathBuf};
 
 use profile::{Profile, harness};
 use recording::info::RecordingInfo;
+use recording::session::{Held, Session};
 use recording::sink::EventSink;
 
 use crate::args::RecordingArgs;
 use crate::exit::Failure;
-use crate::pipeline::recorder::{Held, Recording};
+use crate::pipeline::recorder::Recording;
 use crate::pipeline::{Plan, ProgramExit, Whom};
 use crate::summary::count;
 use crate::term::Term;
