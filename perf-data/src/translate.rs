@@ -4,11 +4,11 @@ mod found;
 mod without_events;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid, Value};
+use recording::event::{Event, LostCause, Mapping, Pid, Role, Sample, Tid, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
@@ -40,32 +40,50 @@ pub struct Translator {
     exited: HashMap<i32, Timestamp>,
     forget_exited_at: usize,
     kernel_frames: Vec<Frame>,
-    lost: u64,
-    switches_lost: u64,
+    lost: BTreeMap<Role, u64>,
     samples: u64,
     processes_seen: u64,
     deep_stacks: u64,
     task_zero: TaskZero,
-    counted_lost: u64,
-    points_lost: u64,
     without_events: WithoutEvents,
 }
 
-/// What the records of a ring are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// Samples of running threads, and everything about processes.
-    Running,
-    /// When threads leave a CPU and get one.
-    Switches,
-    /// The stacks with which they leave it.
-    WaitStacks,
-    /// Waits that are over: the period of each sample is a time off the CPU, ns.
-    Waits,
-    /// Samples of a further event that counts, by its index.
-    Counted(u32),
-    /// A point event, by its index.
-    Point(u32),
+/// How to read the records of an event beside the first one.
+#[derive(Clone, Copy, Debug)]
+pub struct FurtherEvent<'a> {
+    /// What its samples stand for.
+    pub role: Role,
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
+    pub index: u32,
+    /// The layout of its records.
+    pub layout: &'a Layout,
+    /// How its values are laid out, if it has some.
+    pub format: Option<&'a Format>,
+}
+
+/// Which event a sample is of, and what that event wrote with it.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleOf<'a> {
+    /// What the sample stands for.
+    pub role: Role,
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
+    pub event: u32,
+    /// The values of a point event.
+    pub values: &'a [Value<'a>],
+    /// Where the kernel's function at the sample's address, which has only begun, returns to.
+    pub return_address: Option<u64>,
+}
+
+impl SampleOf<'_> {
+    /// A sample without values, of no event that the user named.
+    fn role(role: Role) -> SampleOf<'static> {
+        SampleOf {
+            role,
+            event: 0,
+            values: &[],
+            return_address: None,
+        }
+    }
 }
 
 /// Whom samples of process 0, thread 0 are of.
@@ -91,14 +109,11 @@ impl Translator {
             exited: HashMap::new(),
             forget_exited_at: FEW_EXITED,
             kernel_frames: Vec::new(),
-            lost: 0,
-            switches_lost: 0,
+            lost: BTreeMap::new(),
             samples: 0,
             processes_seen: 0,
             deep_stacks: 0,
             task_zero: TaskZero::Nobody,
-            counted_lost: 0,
-            points_lost: 0,
             without_events: WithoutEvents::default(),
         }
     }
@@ -125,15 +140,9 @@ impl Translator {
         self.processes.keys().map(|pid| Pid(*pid))
     }
 
-    /// Records reported lost so far, of the rings about this.
-    pub fn lost(&self, subject: Subject) -> u64 {
-        match subject {
-            Subject::Running => self.lost,
-            Subject::Switches => self.switches_lost,
-            Subject::WaitStacks | Subject::Waits => 0,
-            Subject::Counted(_) => self.counted_lost,
-            Subject::Point(_) => self.points_lost,
-        }
+    /// Records of this role that were reported lost so far.
+    pub fn lost(&self, role: Role) -> u64 {
+        self.lost.get(&role).copied().unwrap_or_default()
     }
 
     /// Samples seen so far.
@@ -152,31 +161,28 @@ impl Translator {
     }
 
     /// Translates one record with its time.
-    pub fn record(&mut self, time: u64, record: &[u8], subject: Subject, sink: &mut dyn EventSink) {
+    pub fn record(&mut self, time: u64, record: &[u8], role: Role, sink: &mut dyn EventSink) {
         let record = decode::decode(record, &self.layout);
-        self.decoded(Timestamp(time), record, subject, sink);
+        self.decoded(Timestamp(time), record, role, sink);
     }
 
-    /// Translates one record of a further event, which has a layout of its own, and values if it is a point.
-    pub fn further(
-        &mut self,
-        time: u64,
-        record: &[u8],
-        layout: &Layout,
-        subject: Subject,
-        format: Option<&Format>,
-        sink: &mut dyn EventSink,
-    ) {
+    /// Translates one record of a further event.
+    pub fn further(&mut self, time: u64, record: &[u8], event: &FurtherEvent<'_>, sink: &mut dyn EventSink) {
         let time = Timestamp(time);
-        match decode::decode(record, layout) {
+        match decode::decode(record, event.layout) {
             Ok(Record::Sample(sample)) => {
-                let values = format.map_or(Vec::new(), |format| {
-                    format.values(sample.raw, sample.copied_stack(layout.registers))
+                let values = event.format.map_or(Vec::new(), |format| {
+                    format.values(sample.raw, sample.copied_stack(event.layout.registers))
                 });
-                let return_address = format.and_then(|format| format.return_address(sample.raw));
-                self.sample(time, &sample, subject, &values, return_address, sink);
+                let of = SampleOf {
+                    role: event.role,
+                    event: event.index,
+                    values: &values,
+                    return_address: event.format.and_then(|format| format.return_address(sample.raw)),
+                };
+                self.sample(time, &sample, &of, sink);
             }
-            record => self.decoded(time, record, subject, sink),
+            record => self.decoded(time, record, event.role, sink),
         }
     }
 
@@ -185,11 +191,11 @@ impl Translator {
         &mut self,
         time: Timestamp,
         record: Result<Record<'_>, Malformed>,
-        subject: Subject,
+        role: Role,
         sink: &mut dyn EventSink,
     ) {
         match record {
-            Ok(Record::Sample(sample)) => self.sample(time, &sample, subject, &[], None, sink),
+            Ok(Record::Sample(sample)) => self.sample(time, &sample, &SampleOf::role(role), sink),
             // What tasks outside of this PID namespace do cannot be told apart.
             Ok(
                 Record::Mmap { pid: 0, .. }
@@ -249,19 +255,13 @@ impl Translator {
                 preempted,
             }) => self.switch(time, pid, tid, out.then_some(preempted), sink),
             // Stacks of waits: each wait without one is counted.
-            Ok(Record::Lost { .. } | Record::LostSamples { .. } | Record::Throttle)
-                if subject == Subject::WaitStacks => {}
-            Ok(Record::Lost { count } | Record::LostSamples { count }) if subject == Subject::Switches => {
-                self.report_lost(time, count, LostCause::SwitchesRingFull, sink);
+            Ok(Record::Lost { .. } | Record::LostSamples { .. } | Record::Throttle) if role == Role::WaitStack => {}
+            Ok(Record::LostSamples { count }) if role == Role::Running => {
+                self.report_lost(time, count, role, LostCause::SamplesRingFull, sink);
             }
-            Ok(Record::Lost { count } | Record::LostSamples { count }) if matches!(subject, Subject::Counted(_)) => {
-                self.report_lost(time, count, LostCause::CountedRingFull, sink);
+            Ok(Record::Lost { count } | Record::LostSamples { count }) => {
+                self.report_lost(time, count, role, LostCause::RingFull, sink);
             }
-            Ok(Record::Lost { count } | Record::LostSamples { count }) if matches!(subject, Subject::Point(_)) => {
-                self.report_lost(time, count, LostCause::PointsRingFull, sink);
-            }
-            Ok(Record::Lost { count }) => self.report_lost(time, count, LostCause::RingFull, sink),
-            Ok(Record::LostSamples { count }) => self.report_lost(time, count, LostCause::SamplesRingFull, sink),
             Ok(Record::Throttle) => sink.on_event(&Event::Throttled { time }),
             Ok(Record::Mmap { executable: false, .. } | Record::Other) => {}
             Err(malformed) => sink.on_event(&Event::Malformed {
@@ -271,22 +271,22 @@ impl Translator {
         }
     }
 
-    /// Reports records lost beyond those that records told of.
-    pub fn report_lost(&mut self, time: Timestamp, count: u64, cause: LostCause, sink: &mut dyn EventSink) {
-        if count > 0 {
-            // What the kernel's own count of losses is compared to in the end. What sprof itself leaves out is none of these.
-            let lost = match cause {
-                LostCause::SwitchesRingFull => Some(&mut self.switches_lost),
-                LostCause::RingFull | LostCause::SamplesRingFull => Some(&mut self.lost),
-                LostCause::CountedRingFull => Some(&mut self.counted_lost),
-                LostCause::PointsRingFull => Some(&mut self.points_lost),
-                LostCause::QueueFull | LostCause::TooManyPoints => None,
-            };
-            if let Some(lost) = lost {
-                *lost = lost.saturating_add(count);
-            }
-            sink.on_event(&Event::Lost { time, count, cause });
+    /// Reports records lost beyond those that records reported.
+    pub fn report_lost(&mut self, time: Timestamp, count: u64, role: Role, cause: LostCause, sink: &mut dyn EventSink) {
+        if count == 0 {
+            return;
         }
+        // The kernel's own count of losses is compared to this in the end. What sprof itself drops is not part of that count.
+        if matches!(cause, LostCause::RingFull | LostCause::SamplesRingFull) {
+            let lost = self.lost.entry(role).or_default();
+            *lost = lost.saturating_add(count);
+        }
+        sink.on_event(&Event::Lost {
+            time,
+            count,
+            role,
+            cause,
+        });
     }
 
     fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {
@@ -307,24 +307,21 @@ impl Translator {
         });
     }
 
-    /// Translates one sample, of a point event with its values. `return_address` is where the kernel's function at `ip`, which has only
-    /// begun, returns to.
-    pub fn sample(
-        &mut self,
-        time: Timestamp,
-        raw: &RawSample<'_>,
-        subject: Subject,
-        values: &[Value<'_>],
-        return_address: Option<u64>,
-        sink: &mut dyn EventSink,
-    ) {
+    /// Translates one sample.
+    pub fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, of: &SampleOf<'_>, sink: &mut dyn EventSink) {
+        let SampleOf {
+            role,
+            event,
+            values,
+            return_address,
+        } = *of;
         // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
         // it to, and its ending was already reported.
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
         if !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
             // With its last switch a task leaves its CPU for good, and idle CPUs switch, too.
-            if subject == Subject::WaitStacks {
+            if role == Role::WaitStack {
                 return;
             }
             sink.on_event(&Event::Malformed {
@@ -333,10 +330,8 @@ impl Translator {
             });
             return;
         }
-        if matches!(subject, Subject::Running | Subject::Switches) {
-            self.samples += 1;
-        }
-        if matches!(subject, Subject::Running | Subject::Counted(_)) {
+        self.samples += u64::from(role == Role::Running);
+        if matches!(role, Role::Running | Role::Counted) {
             self.deep_stacks += u64::from(raw.stack_cut_off);
         }
         let is_outside = is_task_zero && self.task_zero == TaskZero::OtherNamespaces;
@@ -396,16 +391,13 @@ impl Translator {
             pid: Pid(raw.pid),
             tid: Tid(raw.tid),
             cpu: raw.cpu,
+            role,
+            event,
             period: raw.period,
             stack,
+            values,
         };
-        sink.on_event(&match subject {
-            Subject::WaitStacks => Event::WaitStack(sample),
-            Subject::Waits => Event::Waited(sample),
-            Subject::Running | Subject::Switches => Event::Sample(sample),
-            Subject::Counted(event) => Event::Counted { event, sample },
-            Subject::Point(event) => Event::Point { event, sample, values },
-        });
+        sink.on_event(&Event::Sample(sample));
     }
 
     fn name(&mut self, time: Timestamp, pid: i32, tid: i32, exec: bool, name: &[u8], sink: &mut dyn EventSink) {

@@ -1,9 +1,9 @@
 //! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
 
 use perf_data::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
-use perf_data::translate::{Subject, Translator};
+use perf_data::translate::Translator;
 use proptest::prelude::*;
-use recording::event::Event;
+use recording::event::{Event, Role};
 use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack};
@@ -122,7 +122,7 @@ fn the_interrupted_kernel_instruction_is_one_frame_not_two() {
         }
     }
     let mut check = Check(0);
-    Translator::new(LAYOUT).record(42, &kernel_sample(), Subject::Running, &mut check);
+    Translator::new(LAYOUT).record(42, &kernel_sample(), Role::Running, &mut check);
     assert_eq!(check.0, 1);
 }
 
@@ -155,12 +155,13 @@ fn a_sample_of_the_ring_of_waits_is_the_stack_of_a_wait_and_no_sample() {
     struct Waits(u32);
     impl EventSink for Waits {
         fn on_event(&mut self, event: &Event<'_>) {
-            assert!(!matches!(event, Event::Sample(_)));
-            self.0 += u32::from(matches!(event, Event::WaitStack(_)));
+            let Event::Sample(sample) = event else { return };
+            assert_eq!(sample.role, Role::WaitStack);
+            self.0 += 1;
         }
     }
     let (mut waits, mut translator) = (Waits(0), Translator::new(LAYOUT));
-    translator.record(42, &kernel_sample(), Subject::WaitStacks, &mut waits);
+    translator.record(42, &kernel_sample(), Role::WaitStack, &mut waits);
     assert_eq!((waits.0, translator.samples()), (1, 0));
 }
 
@@ -229,7 +230,7 @@ fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
         let (mut translator, mut sink) = (Translator::new(LAYOUT), Order::default());
         translator.watch_for_lost_events();
         for bytes in records {
-            translator.record(1, bytes, Subject::Running, &mut sink);
+            translator.record(1, bytes, Role::Running, &mut sink);
         }
         let lost = translator.take_tasks_without_events();
         (
@@ -286,10 +287,10 @@ proptest! {
         kind in 0..20u32,
         misc in any::<u16>(),
         body in proptest::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..300),
-        subject in prop_oneof![Just(Subject::Running), Just(Subject::WaitStacks)],
+        role in prop_oneof![Just(Role::Running), Just(Role::WaitStack)],
     ) {
         let mut sink = Order::default();
-        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), subject, &mut sink);
+        Translator::new(LAYOUT).record(1, &record(kind, misc, &body), role, &mut sink);
     }
 
     #[test]
@@ -303,7 +304,7 @@ proptest! {
         }
         let mut sink = Order::default();
         for record in &records {
-            translator.record(1, record, Subject::Running, &mut sink);
+            translator.record(1, record, Role::Running, &mut sink);
         }
     }
 }

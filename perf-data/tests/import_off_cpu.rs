@@ -13,7 +13,7 @@ use common::*;
 use perf_data::import::{Import, Imported};
 use proptest::prelude::*;
 use recording::address::Avma;
-use recording::event::{Event, Sample};
+use recording::event::{Event, Role, Sample};
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
 
@@ -97,9 +97,11 @@ fn text(event: &Event<'_>) -> Option<String> {
         )
     };
     Some(match event {
-        Event::Sample(sample) => with_frames("sample", sample),
-        Event::WaitStack(sample) => with_frames("stack", sample),
-        Event::Waited(sample) => with_frames("wait", sample),
+        Event::Sample(sample) => match sample.role {
+            Role::WaitStack => with_frames("stack", sample),
+            Role::Wait => with_frames("wait", sample),
+            _ => with_frames("sample", sample),
+        },
         Event::SwitchIn { time, tid, .. } => format!("{} in {}", time.0, tid.0),
         Event::SwitchOut {
             time, tid, preempted, ..

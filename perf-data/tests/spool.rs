@@ -13,7 +13,7 @@ use perf_data::import::Import;
 use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, LostCause, Mapping, Pid, Sample, Tid};
+use recording::event::{Event, LostCause, Mapping, Pid, Role, Sample, Tid};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -76,6 +76,9 @@ fn sample<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
         pid: Pid(7),
         tid: Tid(8),
         cpu: 2,
+        role: Role::Running,
+        event: 0,
+        values: &[],
         period: 1_000_000,
         stack: Stack::Frames(frames),
     })
@@ -83,7 +86,10 @@ fn sample<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
 
 fn wait_stack<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
     match sample(time, frames) {
-        Event::Sample(sample) => Event::WaitStack(sample),
+        Event::Sample(sample) => Event::Sample(Sample {
+            role: Role::WaitStack,
+            ..sample
+        }),
         other => other,
     }
 }
@@ -171,6 +177,7 @@ fn events_come_back_as_they_went() {
         Event::Lost {
             time: Timestamp(2006),
             count: 5,
+            role: Role::Running,
             cause: LostCause::RingFull,
         },
         Event::Throttled { time: Timestamp(2007) },
@@ -195,7 +202,8 @@ fn events_come_back_as_they_went() {
         Event::Lost {
             time: Timestamp(2008),
             count: 6,
-            cause: LostCause::SwitchesRingFull,
+            role: Role::Switch,
+            cause: LostCause::RingFull,
         },
         Event::ProcessStart {
             time: Timestamp(2008),

@@ -17,7 +17,7 @@ use fxprof_processed_profile as samply;
 use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::clock::Timestamp;
-use recording::event::{Event, Sample, Tid};
+use recording::event::{Event, Role, Sample, Tid};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -63,6 +63,9 @@ fn ours(count: u64, mut out: BufWriter<File>) -> Result<(), Box<dyn Error>> {
             pid: PID,
             tid: Tid(PID.0 + thread as i32),
             cpu: 0,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period: MS,
             stack: Stack::Frames(&stacks[stack]),
         }));

@@ -11,7 +11,7 @@ use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Sample, Tid};
+use recording::event::{Event, Role, Sample, Tid};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -36,6 +36,9 @@ fn feed(builder: &mut Builder, order: &[u32], stacks: &[Vec<Frame>]) {
             pid: PID,
             tid: Tid(100 + at as i32 % THREADS),
             cpu: 0,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period: 1_000_000,
             stack: Stack::Frames(&stacks[stack as usize]),
         }));

@@ -9,7 +9,7 @@ use std::fs;
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Found, Pid, Sample, Tid};
+use recording::event::{Event, InitialState, Pid, Role, Sample, Tid};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
@@ -35,7 +35,7 @@ pub(crate) struct Already {
 struct Looked {
     pid: i32,
     tid: i32,
-    told_from: Timestamp,
+    switches_from: Timestamp,
     at: Timestamp,
     waits_for: Option<WaitReason>,
     is_kernel_thread: bool,
@@ -61,11 +61,11 @@ struct UserStack {
 impl Already {
     /// Looks at these threads (process, thread), all of whose events are enabled by now.
     pub(crate) fn look(&mut self, threads: &[(i32, i32)]) {
-        let told_from = Timestamp(monotonic_ns());
+        let switches_from = Timestamp(monotonic_ns());
         let mut buffer = vec![0; STACK_BYTES];
         let looked = threads
             .iter()
-            .filter_map(|(pid, tid)| look_at(*pid, *tid, told_from, &mut buffer));
+            .filter_map(|(pid, tid)| look_at(*pid, *tid, switches_from, &mut buffer));
         self.looked.extend(looked);
     }
 }
@@ -95,24 +95,27 @@ pub(crate) fn tell(already: &Already, start: Timestamp, sink: &mut dyn EventSink
             }),
         };
         let (pid, tid) = (Pid(thread.pid), Tid(thread.tid));
-        sink.on_event(&Event::Found {
-            found: Found {
-                time: start,
-                pid,
-                tid,
-                told_from: thread.told_from,
-                looked_at: thread.at,
-                waits_for: thread.waits_for,
-            },
-            stack: stack.map(|stack| Sample {
+        if let Some(stack) = stack {
+            sink.on_event(&Event::Sample(Sample {
                 time: start,
                 pid,
                 tid,
                 cpu: 0,
+                role: Role::WaitStack,
+                event: 0,
                 period: 0,
                 stack,
-            }),
-        });
+                values: &[],
+            }));
+        }
+        sink.on_event(&Event::InitialState(InitialState {
+            time: start,
+            pid,
+            tid,
+            switches_from: thread.switches_from,
+            seen_at: thread.at,
+            waits_for: thread.waits_for,
+        }));
     }
 }
 
@@ -134,7 +137,7 @@ impl UserStack {
     }
 }
 
-fn look_at(pid: i32, tid: i32, told_from: Timestamp, buffer: &mut [u8]) -> Option<Looked> {
+fn look_at(pid: i32, tid: i32, switches_from: Timestamp, buffer: &mut [u8]) -> Option<Looked> {
     let stat = procfs::stat(pid, tid)?;
     if stat.has_ended() {
         return None;
@@ -160,7 +163,7 @@ fn look_at(pid: i32, tid: i32, told_from: Timestamp, buffer: &mut [u8]) -> Optio
     Some(Looked {
         pid,
         tid,
-        told_from,
+        switches_from,
         at: Timestamp(monotonic_ns()),
         waits_for,
         is_kernel_thread: stat.is_kernel_thread,

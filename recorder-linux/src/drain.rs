@@ -7,12 +7,12 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause};
+use recording::event::{Event, LostCause, Role};
 use recording::sink::EventSink;
 
 use crate::events::PointLimit;
 use crate::offcpu::StackLimit;
-use crate::open::{Opened, RingOf};
+use crate::open::Opened;
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -21,7 +21,7 @@ use crate::usage::Usage;
 use crate::watched::Watched;
 use perf_data::decode;
 use perf_data::merge::{self, Source};
-use perf_data::translate::{Subject, Translator};
+use perf_data::translate::Translator;
 use recording::session::StopReason;
 
 /// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
@@ -161,26 +161,22 @@ fn drain(
     let mut taken = Taken::default();
     let Opened {
         rings,
-        rings_of,
+        roles,
         further,
         origins,
         ..
     } = opened;
     taken.records = merge::drain(rings, until_ns, queue, &mut |ring, time, record| {
-        let subject = match rings_of[ring] {
-            RingOf::Running => Subject::Running,
-            RingOf::Switches => Subject::Switches,
-            RingOf::WaitStacks => Subject::WaitStacks,
-            of @ (RingOf::Counted | RingOf::Points) => {
-                if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
-                    && let Some(reading) = further.reading(of == RingOf::Points, record)
-                {
-                    points.take(time, record, &reading, translator, sink);
-                }
-                return;
+        let role = roles[ring];
+        if matches!(role, Role::Counted | Role::Point) {
+            if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
+                && let Some(event) = further.event_of(role, record)
+            {
+                points.take(time, record, &event, translator, sink);
             }
-        };
-        if subject == Subject::WaitStacks {
+            return;
+        }
+        if role == Role::WaitStack {
             // A CPU that was idle is not waiting for anything, and such stacks take no time to unwind.
             if decode::origin(record).is_some_and(|origin| origin.tid == 0) {
                 return;
@@ -188,28 +184,23 @@ fn drain(
             taken.wait_stacks += 1;
         }
         if origins.as_mut().is_none_or(|origins| origins.counts(time, record)) {
-            translator.record(time, record, subject, sink);
+            translator.record(time, record, role, sink);
         }
     });
     points.report(translator, sink);
     taken
 }
 
-/// Tells of losses that no record told of: those at the very end, after which nothing more was written.
+/// Reports losses that no record reported: those at the very end, after which nothing more was written.
 pub(crate) fn report_remaining_losses(
     lost: u64,
-    subject: Subject,
+    role: Role,
     translator: &mut Translator,
     end: Timestamp,
     sink: &mut dyn EventSink,
 ) {
-    let cause = match subject {
-        Subject::Running | Subject::WaitStacks | Subject::Waits => LostCause::RingFull,
-        Subject::Switches => LostCause::SwitchesRingFull,
-        Subject::Counted(_) => LostCause::CountedRingFull,
-        Subject::Point(_) => LostCause::PointsRingFull,
-    };
-    translator.report_lost(end, lost.saturating_sub(translator.lost(subject)), cause, sink);
+    let remaining = lost.saturating_sub(translator.lost(role));
+    translator.report_lost(end, remaining, role, LostCause::RingFull, sink);
 }
 
 fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink) {

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use recording::clock::{ClockReference, Timestamp};
 use recording::command::own;
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
-use recording::event::Pid;
-use recording::info::{EventCounts, EventRole, PeriodUnit, RecordingInfo};
+use recording::event::{Pid, Role};
+use recording::info::{EventCounts, PeriodUnit, RecordingInfo};
 use recording::session::{self, Finished, Held, RecordError, RecordOptions, StopReason, Target as _, Whom};
 use recording::sink::EventSink;
 
@@ -34,7 +34,7 @@ use crate::sys::signals::Signals;
 use crate::unrecorded::{self, Unrecorded};
 use crate::watched::Watched;
 use perf_data::events;
-use perf_data::translate::{Subject, TaskZero, Translator};
+use perf_data::translate::{TaskZero, Translator};
 
 mod hold;
 
@@ -294,11 +294,11 @@ impl Recording {
             Watched::Others(_) | Watched::Machine => None,
         };
         let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
-        drain::report_remaining_losses(counts.lost, Subject::Running, &mut translator, end, sink);
-        drain::report_remaining_losses(of_waits.lost, Subject::Switches, &mut translator, end, sink);
+        drain::report_remaining_losses(counts.lost, Role::Running, &mut translator, end, sink);
+        drain::report_remaining_losses(of_waits.lost, Role::Switch, &mut translator, end, sink);
         let (counted_lost, points_lost) = opened.further.lost();
-        drain::report_remaining_losses(counted_lost, Subject::Counted(0), &mut translator, end, sink);
-        drain::report_remaining_losses(points_lost, Subject::Point(0), &mut translator, end, sink);
+        drain::report_remaining_losses(counted_lost, Role::Counted, &mut translator, end, sink);
+        drain::report_remaining_losses(points_lost, Role::Point, &mut translator, end, sink);
         // Events of whole CPUs count idle time, too.
         let of_tasks = self.options.whom != Whom::WholeMachine;
         let counted = opened.further.common().of_tasks(counts, opened.cpus());
@@ -318,8 +318,8 @@ impl Recording {
         let mut events = std::mem::take(&mut self.events);
         for (index, event) in (0..).zip(&mut events.infos) {
             event.counts = match event.role {
-                EventRole::Weight => Some(counted),
-                EventRole::Track | EventRole::Marker => counts_of.remove(&index),
+                Role::Counted | Role::Point => counts_of.remove(&index),
+                _ => Some(counted),
             };
         }
         let mut notes = std::mem::take(&mut opened.notes);
@@ -457,7 +457,7 @@ fn of_events(info: RecordingInfo, opened: &Opened, events: &Events) -> Recording
     let mut events = events.infos.clone();
     for event in events
         .iter_mut()
-        .filter(|event| event.role != EventRole::Marker && !choice.may_sample_kernel)
+        .filter(|event| event.role != Role::Point && !choice.may_sample_kernel)
     {
         event.without_kernel.get_or_insert("no permission");
     }

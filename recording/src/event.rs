@@ -84,31 +84,9 @@ pub enum Event<'a> {
         /// The module and its place.
         image: Image,
     },
-    /// A sample.
+    /// A stack of a thread, and what it stands for.
     Sample(Sample<'a>),
-    /// The stack with which a thread leaves its CPU, right before its `SwitchOut`; or, of a thread that is waiting, the
-    /// stack with which it waits. Its period means nothing.
-    WaitStack(Sample<'a>),
-    /// A wait that is over, with its stack: for sources that tell of waits as a whole, or of several with one stack added
-    /// up. Its period is its length in ns, which may be more than there was time for since the thread's last sample.
-    Waited(Sample<'a>),
-    /// A sample of an event that counts beside the first one. Its period is in that event's unit.
-    Counted {
-        /// Index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
-        event: u32,
-        /// The sample.
-        sample: Sample<'a>,
-    },
-    /// Something that happened at one time, with the stack that led to it. Its period is how often it happened.
-    Point {
-        /// Index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
-        event: u32,
-        /// When, where, and its stack.
-        sample: Sample<'a>,
-        /// Its values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not known.
-        values: &'a [Value<'a>],
-    },
-    /// A thread left its CPU. Only where waits are recorded, as the two before and after this.
+    /// A thread left its CPU. Only where waits are recorded.
     SwitchOut {
         /// When.
         time: Timestamp,
@@ -119,15 +97,10 @@ pub enum Event<'a> {
         /// It could have gone on: it waits for a CPU and for nothing else.
         preempted: bool,
     },
-    /// What a thread was doing when waits began to be recorded. Only of those that ran already; once, before anything else
-    /// about their waits.
-    Found {
-        /// Who, and what it was doing.
-        found: Found,
-        /// The stack with which it waited, if that could be read. Its period means nothing.
-        stack: Option<Sample<'a>>,
-    },
-    /// A thread got a CPU.
+    /// What a thread was doing when waits began to be recorded. Only of threads that ran already; once, before anything else
+    /// about their waits but the stack: a sample with [`Role::WaitStack`] comes right before, if the stack could be read.
+    InitialState(InitialState),
+    /// A thread got a CPU. Only where waits are recorded.
     SwitchIn {
         /// When.
         time: Timestamp,
@@ -143,9 +116,11 @@ pub enum Event<'a> {
     Lost {
         /// When this was noticed.
         time: Timestamp,
-        /// How many.
+        /// Number of records.
         count: u64,
-        /// Why.
+        /// Records of this role; with [`Role::Running`] and [`LostCause::RingFull`], of processes and mappings, too.
+        role: Role,
+        /// The reason.
         cause: LostCause,
     },
     /// The kernel reduced the sampling rate of one CPU for a while.
@@ -184,23 +159,36 @@ pub struct Reading {
     pub value: u64,
 }
 
+/// What a sample stands for. Records of each role have ring buffers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// CPU time of a running thread, or what the event counts that the user chose instead.
+    Running,
+    /// Switches of threads from and to CPUs. There are no samples with this role.
+    Switch,
+    /// The stack with which a thread leaves its CPU, right before its [`Event::SwitchOut`]; or, of a thread that is waiting, the
+    /// stack with which it waits. The period has no meaning.
+    WaitStack,
+    /// A wait that is over: for sources that report each wait as a whole, or the sum of several with one stack. The period is its
+    /// length in ns, which may be more than the time since the thread's last sample.
+    Wait,
+    /// What a further event counts, on a track beside the samples of running threads. The period is in that event's unit.
+    Counted,
+    /// Something that happened at one time (a tracepoint, a probe), with the stack that led to it. The period is how often.
+    Point,
+}
+
 /// Why records were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LostCause {
-    /// The ring was full: samples and perhaps other records (PERF_RECORD_LOST).
+    /// The ring buffer was full: records of any kind (PERF_RECORD_LOST).
     RingFull,
-    /// The ring was full: samples only, counted by the event (PERF_FORMAT_LOST / PERF_RECORD_LOST_SAMPLES).
+    /// The ring buffer was full: samples only, counted by the event (PERF_FORMAT_LOST / PERF_RECORD_LOST_SAMPLES).
     SamplesRingFull,
-    /// Samples that were taken with ptrace faster than they could be unwound, so that the queue in between was full.
+    /// Samples were taken with ptrace faster than they could be unwound: the queue in between was full.
     QueueFull,
-    /// The ring of the switch records was full: beginnings, ends or stacks of waits.
-    SwitchesRingFull,
-    /// The ring of further events was full: samples of theirs.
-    CountedRingFull,
-    /// The ring of point events was full.
-    PointsRingFull,
-    /// More point events than could be unwound: those above the limit were let go.
-    TooManyPoints,
+    /// More came than could be unwound: those above the limit were dropped.
+    OverLimit,
 }
 
 /// One executable mapping.
@@ -234,19 +222,19 @@ impl Mapping<'_> {
     }
 }
 
-/// A thread that ran already when waits began to be recorded. Nothing tells when its wait began.
+/// A thread that ran already when waits began to be recorded. The beginning of its wait is not known.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// When recording began.
+pub struct InitialState {
+    /// The start of the recording.
     pub time: Timestamp,
     /// Process.
     pub pid: Pid,
     /// Thread.
     pub tid: Tid,
-    /// From then on each switch of the thread is told: if it gets a CPU first, it had none from then on.
-    pub told_from: Timestamp,
-    /// When it was looked at. What was seen is of this wait only if no switch came before.
-    pub looked_at: Timestamp,
+    /// From then on each switch of the thread is reported: if it gets a CPU first, it had none from then on.
+    pub switches_from: Timestamp,
+    /// When the thread was looked at. What was seen is of this wait only if no switch came before.
+    pub seen_at: Timestamp,
     /// What it waited for; `None` if it could run: it was on a CPU, or waited for one.
     pub waits_for: Option<WaitReason>,
 }
@@ -262,10 +250,17 @@ pub struct Sample<'a> {
     pub tid: Tid,
     /// CPU on which it ran.
     pub cpu: u32,
-    /// What this sample stands for, in the event's unit (ns of CPU time for cpu-clock, else event counts).
+    /// What it stands for.
+    pub role: Role,
+    /// Of [`Role::Counted`] and [`Role::Point`]: index into [`RecordingInfo::events`](crate::info::RecordingInfo::events).
+    pub event: u32,
+    /// How much it stands for, in the event's unit (ns of CPU time for cpu-clock, else event counts).
     pub period: u64,
     /// Its stack.
     pub stack: Stack<'a>,
+    /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not
+    /// known.
+    pub values: &'a [Value<'a>],
 }
 
 /// One value of a point event.

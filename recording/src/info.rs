@@ -1,6 +1,7 @@
 //! What is known of a recording as a whole once it has ended.
 
 use crate::clock::{ClockReference, Timestamp};
+use crate::event::Role;
 
 /// The unit of [`Sample::period`](crate::event::Sample::period).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +23,14 @@ pub enum SampleBy {
     Frequency(u64),
 }
 
-/// What stands in the profile for an event that the user named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventRole {
-    /// The samples of the threads: they weigh its counts instead of CPU time.
-    Weight,
-    /// Samples on tracks of their own, beside those of the threads.
-    Track,
-    /// A marker each time.
-    Marker,
-}
-
 /// An event that the user named.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventInfo {
     /// As the user wrote it; of a tracepoint, its own name.
     pub name: String,
-    /// What it is in the profile.
-    pub role: EventRole,
+    /// What it is in the profile: with [`Role::Running`] the samples of the threads weigh its counts instead of CPU time, with
+    /// [`Role::Counted`] it has a track of its own, with [`Role::Point`] a marker each time.
+    pub role: Role,
     /// The unit of its samples' periods.
     pub unit: PeriodUnit,
     /// When it samples.
@@ -124,8 +115,7 @@ pub struct RecordingInfo {
     /// What else has to be known to judge the whole recording, a sentence each: what its way of recording gets wrong, or what could
     /// not be recorded.
     pub notes: Vec<String>,
-    /// The events that the user named, in that order. [`Event::Counted`](crate::event::Event::Counted) and
-    /// [`Event::Point`](crate::event::Event::Point) have indexes into this.
+    /// The events that the user named, in that order. [`Sample::event`](crate::event::Sample::event) is an index into this.
     pub events: Vec<EventInfo>,
     /// The machine.
     pub host: Host,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cpu_account::CpuAccount;
-use crate::event::LostCause;
+use crate::event::{LostCause, Role};
 use crate::sink::ModuleMiss;
 use crate::stack::MissingStack;
 
@@ -12,8 +12,8 @@ use crate::stack::MissingStack;
 pub struct Quality {
     /// Stacks that reached the profile: samples, and those of waits.
     pub samples: u64,
-    /// Records lost, by cause.
-    pub lost: BTreeMap<LostCause, u64>,
+    /// Records lost, by role and cause.
+    pub lost: BTreeMap<(Role, LostCause), u64>,
     /// Times that the kernel throttled a CPU.
     pub throttled: u64,
     /// Records that made no sense.
@@ -52,7 +52,7 @@ impl Quality {
     /// Samples lost, all causes. Not the records of waits and of further events: [`Quality::switches_lost`],
     /// [`Quality::counted_lost`], [`Quality::points_lost`].
     pub fn lost_total(&self) -> u64 {
-        let of_samples = |cause: &LostCause| matches!(cause, LostCause::RingFull | LostCause::SamplesRingFull);
+        let of_samples = |(role, cause): &(Role, LostCause)| *role == Role::Running && *cause != LostCause::QueueFull;
         (self.lost.iter().filter(|(cause, _)| of_samples(cause)))
             .map(|(_, count)| count)
             .sum()
@@ -60,21 +60,22 @@ impl Quality {
 
     /// Beginnings, ends and stacks of waits that were lost.
     pub fn switches_lost(&self) -> u64 {
-        self.lost_by(LostCause::SwitchesRingFull)
+        self.lost_of(Role::Switch)
     }
 
     /// Samples of further events that were lost.
     pub fn counted_lost(&self) -> u64 {
-        self.lost_by(LostCause::CountedRingFull)
+        self.lost_of(Role::Counted)
     }
 
     /// Point events that were lost.
     pub fn points_lost(&self) -> u64 {
-        self.lost_by(LostCause::PointsRingFull) + self.lost_by(LostCause::TooManyPoints)
+        self.lost_of(Role::Point)
     }
 
-    fn lost_by(&self, cause: LostCause) -> u64 {
-        self.lost.get(&cause).copied().unwrap_or_default()
+    fn lost_of(&self, role: Role) -> u64 {
+        let of_role = self.lost.iter().filter(|((of, _), _)| *of == role);
+        of_role.map(|(_, count)| count).sum()
     }
 
     /// Samples that do not reach the root, all causes.

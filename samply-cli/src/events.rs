@@ -1,7 +1,8 @@
 //! What the summary says of the events that the user named: how much of each there was, and how much of that is in the profile.
 
 use profile::Profile;
-use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
+use recording::event::Role;
+use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use serde_json::{Value, json};
 
@@ -35,13 +36,8 @@ pub(crate) fn print(events: &[NamedEvent], quality: &Quality, term: &Term) {
     const MOST_SHOWN: usize = 12;
     let mut shown: Vec<&NamedEvent> = events.iter().collect();
     if shown.len() > MOST_SHOWN {
-        shown.retain(|event| event.info.role != EventRole::Marker || event.in_profile > 0);
-        shown.sort_by_key(|event| {
-            (
-                event.info.role == EventRole::Marker,
-                std::cmp::Reverse(event.in_profile),
-            )
-        });
+        shown.retain(|event| event.info.role != Role::Point || event.in_profile > 0);
+        shown.sort_by_key(|event| (event.info.role == Role::Point, std::cmp::Reverse(event.in_profile)));
     }
     for event in shown.iter().take(MOST_SHOWN) {
         let line = event.line();
@@ -80,8 +76,8 @@ impl NamedEvent {
 
     fn line(&self) -> String {
         let what = match self.info.role {
-            EventRole::Weight | EventRole::Track => "in samples",
-            EventRole::Marker => "markers",
+            Role::Point => "markers",
+            _ => "in samples",
         };
         let mut line = format!("event {}: {} {what}", self.info.name, self.amount(self.in_profile));
         if let Some(counts) = self.info.counts {
@@ -112,11 +108,11 @@ impl NamedEvent {
             SampleBy::Frequency(_) => 1,
         };
         let missing = match self.info.role {
-            EventRole::Marker => (counts.counted / period).abs_diff(self.in_profile),
-            EventRole::Weight | EventRole::Track => counts.counted.abs_diff(self.in_profile),
+            Role::Point => (counts.counted / period).abs_diff(self.in_profile),
+            _ => counts.counted.abs_diff(self.in_profile),
         };
         let tolerated = match self.info.role {
-            EventRole::Marker => 0.0,
+            Role::Point => 0.0,
             _ => (counts.counted as f64 * USUAL_REST).max((period.saturating_mul(FEW_CPUS)) as f64),
         };
         missing as f64 > tolerated || counts.lost > 0 || counts.partial_share().is_some()
@@ -131,9 +127,9 @@ impl NamedEvent {
         json!({
             "event": self.info.name,
             "role": match self.info.role {
-                EventRole::Weight => "weight",
-                EventRole::Track => "track",
-                EventRole::Marker => "marker",
+                Role::Counted => "track",
+                Role::Point => "marker",
+                _ => "weight",
             },
             "unit": match self.info.unit {
                 PeriodUnit::CpuNanoseconds => "ns",

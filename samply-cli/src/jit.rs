@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profile::Profile;
 use profile::build::{Builder, CodePlace, CodeSince, Lifetime};
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping, Pid};
+use recording::event::{Event, Mapping, Pid, Role};
 use recording::info::RecordingInfo;
 use recording::module::{Module, ModuleKind};
 use recording::quality::Quality;
@@ -129,7 +129,9 @@ impl<N: EventSink> JitWatch<N> {
 impl<N: EventSink> EventSink for JitWatch<N> {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample(sample) if !self.alive.is_empty() => self.look_for_map(sample.pid, sample.time),
+            Event::Sample(sample) if sample.role == Role::Running && !self.alive.is_empty() => {
+                self.look_for_map(sample.pid, sample.time)
+            }
             Event::Map(mapping) => self.on_map(mapping),
             Event::ProcessStart {
                 time,

@@ -8,7 +8,7 @@ use profile::enrich::Enriched;
 use profile::{Counts, NoSamples, Profile, WaitTotals};
 use recording::command::own;
 use recording::cpu_account::MachineTime;
-use recording::event::LostCause;
+use recording::event::{LostCause, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
 use recording::sink::ModuleMiss;
@@ -254,7 +254,7 @@ impl Summary {
     pub(crate) fn json(&self, exit: ProgramExit) -> Value {
         let (quality, counts) = (&self.quality, &self.counts);
         let lost: serde_json::Map<String, Value> = (quality.lost.iter())
-            .map(|(cause, number)| (lost_name(*cause).to_owned(), json!(number)))
+            .map(|((role, cause), number)| (lost_name(*role, *cause).to_owned(), json!(number)))
             .collect();
         let misses: serde_json::Map<String, Value> = (quality.module_misses.iter())
             .map(|(miss, number)| (miss_name(*miss).to_owned(), json!(number)))
@@ -351,15 +351,15 @@ fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-fn lost_name(cause: LostCause) -> &'static str {
-    match cause {
-        LostCause::RingFull => "ring_full",
-        LostCause::SamplesRingFull => "samples_ring_full",
-        LostCause::QueueFull => "samples_queue_full",
-        LostCause::SwitchesRingFull => "switches_ring_full",
-        LostCause::CountedRingFull => "counted_ring_full",
-        LostCause::PointsRingFull => "points_ring_full",
-        LostCause::TooManyPoints => "too_many_points",
+fn lost_name(role: Role, cause: LostCause) -> &'static str {
+    match (role, cause) {
+        (Role::Running, LostCause::RingFull) => "ring_full",
+        (Role::Running, LostCause::SamplesRingFull) => "samples_ring_full",
+        (Role::Running, _) => "samples_queue_full",
+        (Role::Switch | Role::WaitStack | Role::Wait, _) => "switches_ring_full",
+        (Role::Counted, _) => "counted_ring_full",
+        (Role::Point, LostCause::OverLimit) => "too_many_points",
+        (Role::Point, _) => "points_ring_full",
     }
 }
 

@@ -13,7 +13,7 @@ use perf_data::spool::SpoolSink;
 use profile::build::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Mapping, Pid, Sample, Tid};
+use recording::event::{Event, Mapping, Pid, Role, Sample, Tid};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory};
 use recording::stack::{Frame, Stack};
@@ -106,6 +106,9 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
             pid: Pid(100),
             tid: Tid(100 + (at % 4) as i32),
             cpu: 0,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period: 1_000_000,
             stack: Stack::Frames(&frames),
         }));

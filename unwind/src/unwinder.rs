@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use recording::event::{Event, Found, Pid, Sample, Tid, Value};
+use recording::event::{Event, Pid, Sample, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
@@ -98,13 +98,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         (self.next, self.quality)
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>, kind: Kind<'_>) {
+    fn on_sample(&mut self, sample: &Sample<'_>) {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
                 self.count_marks(frames);
-                return self.next.on_event(&kind.event(*sample));
+                return self.next.on_event(&Event::Sample(*sample));
             }
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
             Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
@@ -116,7 +116,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             stack: Stack::Frames(&self.frames),
             ..*sample
         };
-        self.next.on_event(&kind.event(unwound));
+        self.next.on_event(&Event::Sample(unwound));
     }
 
     /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
@@ -263,45 +263,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 }
 
-/// The event that a sample came as, and goes on as.
-#[derive(Clone, Copy)]
-enum Kind<'a> {
-    Sample,
-    WaitStack,
-    Waited,
-    Found(Found),
-    Counted(u32),
-    Point(u32, &'a [Value<'a>]),
-}
-
-impl<'a> Kind<'a> {
-    fn event(self, sample: Sample<'a>) -> Event<'a> {
-        match self {
-            Kind::Sample => Event::Sample(sample),
-            Kind::WaitStack => Event::WaitStack(sample),
-            Kind::Waited => Event::Waited(sample),
-            Kind::Found(found) => Event::Found {
-                found,
-                stack: Some(sample),
-            },
-            Kind::Counted(event) => Event::Counted { event, sample },
-            Kind::Point(event, values) => Event::Point { event, sample, values },
-        }
-    }
-}
-
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Sample(sample) => return self.on_sample(sample, Kind::Sample),
-            Event::WaitStack(sample) => return self.on_sample(sample, Kind::WaitStack),
-            Event::Waited(sample) => return self.on_sample(sample, Kind::Waited),
-            Event::Found {
-                found,
-                stack: Some(sample),
-            } => return self.on_sample(sample, Kind::Found(*found)),
-            Event::Counted { event, sample } => return self.on_sample(sample, Kind::Counted(*event)),
-            Event::Point { event, sample, values } => return self.on_sample(sample, Kind::Point(*event, values)),
+            Event::Sample(sample) => return self.on_sample(sample),
             _ => self.next.on_event(event),
         }
         match event {
@@ -347,18 +312,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                     });
                 }
             }
-            Event::Lost { count, cause, .. } => *self.quality.lost.entry(*cause).or_default() += count,
+            Event::Lost { count, role, cause, .. } => *self.quality.lost.entry((*role, *cause)).or_default() += count,
             Event::Throttled { .. } => self.quality.throttled += 1,
             Event::Malformed { .. } => self.quality.malformed += 1,
             Event::ThreadStart { .. }
             | Event::ThreadName { .. }
             | Event::Image { .. }
             | Event::Sample(_)
-            | Event::WaitStack(_)
-            | Event::Waited(_)
-            | Event::Found { .. }
-            | Event::Counted { .. }
-            | Event::Point { .. }
+            | Event::InitialState(_)
             | Event::SwitchOut { .. }
             | Event::SwitchIn { .. }
             | Event::Counter(_) => {}

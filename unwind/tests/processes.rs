@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappings, unwinder};
 use recording::clock::Timestamp;
-use recording::event::{Event, Pid, Sample, Tid};
+use recording::event::{Event, Pid, Role, Sample, Tid};
 use recording::sink::{EventSink, ModuleMiss, NoMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use unwind::{UnwindOptions, Unwinder};
@@ -21,6 +21,9 @@ fn sample_of(pid: Pid, captured: &Captured) -> Event<'_> {
         pid,
         tid: Tid(pid.0),
         cpu: 0,
+        role: Role::Running,
+        event: 0,
+        values: &[],
         period: 1,
         stack: Stack::Snapshot(Snapshot {
             kernel: &[],
@@ -117,6 +120,9 @@ fn a_task_in_the_middle_of_exec_has_no_user_stack() {
         pid: PID,
         tid: Tid(1),
         cpu: 0,
+        role: Role::Running,
+        event: 0,
+        values: &[],
         period: 1,
         stack: Stack::Snapshot(Snapshot {
             kernel: &kernel,

@@ -5,9 +5,9 @@ use super::attr::Attr;
 
 /// What the samples of an event are in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum Shown {
     /// Its samples.
-    Shown,
+    Samples,
     /// The stacks with which threads leave their CPUs.
     WaitStacks,
     /// Times off the CPU.
@@ -22,7 +22,7 @@ pub(super) struct Choice {
     /// Whose samples are shown, or would be if there were any.
     pub(super) event: usize,
     /// By event.
-    roles: Vec<Role>,
+    shown: Vec<Shown>,
     /// Switch records are shown as waits.
     pub(super) switches: bool,
 }
@@ -41,27 +41,27 @@ impl Choice {
         let is_only_waits = attr
             .is_some_and(|attr| attr.is_off_cpu_time() || (asked.is_none() && has_switches && attr.is_of_switches()));
         let with_waits = is_only_waits || attr.is_some_and(Attr::measures_cpu);
-        let role = |(index, attr): (usize, &Attr)| match index == event {
-            _ if with_waits && attr.is_off_cpu_time() => Role::Waits,
-            _ if with_waits && has_switches && attr.is_of_switches() => Role::WaitStacks,
-            true => Role::Shown,
-            false => Role::LeftOut,
+        let shown = |(index, attr): (usize, &Attr)| match index == event {
+            _ if with_waits && attr.is_off_cpu_time() => Shown::Waits,
+            _ if with_waits && has_switches && attr.is_of_switches() => Shown::WaitStacks,
+            true => Shown::Samples,
+            false => Shown::LeftOut,
         };
         Ok(Choice {
             event,
-            roles: attrs.iter().enumerate().map(role).collect(),
+            shown: attrs.iter().enumerate().map(shown).collect(),
             switches: with_waits && has_switches,
         })
     }
 
     /// That of the event with this index.
-    pub(super) fn role(&self, index: usize) -> Role {
-        self.roles.get(index).copied().unwrap_or(Role::LeftOut)
+    pub(super) fn shown(&self, index: usize) -> Shown {
+        self.shown.get(index).copied().unwrap_or(Shown::LeftOut)
     }
 
     /// Some samples stand for waits, perhaps for several at once.
     pub(super) fn has_sums(&self) -> bool {
-        self.roles.contains(&Role::Waits)
+        self.shown.contains(&Shown::Waits)
     }
 
     /// The file also tells when threads waited.

@@ -1,18 +1,18 @@
 //! The events beside the first one that a spool holds: those that the user named.
 
+use recording::event::Role;
 use recording::event::Value;
-use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
+use recording::info::{EventInfo, PeriodUnit, SampleBy};
 
 use super::attr::Attr;
 use crate::events::{self, ONLY_USER_CODE};
 use crate::spool::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT};
-use crate::translate::Subject;
 
 /// Which events of a file go where.
 #[derive(Debug, Default)]
 pub(super) struct Named {
-    /// By the place in the file's list: the place in `infos`.
-    subjects: Vec<Option<Subject>>,
+    /// By the place in the file's list: role, and index into `infos`.
+    places: Vec<Option<(Role, u32)>>,
     /// What is known of each.
     pub(super) infos: Vec<EventInfo>,
 }
@@ -21,17 +21,17 @@ impl Named {
     /// Those of a spool, of which the samples of its first event are shown.
     pub(super) fn of_spool(attrs: &[Attr]) -> Named {
         let mut named = Named {
-            subjects: vec![None; attrs.len()],
+            places: vec![None; attrs.len()],
             infos: Vec::new(),
         };
         for (at, attr) in attrs.iter().enumerate() {
-            let (role, index) = match (attr.config1, named.infos.len() as u32) {
-                (ROLE_WEIGHT, _) => (EventRole::Weight, None),
-                (ROLE_TRACK, next) => (EventRole::Track, Some(Subject::Counted(next))),
-                (ROLE_MARKER, next) => (EventRole::Marker, Some(Subject::Point(next))),
+            let (role, place) = match (attr.config1, named.infos.len() as u32) {
+                (ROLE_WEIGHT, _) => (Role::Running, None),
+                (ROLE_TRACK, next) => (Role::Counted, Some((Role::Counted, next))),
+                (ROLE_MARKER, next) => (Role::Point, Some((Role::Point, next))),
                 _ => continue,
             };
-            named.subjects[at] = index;
+            named.places[at] = place;
             named.infos.push(EventInfo {
                 name: attr.label(),
                 role,
@@ -51,16 +51,16 @@ impl Named {
         named
     }
 
-    /// What the samples of an event are, if it is one of these.
-    pub(super) fn subject(&self, attr: usize) -> Option<Subject> {
-        self.subjects.get(attr).copied().flatten()
+    /// Role and index of an event, if it is one of these.
+    pub(super) fn place(&self, attr: usize) -> Option<(Role, u32)> {
+        self.places.get(attr).copied().flatten()
     }
 
-    /// The values of a point event; the first one of each tells their names.
-    pub(super) fn values<'a>(&mut self, subject: Subject, raw: &'a [u8]) -> Vec<Value<'a>> {
-        let Subject::Point(index) = subject else {
+    /// The values of a sample; the first sample of each point event has their names.
+    pub(super) fn values<'a>(&mut self, role: Role, index: u32, raw: &'a [u8]) -> Vec<Value<'a>> {
+        if role != Role::Point {
             return Vec::new();
-        };
+        }
         let Some(info) = self.infos.get_mut(index as usize) else {
             return Vec::new();
         };

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use recording::clock::Timestamp;
-use recording::event::LostCause;
+use recording::event::{LostCause, Role};
 use recording::sink::EventSink;
 
 use super::attr::Attr;
-use super::choice::{Choice, Role};
+use super::choice::{Choice, Shown};
 use super::header::Features;
 use super::late::{self, LateExits};
 use super::named::Named;
 use super::{sample, simpleperf};
 use crate::abi::record_type;
 use crate::decode::{Header, Layout, Record, RegisterSet};
-use crate::translate::{Subject, Translator};
+use crate::translate::{SampleOf, Translator};
 
 /// A record of lost ones says no more than this: what comes later can add them up.
 const MOST_LOST: u64 = 1 << 40;
@@ -70,9 +70,9 @@ impl Output {
     /// Tells what was lost beyond those that records told of. perf counts twice: in the ring's records of lost ones, and by
     /// event at the end.
     pub(super) fn report_lost(&mut self, end: Timestamp, sink: &mut dyn EventSink) {
-        let untold = (self.lost_samples).saturating_sub(self.translator.lost(Subject::Running));
+        let untold = (self.lost_samples).saturating_sub(self.translator.lost(Role::Running));
         self.translator
-            .report_lost(end, untold, LostCause::SamplesRingFull, sink);
+            .report_lost(end, untold, Role::Running, LostCause::SamplesRingFull, sink);
     }
 
     /// False for files from machines of an unknown kind.
@@ -83,7 +83,7 @@ impl Output {
     /// Tells of the ends that were kept back.
     pub(super) fn end_threads(&mut self, sink: &mut dyn EventSink) {
         for (time, exit) in self.late_exits.take_all() {
-            self.translator.decoded(time, Ok(exit), Subject::Running, sink);
+            self.translator.decoded(time, Ok(exit), Role::Running, sink);
         }
     }
 
@@ -97,27 +97,26 @@ impl Output {
         features: &Features,
         sink: &mut dyn EventSink,
     ) {
-        let role = self.choice.role(index);
+        let shown = self.choice.shown(index);
         let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
-        let named = self.named.subject(index);
-        if is_sample && role == Role::LeftOut && named.is_none() {
+        let named = self.named.place(index);
+        if is_sample && shown == Shown::LeftOut && named.is_none() {
             *self.other_samples.entry(index).or_default() += 1;
             return;
         }
         let mut time = Timestamp(time);
-        if role == Role::Waits && late::is_no_time(time.0) {
+        if shown == Shown::Waits && late::is_no_time(time.0) {
             self.waits_without_times += u64::from(is_sample);
             time = Timestamp(self.latest);
         }
         self.latest = self.latest.max(time.0);
-        let subject = match role {
-            _ if let Some(named) = named => named,
-            Role::WaitStacks if is_sample => Subject::WaitStacks,
+        let (role, event) = named.unwrap_or_else(|| match shown {
+            Shown::WaitStacks if is_sample => (Role::WaitStack, 0),
             // A spool has rings of their own for these; with perf, what is lost may be anything.
-            Role::WaitStacks if features.is_spool() => Subject::Switches,
-            Role::Waits if is_sample => Subject::Waits,
-            _ => Subject::Running,
-        };
+            Shown::WaitStacks if features.is_spool() => (Role::Switch, 0),
+            Shown::Waits if is_sample => (Role::Wait, 0),
+            _ => (Role::Running, 0),
+        });
         let mut registers = sample::Registers::default();
         let mut decoded = sample::decode(record, attr, self.registers, &mut registers);
         let of_simpleperf = features.simpleperf.is_there();
@@ -157,26 +156,31 @@ impl Output {
                 self.program = Some(String::from_utf8_lossy(name).into_owned());
             }
             // Idle CPUs switch, too.
-            Ok(Record::Sample(sample)) if role == Role::WaitStacks && sample.tid == 0 => return,
+            Ok(Record::Sample(sample)) if shown == Shown::WaitStacks && sample.tid == 0 => return,
             Ok(Record::Exit { pid, tid }) if self.choice.has_sums() && self.late_exits.keep(time, *pid, *tid) => return,
             Ok(Record::Fork { tid, .. }) => {
                 if let Some((ended, exit)) = self.late_exits.take(*tid) {
-                    self.translator.decoded(ended, Ok(exit), Subject::Running, sink);
+                    self.translator.decoded(ended, Ok(exit), Role::Running, sink);
                 }
             }
             Ok(Record::Sample(sample)) => {
-                self.samples += u64::from(role == Role::Shown);
+                self.samples += u64::from(shown == Shown::Samples);
                 if (sample.pid, sample.tid) == (0, 0) {
                     self.name_idle_task(time, sink);
                 }
             }
             _ => {}
         }
-        if let (Ok(Record::Sample(sample)), Subject::Counted(_) | Subject::Point(_)) = (&decoded, subject) {
-            let values = self.named.values(subject, sample.raw);
-            return self.translator.sample(time, sample, subject, &values, None, sink);
+        if let (Ok(Record::Sample(sample)), Role::Counted | Role::Point) = (&decoded, role) {
+            let of = SampleOf {
+                role,
+                event,
+                values: &self.named.values(role, event, sample.raw),
+                return_address: None,
+            };
+            return self.translator.sample(time, sample, &of, sink);
         }
-        self.translator.decoded(time, decoded, subject, sink);
+        self.translator.decoded(time, decoded, role, sink);
     }
 
     /// `perf record -a` samples idle CPUs, too, and shows them as its "swapper".

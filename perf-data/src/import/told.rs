@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::{PeriodUnit, RecordingInfo};
 
-use super::choice::Role;
+use super::choice::Shown;
 use super::input::Ended;
 use super::records::End;
 use super::{Import, Imported};
@@ -69,7 +69,7 @@ impl<R: Read + Seek> Import<R> {
                 run_starts: Vec::new(),
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
-                unit: match attr.counts_cpu_time() || output.choice.role(output.choice.event) != Role::Shown {
+                unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != Shown::Samples {
                     true => PeriodUnit::CpuNanoseconds,
                     false if attr.counts_cycles() => PeriodUnit::Cycles,
                     false => PeriodUnit::Counts,

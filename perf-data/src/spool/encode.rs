@@ -1,7 +1,7 @@
 //! Events to perf's records, with stacks as call chains.
 
-use recording::event::{Event, LostCause, Mapping, Sample, Value};
-use recording::info::{EventInfo, EventRole};
+use recording::event::{Event, Mapping, Role, Sample, Value};
+use recording::info::EventInfo;
 use recording::module::BuildId;
 use recording::stack::{Frame, Stack, StackMark};
 
@@ -69,8 +69,8 @@ impl Encoder {
     /// Tells of the events that were named.
     pub(super) fn set_events(&mut self, events: &[EventInfo]) {
         let first = |role| (FIRST_NAMED_ID..).zip(events).find(|(_, event)| event.role == role);
-        self.counted_id = first(EventRole::Track).map_or(EVENT_ID, |(id, _)| id);
-        self.points_id = first(EventRole::Marker).map_or(EVENT_ID, |(id, _)| id);
+        self.counted_id = first(Role::Counted).map_or(EVENT_ID, |(id, _)| id);
+        self.points_id = first(Role::Point).map_or(EVENT_ID, |(id, _)| id);
         self.fields = events.iter().map(|event| event.fields.clone()).collect();
     }
 
@@ -87,20 +87,21 @@ impl Encoder {
             put_mapping(out, &mapping);
         }
         match event {
-            Event::Sample(sample) => self.sample(sample, EVENT_ID, None, out),
-            Event::WaitStack(sample) => self.sample(sample, WAIT_EVENT_ID, None, out),
-            Event::Counted { event, sample } => self.sample(sample, FIRST_NAMED_ID + u64::from(*event), None, out),
-            Event::Point { event, sample, values } => {
-                let names = self.fields.get(*event as usize).map_or(&[][..], Vec::as_slice);
-                let raw = raw(names, values);
-                self.sample(sample, FIRST_NAMED_ID + u64::from(*event), Some(&raw), out);
-            }
-            // As if its wait had begun then.
-            Event::Found { found, stack } if found.waits_for.is_some() => {
-                if let Some(stack) = stack {
-                    self.sample(stack, WAIT_EVENT_ID, None, out);
+            Event::Sample(sample) => match sample.role {
+                Role::Running => self.sample(sample, EVENT_ID, None, out),
+                Role::WaitStack => self.sample(sample, WAIT_EVENT_ID, None, out),
+                Role::Counted => self.sample(sample, FIRST_NAMED_ID + u64::from(sample.event), None, out),
+                Role::Point => {
+                    let names = self.fields.get(sample.event as usize).map_or(&[][..], Vec::as_slice);
+                    let raw = raw(names, sample.values);
+                    self.sample(sample, FIRST_NAMED_ID + u64::from(sample.event), Some(&raw), out);
                 }
-                put_switch_out(out, [found.pid.0, found.tid.0], found.told_from.0, false);
+                // Of imported files only, or none at all.
+                Role::Wait | Role::Switch => {}
+            },
+            // As if its wait had begun then.
+            Event::InitialState(state) if state.waits_for.is_some() => {
+                put_switch_out(out, [state.pid.0, state.tid.0], state.switches_from.0, false);
             }
             Event::SwitchOut {
                 time,
@@ -128,12 +129,12 @@ impl Encoder {
             }
             Event::Exec { time, pid, name } => put_name(out, misc::COMM_EXEC, [pid.0, pid.0], name, time.0),
             Event::ThreadName { time, pid, tid, name } => put_name(out, 0, [pid.0, tid.0], name, time.0),
-            Event::Lost { time, count, cause } => {
-                let event = match cause {
-                    LostCause::RingFull | LostCause::SamplesRingFull | LostCause::QueueFull => EVENT_ID,
-                    LostCause::SwitchesRingFull => WAIT_EVENT_ID,
-                    LostCause::CountedRingFull => self.counted_id,
-                    LostCause::PointsRingFull | LostCause::TooManyPoints => self.points_id,
+            Event::Lost { time, count, role, .. } => {
+                let event = match role {
+                    Role::Running => EVENT_ID,
+                    Role::Switch | Role::WaitStack | Role::Wait => WAIT_EVENT_ID,
+                    Role::Counted => self.counted_id,
+                    Role::Point => self.points_id,
                 };
                 put_lost(out, *count, time.0, event);
             }
@@ -146,14 +147,12 @@ impl Encoder {
             // Whoever reads the file finds these out again, or can't know them.
             Event::ProcessStart { parent: None, .. }
             | Event::ThreadStart { .. }
-            | Event::Found { .. }
+            | Event::InitialState(_)
             | Event::ProcessEnd { .. }
             | Event::Image { .. }
             | Event::Malformed { .. }
             // No record of perf's holds it.
-            | Event::Counter(_)
-            // Of imported files only.
-            | Event::Waited(_) => {}
+            | Event::Counter(_) => {}
         }
     }
 

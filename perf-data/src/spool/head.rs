@@ -2,7 +2,8 @@
 
 use std::time::UNIX_EPOCH;
 
-use recording::info::{EventInfo, EventRole, PeriodUnit, RecordingInfo, SampleBy};
+use recording::event::Role;
+use recording::info::{EventInfo, PeriodUnit, RecordingInfo, SampleBy};
 use recording::module::BuildId;
 
 use super::encode::{self, EVENT_ID, FIRST_NAMED_ID, SAMPLE_RAW, SAMPLE_TYPE, WAIT_EVENT_ID, pad, put_record};
@@ -31,7 +32,7 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
     };
     // PERF_TYPE_HARDWARE cycles, PERF_TYPE_SOFTWARE cpu-clock. Of others, the name says what they are.
     let flags = if info.kernel_included { 0 } else { EXCLUDE_KERNEL };
-    let weight = info.events.iter().find(|event| event.role == EventRole::Weight);
+    let weight = info.events.iter().find(|event| event.role == Role::Running);
     event(
         EVENT_ID,
         match (info.unit, weight) {
@@ -49,7 +50,7 @@ pub(super) fn bytes(info: &RecordingInfo, waits: bool, kernel: Option<(u64, Opti
     let further = || {
         (FIRST_NAMED_ID..)
             .zip(&info.events)
-            .filter(|(_, event)| event.role != EventRole::Weight)
+            .filter(|(_, event)| event.role != Role::Running)
     };
     for (id, of) in further() {
         event(id, named(of));
@@ -97,12 +98,12 @@ fn named(event: &EventInfo) -> Vec<u8> {
     };
     let mut attr = attr(kind, period_or_rate, flags);
     let role = match event.role {
-        EventRole::Weight => ROLE_WEIGHT,
-        EventRole::Track => ROLE_TRACK,
-        EventRole::Marker => {
+        Role::Counted => ROLE_TRACK,
+        Role::Point => {
             attr[SAMPLE_TYPE_AT..SAMPLE_TYPE_AT + 8].copy_from_slice(&(SAMPLE_TYPE | SAMPLE_RAW).to_ne_bytes());
             ROLE_MARKER
         }
+        _ => ROLE_WEIGHT,
     };
     attr[CONFIG1_AT..CONFIG1_AT + 8].copy_from_slice(&role.to_ne_bytes());
     attr

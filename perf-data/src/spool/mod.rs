@@ -23,7 +23,7 @@ mod writer;
 use std::fs::File;
 use std::io;
 
-use recording::event::Event;
+use recording::event::{Event, Role};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -31,7 +31,7 @@ use recording::sink::EventSink;
 use encode::Encoder;
 pub use encode::MAX_CHAIN;
 pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
-use writer::{Kind, Running, Stopped};
+use writer::{Running, Stopped};
 
 /// A stage that passes all events on and writes them to a file, while it has one.
 pub struct SpoolSink<N> {
@@ -101,17 +101,17 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
         if let Writer::Running(running) = &self.writer {
             self.record.clear();
             self.encoder.event(event, &mut self.record);
-            running.push(&self.record, kind(event));
+            running.push(&self.record, role(event));
         }
         self.next.on_event(event);
     }
 }
 
-fn kind(event: &Event<'_>) -> Kind {
+/// The role of an event that may come in numbers; `None`: events of its kind are few.
+fn role(event: &Event<'_>) -> Option<Role> {
     match event {
-        Event::Sample(_) | Event::Counted { .. } => Kind::Sample,
-        Event::Point { .. } => Kind::Point,
-        Event::WaitStack(_) | Event::Found { .. } | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Kind::Switch,
-        _ => Kind::Rare,
+        Event::Sample(sample) => Some(sample.role),
+        Event::InitialState(_) | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Some(Role::Switch),
+        _ => None,
     }
 }

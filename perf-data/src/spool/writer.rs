@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use recording::event::Role;
 use zstd_safe::{CCtx, InBuffer, OutBuffer};
 
 use super::encode::{self, put_record};
@@ -30,19 +31,6 @@ const SYNC_AFTER: Duration = Duration::from_secs(5);
 const LEVEL: i32 = 1;
 /// Bytes of one compressed record at most; a record has 64 KiB.
 const MAX_COMPRESSED_BYTES: usize = (1 << 16) - 64;
-
-/// What a record is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A sample.
-    Sample,
-    /// A switch, or the stack of one.
-    Switch,
-    /// A point event. The first to go: they may come by the ten thousand a second.
-    Point,
-    /// Processes, mappings, losses.
-    Rare,
-}
 
 /// What the recorder and the thread share.
 #[derive(Default)]
@@ -80,21 +68,22 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Hands a record over. Never waits for the disk.
-    pub(super) fn push(&self, record: &[u8], kind: Kind) {
+    /// Hands a record over: one of a role, or one of the few about processes, mappings and losses. Never waits for the disk.
+    pub(super) fn push(&self, record: &[u8], role: Option<Role>) {
         if record.is_empty() || self.shared.failed.load(Ordering::Relaxed) {
             return;
         }
         let mut waiting = self.shared.lock();
-        let limit = match kind {
-            Kind::Rare => MAX_WAITING_BYTES_WITH_RARE,
-            Kind::Sample | Kind::Switch => MAX_WAITING_BYTES,
-            Kind::Point => MAX_WAITING_BYTES / 2,
+        let limit = match role {
+            None => MAX_WAITING_BYTES_WITH_RARE,
+            // The first to go: points may come by the ten thousand a second.
+            Some(Role::Point) => MAX_WAITING_BYTES / 2,
+            Some(_) => MAX_WAITING_BYTES,
         };
         if waiting.records.len() > limit {
-            match kind {
-                Kind::Sample | Kind::Rare | Kind::Point => waiting.lost.records += 1,
-                Kind::Switch => waiting.lost.switches += 1,
+            match role {
+                Some(Role::Switch | Role::WaitStack) => waiting.lost.switches += 1,
+                _ => waiting.lost.records += 1,
             }
             return;
         }

@@ -14,7 +14,7 @@ pub use jit::{CodePlace, CodeSince, Lifetime};
 
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
+use recording::event::{Event, InitialState, LostCause, Pid, Role, Sample, Tid};
 use recording::info::PeriodUnit;
 use recording::module::Image;
 use recording::sink::EventSink;
@@ -234,13 +234,13 @@ impl Builder {
     }
 
     /// A thread that ran already when recording began.
-    fn on_found(&mut self, found: &Found, stack: Option<(StackId, WaitReason)>) {
-        if self.leaves_out(found.pid, found.tid) {
+    fn on_initial_state(&mut self, state: &InitialState) {
+        if self.leaves_out(state.pid, state.tid) {
             return;
         }
-        let times = [found.told_from, found.looked_at].map(|time| self.at(time));
-        self.with_waits(found.pid, found.tid, times[0], |thread, _| {
-            thread.waits.found(times, found.waits_for, stack);
+        let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
+        self.with_waits(state.pid, state.tid, times[0], |thread, _| {
+            thread.waits.found(times, state.waits_for);
         });
     }
 
@@ -367,33 +367,19 @@ impl EventSink for Builder {
     fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Sample(sample) => {
-                self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
-                self.with_frames(sample, |builder, frames| builder.add_sample(sample, frames));
-            }
-            Event::WaitStack(sample) => {
-                self.with_frames(sample, |builder, frames| builder.add_wait_stack(sample, frames));
-            }
-            Event::Waited(sample) => {
-                self.with_frames(sample, |builder, frames| builder.add_wait(sample, frames));
-            }
-            Event::Found {
-                found,
-                stack: Some(sample),
-            } => self.with_frames(sample, |builder, frames| {
-                let reason = builder.wait_reasons.of_stack(frames);
-                let stack = builder.stack(sample, builder.at(sample.time), frames);
-                builder.on_found(found, stack.map(|stack| (stack, reason)));
-            }),
-            Event::Found { found, stack: None } => self.on_found(found, None),
-            Event::Counted { event, sample } => {
-                self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
-                self.with_frames(sample, |builder, frames| builder.add_counted(*event, sample, frames));
-            }
-            Event::Point { event, sample, values } => {
-                self.with_frames(sample, |builder, frames| {
-                    builder.add_point(*event, sample, values, frames)
+                if matches!(sample.role, Role::Running | Role::Counted) {
+                    self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
+                }
+                self.with_frames(sample, |builder, frames| match sample.role {
+                    Role::Running => builder.add_sample(sample, frames),
+                    Role::WaitStack => builder.add_wait_stack(sample, frames),
+                    Role::Wait => builder.add_wait(sample, frames),
+                    Role::Counted => builder.add_counted(sample.event, sample, frames),
+                    Role::Point => builder.add_point(sample.event, sample, sample.values, frames),
+                    Role::Switch => {}
                 });
             }
+            Event::InitialState(state) => self.on_initial_state(state),
             Event::SwitchOut {
                 time,
                 pid,
@@ -430,8 +416,13 @@ impl EventSink for Builder {
                 self.processes
                     .add_reading(reading.pid, at, reading.counter, reading.value);
             }
-            Event::Lost { time, count, cause } => {
-                self.mark_lost(*time, *count, lost_label(*cause));
+            Event::Lost {
+                time,
+                count,
+                role,
+                cause,
+            } => {
+                self.mark_lost(*time, *count, lost_label(*role, *cause));
             }
             Event::Throttled { time } => self.mark_recording(*time, MarkerKind::Throttled),
             Event::Malformed { time, what } => self.mark_recording(*time, MarkerKind::Malformed { what }),
@@ -439,14 +430,14 @@ impl EventSink for Builder {
     }
 }
 
-pub(crate) fn lost_label(cause: LostCause) -> &'static str {
-    match cause {
-        LostCause::RingFull => "ring full: records of any kind",
-        LostCause::SamplesRingFull => "ring full: samples",
-        LostCause::QueueFull => "not unwound in time: samples of ptrace",
-        LostCause::SwitchesRingFull => "ring full: switches and stacks of waits",
-        LostCause::CountedRingFull => "ring full: samples of further events",
-        LostCause::PointsRingFull => "ring full: point events",
-        LostCause::TooManyPoints => "more point events than could be unwound",
+pub(crate) fn lost_label(role: Role, cause: LostCause) -> &'static str {
+    match (role, cause) {
+        (Role::Running, LostCause::RingFull) => "ring full: records of any kind",
+        (Role::Running, LostCause::SamplesRingFull) => "ring full: samples",
+        (Role::Running, _) => "not unwound in time: samples of ptrace",
+        (Role::Switch | Role::WaitStack | Role::Wait, _) => "ring full: switches and stacks of waits",
+        (Role::Counted, _) => "ring full: samples of further events",
+        (Role::Point, LostCause::OverLimit) => "more point events than could be unwound",
+        (Role::Point, _) => "ring full: point events",
     }
 }

@@ -244,21 +244,17 @@ impl ThreadWaits {
         self.own = Some(Seen { stack, reason });
     }
 
-    /// The thread was there when recording began: when its switches are told from, when it was looked at, what it waited for
-    /// (`None`: it could run) and its stack.
-    pub(super) fn found(
-        &mut self,
-        [told_from, looked_at]: [i64; 2],
-        waits_for: Option<WaitReason>,
-        stack: Option<(StackId, WaitReason)>,
-    ) {
+    /// The thread was there when recording began: when its switches are told from, when it was looked at, and what it waited for
+    /// (`None`: it could run). Its stack, if there is one, came before.
+    pub(super) fn found(&mut self, [told_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
+        let seen = self.own.take();
         if let State::Unknown = self.state {
             self.found_at = Some(told_from);
             self.state = State::Found(FoundWait {
                 told_from,
                 looked_at,
                 waits_for,
-                seen: stack.map(|(stack, reason)| Seen { stack, reason }),
+                seen,
             });
         }
     }

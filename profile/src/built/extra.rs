@@ -1,7 +1,8 @@
 //! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
 
 use recording::cpu_account::ProcessTime;
-use recording::info::{EventRole, PeriodUnit, SampleBy};
+use recording::event::Role;
+use recording::info::{PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::Number;
 
@@ -115,9 +116,9 @@ fn events(profile: &Profile) -> Vec<Row> {
     for (index, event) in (0..).zip(&profile.info.events) {
         let name = &event.name;
         let role = match event.role {
-            EventRole::Weight => "what samples weigh",
-            EventRole::Track => "tracks of their own",
-            EventRole::Marker => "markers",
+            Role::Counted => "tracks of their own",
+            Role::Point => "markers",
+            _ => "what samples weigh",
         };
         let how = match event.sample_by {
             SampleBy::Period(1) => "each time".to_owned(),

@@ -1,6 +1,7 @@
 //! Markers: what happened to processes and to the recording, and how the front end shows it.
 
-use recording::info::{EventInfo, EventRole, SampleBy};
+use recording::event::Role;
+use recording::info::{EventInfo, SampleBy};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
@@ -112,14 +113,14 @@ fn key(field: &str) -> String {
 /// `meta.markerSchema`.
 pub(super) fn schemas(profile: &Profile) -> Vec<Value> {
     let events = profile.info.events.iter();
-    let points = events.filter(|event| event.role == EventRole::Marker);
+    let points = events.filter(|event| event.role == Role::Point);
     fixed_schemas().into_iter().chain(points.map(point_schema)).collect()
 }
 
 /// Events whose markers are samples of them, and what each of these stands for.
 pub(super) fn periods(profile: &Profile) -> FxHashMap<String, f64> {
     let events = profile.info.events.iter();
-    let points = events.filter(|event| event.role == EventRole::Marker);
+    let points = events.filter(|event| event.role == Role::Point);
     points
         .map(|event| (event.name.clone(), usual_period(event) as f64))
         .collect()

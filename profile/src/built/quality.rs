@@ -1,7 +1,8 @@
 //! How far a recording can be trusted: as typed facts, and as rows of the front end's panel, of the same lines.
 
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
-use recording::info::{EventRole, PeriodUnit};
+use recording::event::Role;
+use recording::info::PeriodUnit;
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
@@ -92,7 +93,7 @@ pub(crate) fn recorded_facts(profile: &Profile) -> Recorded {
 pub(super) fn kernel_code(profile: &Profile) -> &str {
     let info = &profile.info;
     let why = || {
-        let weighs = info.events.iter().filter(|event| event.role == EventRole::Weight);
+        let weighs = info.events.iter().filter(|event| event.role == Role::Running);
         weighs.filter_map(|event| event.without_kernel).next()
     };
     match info.kernel_included {
@@ -112,8 +113,13 @@ fn lines(profile: &Profile) -> Vec<Line> {
         always("Samples", counts.samples),
         always("Lost records", quality.lost_total()),
     ];
-    for (cause, value) in &quality.lost {
-        some(&mut lines, Limiting, format!("Lost, {}", lost_label(*cause)), *value);
+    for ((role, cause), value) in &quality.lost {
+        some(
+            &mut lines,
+            Limiting,
+            format!("Lost, {}", lost_label(*role, *cause)),
+            *value,
+        );
     }
     for (what, value) in [
         ("Throttled by the kernel, times", quality.throttled),

@@ -12,7 +12,8 @@ pub(crate) mod waits;
 
 use std::sync::Arc;
 
-use recording::info::{EventRole, PeriodUnit, RecordingInfo};
+use recording::event::Role;
+use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
 
@@ -87,15 +88,15 @@ impl Profile {
         let role = self.info.events.get(event).map(|event| event.role);
         let threads = self.threads.iter();
         let of_event = |thread: &&Thread| match role {
-            Some(EventRole::Weight) => thread.event.is_none(),
+            Some(Role::Running) => thread.event.is_none(),
             _ => thread.event == u32::try_from(event).ok(),
         };
         match role {
-            Some(EventRole::Marker) => threads
+            Some(Role::Point) => threads
                 .flat_map(|thread| &thread.markers)
                 .filter(|marker| matches!(&marker.what, MarkerKind::Point(point) if point.event as usize == event))
                 .count() as u64,
-            Some(EventRole::Weight | EventRole::Track) => threads
+            Some(_) => threads
                 .filter(of_event)
                 .fold(0, |sum: u64, thread| sum.saturating_add(thread.samples.period_sum())),
             None => 0,

@@ -6,7 +6,7 @@ use profile::view::top;
 use proptest::prelude::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Found, LostCause, Pid, Sample, Tid};
+use recording::event::{Event, InitialState, LostCause, Pid, Role, Sample, Tid};
 use recording::module::{Image, ModuleKind};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -127,6 +127,9 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
             pid: Pid(*pid),
             tid: Tid(*tid),
             cpu: 0,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period: *period,
             stack: match form {
                 0 => Stack::Frames(frames),
@@ -146,42 +149,51 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
                 }),
             },
         })),
-        Step::WaitStack(pid, tid, frames) => stream.event(Event::WaitStack(Sample {
+        Step::WaitStack(pid, tid, frames) => stream.event(Event::Sample(Sample {
             time,
             pid: Pid(*pid),
             tid: Tid(*tid),
             cpu: 0,
+            role: Role::WaitStack,
+            event: 0,
+            values: &[],
             period: 1,
             stack: Stack::Frames(frames),
         })),
-        Step::Waited(pid, tid, period, frames) => stream.event(Event::Waited(Sample {
+        Step::Waited(pid, tid, period, frames) => stream.event(Event::Sample(Sample {
             time,
             pid: Pid(*pid),
             tid: Tid(*tid),
             cpu: 0,
+            role: Role::Wait,
+            event: 0,
+            values: &[],
             period: *period,
             stack: Stack::Frames(frames),
         })),
-        Step::Found(pid, tid, [told_from, looked_at], waits, frames) => {
+        Step::Found(pid, tid, [switches_from, seen_at], waits, frames) => {
             let (pid, tid) = (Pid(*pid), Tid(*tid));
-            stream.event(Event::Found {
-                found: Found {
-                    time,
-                    pid,
-                    tid,
-                    told_from: Timestamp(*told_from),
-                    looked_at: Timestamp(*looked_at),
-                    waits_for: waits.then_some(WaitReason::Lock),
-                },
-                stack: frames.as_ref().map(|frames| Sample {
+            if let Some(frames) = frames {
+                stream.event(Event::Sample(Sample {
                     time,
                     pid,
                     tid,
                     cpu: 0,
+                    role: Role::WaitStack,
+                    event: 0,
+                    values: &[],
                     period: 0,
                     stack: Stack::Frames(frames),
-                }),
-            });
+                }));
+            }
+            stream.event(Event::InitialState(InitialState {
+                time,
+                pid,
+                tid,
+                switches_from: Timestamp(*switches_from),
+                seen_at: Timestamp(*seen_at),
+                waits_for: waits.then_some(WaitReason::Lock),
+            }));
         }
         Step::Switch(pid, tid, out) => {
             let (pid, tid) = (Pid(*pid), Tid(*tid));
@@ -198,6 +210,7 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
         Step::Lost(count) => stream.event(Event::Lost {
             time,
             count: *count,
+            role: Role::Running,
             cause: LostCause::SamplesRingFull,
         }),
         Step::Throttled => stream.event(Event::Throttled { time }),

@@ -4,7 +4,7 @@ use crate::common::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::cpu_account::MachineTime;
-use recording::event::{Event, LostCause};
+use recording::event::{Event, LostCause, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
@@ -374,6 +374,7 @@ fn losses_are_markers_and_rows_with_numbers() {
     stream.event(Event::Lost {
         time: at(2),
         count: 17,
+        role: Role::Running,
         cause: LostCause::RingFull,
     });
     stream.event(Event::Throttled { time: at(3) });
@@ -382,7 +383,7 @@ fn losses_are_markers_and_rows_with_numbers() {
         truncated_depth: 3,
         ..Quality::default()
     };
-    quality.lost.insert(LostCause::RingFull, 17);
+    quality.lost.insert((Role::Running, LostCause::RingFull), 17);
     // A quarter of what the machine wanted.
     quality.cpu_account.machine = Some(MachineTime {
         used_ns: 3_000_000_000,
@@ -490,18 +491,19 @@ fn leaf_category(json: &serde_json::Value, sample: usize) -> &str {
 fn losses_without_a_pause_are_one_marker() {
     let mut stream = Stream::with_app();
     stream.sample(1, 1, 1, &[ip(0x1020)]);
-    let mut lost = |us: u64, cause| {
+    let mut lost = |us: u64, role| {
         stream.event(Event::Lost {
             time: Timestamp(at(2).0 + us * 1000),
             count: 7,
-            cause,
+            role,
+            cause: LostCause::RingFull,
         });
     };
     for us in 0..30_000 {
-        lost(us, LostCause::PointsRingFull);
+        lost(us, Role::Point);
     }
-    lost(35_000, LostCause::PointsRingFull);
-    lost(35_001, LostCause::RingFull);
+    lost(35_000, Role::Point);
+    lost(35_001, Role::Running);
     let json = written(&stream.finish());
     let all = markers(thread(&json, "1"));
     let counts: Vec<_> = (all.iter().filter(|(kind, _)| *kind == "Lost records"))

@@ -5,7 +5,7 @@ use profile::build::BuildOptions;
 use profile::view::{top, wait_places};
 use profile::{Profile, WaitSum};
 use recording::address::Avma;
-use recording::event::{Event, Found, Pid, Sample, Tid};
+use recording::event::{Event, InitialState, Pid, Role, Sample, Tid};
 use recording::stack::{Frame, Stack};
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::Value;
@@ -48,22 +48,23 @@ impl Waits {
             .iter()
             .map(|address| Frame::KernelReturnAddress(Avma(address + 8)));
         let frames: Vec<Frame> = kernel.chain([ip(READ), ret(MAIN)]).collect();
-        self.0.event(Event::WaitStack(sample(us, &frames)));
+        self.0.event(Event::Sample(wait_stack(us, &frames)));
         self
     }
 
     /// Told from 10 us on, looked at after 20 us.
     fn found(&mut self, waits_for: Option<WaitReason>, stack: Option<&[Frame]>) -> &mut Self {
-        let found = Found {
+        if let Some(frames) = stack {
+            self.0.event(Event::Sample(wait_stack(0, frames)));
+        }
+        self.0.event(Event::InitialState(InitialState {
             time: Self::time(0),
             pid: Pid(1),
             tid: Tid(1),
-            told_from: Self::time(10),
-            looked_at: Self::time(20),
+            switches_from: Self::time(10),
+            seen_at: Self::time(20),
             waits_for,
-        };
-        let stack = stack.map(|frames| sample(0, frames));
-        self.0.event(Event::Found { found, stack });
+        }));
         self
     }
 
@@ -83,7 +84,8 @@ impl Waits {
 
     fn waited(&mut self, us: u64, ns: u64) -> &mut Self {
         let frames = [ip(READ), ret(MAIN)];
-        self.0.event(Event::Waited(Sample {
+        self.0.event(Event::Sample(Sample {
+            role: Role::Wait,
             period: ns,
             ..sample(us, &frames)
         }));
@@ -104,12 +106,22 @@ impl Waits {
     }
 }
 
+fn wait_stack(us: u64, frames: &[Frame]) -> Sample<'_> {
+    Sample {
+        role: Role::WaitStack,
+        ..sample(us, frames)
+    }
+}
+
 fn sample(us: u64, frames: &[Frame]) -> Sample<'_> {
     Sample {
         time: Waits::time(us),
         pid: Pid(1),
         tid: Tid(1),
         cpu: 0,
+        role: Role::Running,
+        event: 0,
+        values: &[],
         period: MS,
         stack: Stack::Frames(frames),
     }

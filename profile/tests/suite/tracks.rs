@@ -1,8 +1,8 @@
 //! What the front end shows of a profile before anybody clicks: which tracks, in which order, how high.
 
 use crate::common::*;
-use recording::event::{Event, Pid, Sample, Tid};
-use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
+use recording::event::{Event, Pid, Role, Sample, Tid};
+use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use recording::stack::Stack;
 
@@ -57,15 +57,18 @@ fn an_event_beside_cpu_time_is_a_line_that_leads_to_its_call_tree() {
             pid: Pid(1),
             tid: Tid(1),
             cpu: 0,
+            role: Role::Counted,
+            event: 0,
+            values: &[],
             period,
             stack: Stack::Frames(&stack),
         };
-        stream.event(Event::Counted { event: 0, sample });
+        stream.event(Event::Sample(sample));
     }
     let mut info = info();
     info.events = vec![EventInfo {
         name: "page-faults".into(),
-        role: EventRole::Track,
+        role: Role::Counted,
         unit: PeriodUnit::Counts,
         sample_by: SampleBy::Period(16),
         without_kernel: None,

@@ -1,12 +1,11 @@
 //! How many point events are taken: a tracepoint may be hit a million times a second, and each takes microseconds to unwind.
 
 use recording::clock::Timestamp;
-use recording::event::LostCause;
+use recording::event::{LostCause, Role};
 use recording::sink::EventSink;
 
-use super::open::Reading;
 use perf_data::decode;
-use perf_data::translate::{Subject, Translator};
+use perf_data::translate::{FurtherEvent, Translator};
 
 /// Points a second that are unwound, and
 const PER_SECOND: f64 = 20_000.0;
@@ -58,11 +57,11 @@ impl PointLimit {
         &mut self,
         time: u64,
         record: &[u8],
-        reading: &Reading<'_>,
+        event: &FurtherEvent<'_>,
         translator: &mut Translator,
         sink: &mut dyn EventSink,
     ) {
-        if matches!(reading.subject, Subject::Point(_)) && decode::is_sample(record) {
+        if event.role == Role::Point && decode::is_sample(record) {
             self.seen += 1;
             if self.allowance < 1.0 {
                 self.let_go += 1;
@@ -71,12 +70,12 @@ impl PointLimit {
             }
             self.allowance -= 1.0;
         }
-        translator.further(time, record, reading.layout, reading.subject, reading.format, sink);
+        translator.further(time, record, event, sink);
     }
 
     /// Tells how many were let go.
     pub(crate) fn report(&mut self, translator: &mut Translator, sink: &mut dyn EventSink) {
         let let_go = std::mem::take(&mut self.let_go);
-        translator.report_lost(Timestamp(self.at), let_go, LostCause::TooManyPoints, sink);
+        translator.report_lost(Timestamp(self.at), let_go, Role::Point, LostCause::OverLimit, sink);
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use recording::event::Role;
 use recording::info::{EventCounts, SampleBy};
 
 use super::counter::Counter;
@@ -14,9 +15,8 @@ use super::trouble;
 use crate::open::{Choice, FLOOD_STACK_BYTES, OpenError, Scope, core_type};
 use crate::sys::perf_event::{Attr, EventFd, flag, read_format};
 use perf_data::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
-use perf_data::events::Format;
 use perf_data::events::names;
-use perf_data::translate::Subject;
+use perf_data::translate::FurtherEvent;
 
 /// PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW.
 const SAMPLE_PERIOD: u64 = 1 << 8;
@@ -80,13 +80,6 @@ struct Fd {
     event: EventFd,
     /// It has a ring, which the others of its CPU and sort write to.
     has_ring: bool,
-}
-
-/// What a record of these rings is, and how to read it.
-pub(crate) struct Reading<'a> {
-    pub(crate) subject: Subject,
-    pub(crate) layout: &'a Layout,
-    pub(crate) format: Option<&'a Format>,
 }
 
 impl FurtherEvents {
@@ -166,11 +159,11 @@ impl FurtherEvents {
         (self.fds.iter()).filter(|fd| fd.has_ring).map(|fd| &fd.event)
     }
 
-    /// What is in each ring, in the order of [`FurtherEvents::owners`]: point events?
-    pub(crate) fn rings_of_points(&self) -> impl Iterator<Item = bool> {
+    /// The role of the records in each ring, in the order of [`FurtherEvents::owners`].
+    pub(crate) fn ring_roles(&self) -> impl Iterator<Item = Role> {
         (self.fds.iter())
             .filter(|fd| fd.has_ring)
-            .map(|fd| matches!(self.kinds[fd.kind].what, What::Point(_)))
+            .map(|fd| self.kinds[fd.kind].what.role())
     }
 
     /// Sends the records of all others to these rings, once they are mapped.
@@ -179,7 +172,7 @@ impl FurtherEvents {
     }
 
     fn redirect(&self, fds: &[Fd]) -> io::Result<()> {
-        let sort = |fd: &Fd| (matches!(self.kinds[fd.kind].what, What::Point(_)), fd.cpu);
+        let sort = |fd: &Fd| (self.kinds[fd.kind].what.role(), fd.cpu);
         let owners: HashMap<_, &EventFd> = (self.fds.iter())
             .filter(|fd| fd.has_ring)
             .map(|fd| (sort(fd), &fd.event))
@@ -213,20 +206,20 @@ impl FurtherEvents {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
-    /// What a record of a ring of these is; `None` if nobody knows whose it is.
-    pub(crate) fn reading(&self, of_points: bool, record: &[u8]) -> Option<Reading<'_>> {
+    /// The event that a record of a ring of this role is of; `None` if nobody knows.
+    pub(crate) fn event_of(&self, role: Role, record: &[u8]) -> Option<FurtherEvent<'_>> {
         let kind = decode::event_id(record).and_then(|id| self.ids.get(&id));
         // Of records that are about the ring it does not matter whose they are.
-        let first = || (self.kinds.iter()).position(|kind| matches!(kind.what, What::Point(_)) == of_points);
+        let first = || self.kinds.iter().position(|kind| kind.what.role() == role);
         let kind = &self.kinds[kind.copied().or_else(first)?];
-        let (subject, format) = match &kind.what {
-            What::Counted(_) => (Subject::Counted(kind.index), None),
-            What::Point(point) => (Subject::Point(kind.index), Some(&point.tracepoint.format)),
-        };
-        Some(Reading {
-            subject,
+        Some(FurtherEvent {
+            role: kind.what.role(),
+            index: kind.index,
             layout: &kind.layout,
-            format,
+            format: match &kind.what {
+                What::Counted(_) => None,
+                What::Point(point) => Some(&point.tracepoint.format),
+            },
         })
     }
 
@@ -262,6 +255,13 @@ impl FurtherEvents {
 }
 
 impl What {
+    fn role(&self) -> Role {
+        match self {
+            What::Counted(_) => Role::Counted,
+            What::Point(_) => Role::Point,
+        }
+    }
+
     fn layout(&self, common: &Common) -> Layout {
         Layout {
             registers: RegisterSet::NATIVE,

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use recording::info::{EventInfo, EventRole, PeriodUnit, SampleBy};
+use recording::event::Role;
+use recording::info::{EventInfo, PeriodUnit, SampleBy};
 
 use super::counter::Counter;
 use super::pmu;
@@ -85,7 +86,7 @@ impl Events {
         }
         self.infos.push(EventInfo {
             name: tracepoint.name.clone(),
-            role: EventRole::Marker,
+            role: Role::Point,
             unit: PeriodUnit::Counts,
             sample_by,
             without_kernel: None,
@@ -150,7 +151,7 @@ impl Events {
         let is_weight = self.weight.is_none() && !keep_time;
         self.infos.push(EventInfo {
             name: counter.name.clone(),
-            role: if is_weight { EventRole::Weight } else { EventRole::Track },
+            role: if is_weight { Role::Running } else { Role::Counted },
             unit: counter.unit(),
             sample_by: counter.sample_by,
             without_kernel: (!counter.sides.kernel).then_some(ONLY_USER_CODE),

@@ -18,6 +18,7 @@ use crate::sys::perf_event::{Attr, EventFd, flag};
 use crate::sys::ring::Ring;
 use perf_data::decode::Layout;
 use perf_data::origins::Origins;
+use recording::event::Role;
 use recording::session::RecordOptions;
 
 /// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
@@ -90,16 +91,6 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What is in a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RingOf {
-    Running,
-    Switches,
-    WaitStacks,
-    Counted,
-    Points,
-}
-
 /// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -109,8 +100,8 @@ pub(crate) struct Opened {
     attr_of: AttrOf,
     /// Those of `events`, of `waits`, of `further`.
     pub(crate) rings: Vec<Ring>,
-    /// What is in each.
-    pub(crate) rings_of: Vec<RingOf>,
+    /// The role of the records in each.
+    pub(crate) roles: Vec<Role>,
     pub(crate) waits: WaitEvents,
     pub(crate) further: FurtherEvents,
     pub(crate) ring_bytes: usize,
@@ -204,32 +195,31 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     let mut wanted_rings: Vec<(&EventFd, usize)> = (events.iter().chain(waits.iter()))
         .map(|event| (event, wanted_bytes))
         .collect();
-    wanted_rings.extend(
-        further
-            .owners()
-            .zip(further.rings_of_points())
-            .map(|(event, of_points)| {
-                let most = largest_ring_bytes(events.len());
-                (event, if of_points { most * POINTS_RING_FACTOR } else { most })
-            }),
-    );
+    wanted_rings.extend(further.owners().zip(further.ring_roles()).map(|(event, role)| {
+        let most = largest_ring_bytes(events.len());
+        (
+            event,
+            if role == Role::Point {
+                most * POINTS_RING_FACTOR
+            } else {
+                most
+            },
+        )
+    }));
     let (rings, ring_bytes) = map_rings(&wanted_rings, wanted_bytes, &mut announcements)?;
     further
         .share_rings()
         .map_err(|error| format!("cannot send events to one ring: {error}"))?;
-    let mut rings_of = vec![RingOf::Running; events.len()];
-    rings_of.extend(waits.switches.iter().map(|_| RingOf::Switches));
-    rings_of.extend(waits.stacks.iter().map(|_| RingOf::WaitStacks));
-    rings_of.extend(further.rings_of_points().map(|of_points| match of_points {
-        true => RingOf::Points,
-        false => RingOf::Counted,
-    }));
+    let mut roles = vec![Role::Running; events.len()];
+    roles.extend(waits.switches.iter().map(|_| Role::Switch));
+    roles.extend(waits.stacks.iter().map(|_| Role::WaitStack));
+    roles.extend(further.ring_roles());
     Ok(Opened {
         events,
         cpus: opened_cpus,
         attr_of,
         rings,
-        rings_of,
+        roles,
         waits,
         further,
         ring_bytes,

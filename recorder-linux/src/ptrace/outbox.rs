@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Reading, Sample, Tid};
+use recording::event::{Event, LostCause, Mapping, Pid, Reading, Role, Sample, Tid};
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
@@ -188,6 +188,7 @@ impl Message {
             Message::Lost { time, count } => Event::Lost {
                 time: Timestamp(*time),
                 count: *count,
+                role: Role::Running,
                 cause: LostCause::QueueFull,
             },
         };
@@ -202,6 +203,9 @@ impl OwnedSample {
             pid: Pid(self.pid),
             tid: Tid(self.tid),
             cpu: self.cpu,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period: self.period,
             stack: match self.registers {
                 None => Stack::Missing {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, Pid, Tid};
+use recording::event::{Event, Pid, Role, Tid};
 use recording::sink::EventSink;
 
 use super::names::Names;
@@ -109,16 +109,12 @@ impl<N: EventSink> EventSink for Programs<'_, N> {
                 }
                 return;
             }
-            Event::Sample(sample)
-            | Event::WaitStack(sample)
-            | Event::Waited(sample)
-            | Event::Counted { sample, .. }
-            | Event::Point { sample, .. } => {
-                self.left_out += u64::from(matches!(event, Event::Sample(_)) && !self.passes(sample.pid));
+            Event::Sample(sample) => {
+                self.left_out += u64::from(sample.role == Role::Running && !self.passes(sample.pid));
                 sample.pid
             }
             Event::Map(mapping) => mapping.pid,
-            Event::Found { found, .. } => found.pid,
+            Event::InitialState(state) => state.pid,
             Event::Counter(reading) => reading.pid,
             Event::ThreadStart { pid, .. }
             | Event::ThreadEnd { pid, .. }

@@ -8,7 +8,8 @@ use profile::export::{Picked, svg};
 use profile::view::data::Data;
 use profile::view::diff::Limits;
 use recording::command::on_file;
-use recording::info::{EventRole, RecordingInfo};
+use recording::event::Role;
+use recording::info::RecordingInfo;
 
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
@@ -104,7 +105,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
 /// The event of several that is drawn, where that is not the one that samples weigh: the first that was named and did happen.
 fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str> {
     let events = || info.events.iter().enumerate();
-    if events().any(|(_, event)| event.role == EventRole::Weight) {
+    if events().any(|(_, event)| event.role == Role::Running) {
         return None;
     }
     let first = events().find(|(index, _)| profile.in_profile(*index) > 0);

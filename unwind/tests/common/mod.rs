@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping, Pid, Sample, Tid};
+use recording::event::{Event, Mapping, Pid, Role, Sample, Tid};
 use recording::module::Image;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use recording::stack::{Frame, Registers, Snapshot, Stack};
@@ -160,6 +160,9 @@ pub fn sample(captured: &Captured) -> Event<'_> {
         pid: PID,
         tid: TID,
         cpu: 0,
+        role: Role::Running,
+        event: 0,
+        values: &[],
         period: 1,
         stack: Stack::Snapshot(Snapshot {
             kernel: &[],

@@ -16,7 +16,7 @@ use profile::read::{ReadLimits, everything, whole};
 use profile::view::data::{Data, NONE};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid, Sample, Tid};
+use recording::event::{Event, Pid, Role, Sample, Tid};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::quality::Quality;
@@ -190,6 +190,9 @@ impl Stream {
             pid: Pid(pid),
             tid: Tid(tid),
             cpu: 0,
+            role: Role::Running,
+            event: 0,
+            values: &[],
             period,
             stack,
         }));
