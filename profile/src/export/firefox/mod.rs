@@ -21,6 +21,9 @@ use crate::model::Profile;
 use crate::view::data::{Data, Stack, Thread};
 use json::Json;
 
+/// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is
+/// built, and takes several microseconds a sample, where the shared tree of stacks takes a fraction of one.
+///
 /// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.
 pub const FORMAT_VERSION: u32 = 70;
 
