@@ -9,7 +9,7 @@ use super::SelectArgs;
 
 /// Flags of `sprof annotate`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   sprof annotate profile.json.gz my_function
   sprof annotate profile.json.gz app::module::function --asm
@@ -20,19 +20,19 @@ pub(crate) struct AnnotateArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// The function: its whole name, or else its last part, or else any part.
+    /// The function: its whole name, or the last part of the name, or any part.
     #[arg(value_name = "FUNCTION")]
     pub(crate) function: String,
 
-    /// Only the source.
+    /// Print only the source.
     #[arg(long, env = "SPROF_SOURCE", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "asm")]
     pub(crate) source: bool,
 
-    /// Only the machine code.
+    /// Print only the machine code.
     #[arg(long, env = "SPROF_ASM", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) asm: bool,
 
-    /// Lines and instructions to show around those that have samples.
+    /// Print N lines or instructions around each one with samples.
     #[arg(
         short = 'C',
         long,

@@ -13,7 +13,7 @@ use super::{FlamegraphArgs, RecordArgs};
 
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
 const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
-/// Options that cargo gets as they are, with a value.
+/// Options with a value that go to cargo unchanged.
 const WITH_VALUE: [(&str, &str, &str); 12] = [
     ("bin", "NAME", "Run this program"),
     ("bench", "NAME", "Run this benchmark"),
@@ -24,15 +24,15 @@ const WITH_VALUE: [(&str, &str, &str); 12] = [
     (
         "profile",
         "NAME",
-        "Profile to build with [default: bench for benchmarks, release for all else]",
+        "Profile to build with [default: bench for benchmarks, else release]",
     ),
     ("target", "TRIPLE", "Machine to build for"),
-    ("target-dir", "DIR", "Folder for what is built"),
+    ("target-dir", "DIR", "Folder for build output"),
     ("manifest-path", "PATH", "Path of Cargo.toml"),
     ("config", "KEY=VALUE", "A setting of cargo's"),
-    ("jobs", "N", "Compilers that run at the same time"),
+    ("jobs", "N", "Number of compilers that run at the same time"),
 ];
-/// Those without.
+/// Options without a value that go to cargo unchanged.
 const FLAGS: [(&str, &str); 12] = [
     ("workspace", "All packages of the workspace"),
     ("lib", "The library's unit tests, or its benchmarks"),
@@ -41,14 +41,14 @@ const FLAGS: [(&str, &str); 12] = [
     ("tests", "All tests"),
     ("all-features", "Build with all features"),
     ("no-default-features", "Build without the default feature"),
-    ("no-fail-fast", "Run the other tests and benchmarks when one failed"),
+    ("no-fail-fast", "Run the other tests and benchmarks when one fails"),
     ("ignore-rust-version", "Ignore the packages' rust-version"),
-    ("locked", "Insist on Cargo.lock as it is"),
+    ("locked", "Fail if Cargo.lock is not up to date"),
     ("offline", "Use no network"),
-    ("frozen", "As --locked and --offline"),
+    ("frozen", "Same as --locked and --offline"),
 ];
 
-/// What becomes of the recording.
+/// What is made of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// A profile: `sprof record`.
@@ -69,26 +69,26 @@ impl Goal {
 /// A target that cargo has no option for: the unit tests of a library or program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum UnitTarget {
-    /// Of the library or program of this name.
+    /// Of the library or program with this name.
     Named(String),
-    /// Of all libraries and programs of these packages; of those that cargo chooses, if none are named.
+    /// Of all libraries and programs of these packages; without packages, of those that cargo chooses.
     All { packages: Vec<String> },
 }
 
-/// What was asked for.
+/// A command line of `cargo sprof`, taken apart.
 #[derive(Debug)]
 pub(crate) struct CargoSprof {
     goal: Goal,
-    /// Options of that command of sprof.
+    /// Options of `sprof record` or `sprof flamegraph`.
     options: Vec<OsString>,
     /// `bench`, `test` or `run`.
     subcommand: &'static str,
     /// Options of cargo.
     cargo: Vec<OsString>,
-    /// The unit tests of which target; cargo is to say which kind it is.
+    /// The target whose unit tests run; cargo knows its kind.
     pub(crate) unit: Option<UnitTarget>,
     pub(crate) manifest_path: Option<OsString>,
-    /// What is after `--`, and a filter of benchmarks or tests.
+    /// The words after `--`.
     program: Vec<OsString>,
 }
 
@@ -101,37 +101,35 @@ fn definition_of(goal: Goal) -> Command {
     let (name, about) = match goal {
         Goal::Profile => (
             "cargo sprof",
-            "Builds a target with cargo, records it and shows the profile: benchmarks, tests, programs and examples.",
+            "Build a target with cargo, record it and show the profile: benchmarks, tests, programs and examples.",
         ),
         Goal::FlameGraph => (
             "cargo sprof flamegraph",
-            "Builds a target with cargo, records it and draws a flame graph: benchmarks, tests, programs and examples.",
+            "Build a target with cargo, record it and draw a flame graph: benchmarks, tests, programs and examples.",
         ),
     };
     let command = Command::new(name)
         .bin_name(name)
         .about(about)
-        .after_help(
+        .help_template(super::HELP_TEMPLATE)
+        .before_help(
             "Examples:\n  \
-             cargo sprof bench --bench sort -- numbers   a benchmark, and of its benchmarks those with this word\n  \
-             cargo sprof test some_test                  tests whose name has this word\n  \
-             cargo sprof --bin app -- --its arguments    a program\n  \
-             cargo sprof example demo                    an example\n  \
-             cargo sprof --unit-test app -- some::test   unit tests of a library or program\n  \
-             cargo sprof flamegraph --bin app            a flame graph instead, flamegraph.svg\n\n\
-             The exit status is cargo's. `sprof record cargo ...` takes all that cargo takes.",
+             cargo sprof bench --bench sort -- numbers  the benchmarks of `sort` whose name has `numbers` in it\n  \
+             cargo sprof --bin app -- --its arguments   a program\n  \
+             cargo sprof flamegraph --bin app           a flame graph, flamegraph.svg",
         )
+        .after_help("The exit status is cargo's. `sprof record cargo ...` accepts every command line of cargo.")
         .max_term_width(100)
         .arg(
             Arg::new("what")
                 .value_name("COMMAND")
                 .value_parser(["bench", "test", "run", "example"])
-                .help("What to run [default: what --bench, --test, --bin, --example say; else run]"),
+                .help("What to run [default: by --bench, --test, --bin or --example; else run]"),
         )
         .arg(
             Arg::new("name")
                 .value_name("NAME")
-                .help("With bench and test: run those whose name has this in it. With example: which one"),
+                .help("With bench and test: run those with this text in their name. With example: its name"),
         )
         .arg(
             Arg::new("args")
@@ -139,7 +137,7 @@ fn definition_of(goal: Goal) -> Command {
                 .num_args(0..)
                 .value_name("ARGS")
                 .value_parser(clap::value_parser!(OsString))
-                .help("Arguments for what is run"),
+                .help("Arguments for the program"),
         );
     let command = command.next_help_heading("Cargo");
     let value = |(long, value, help): (&'static str, &'static str, &'static str)| {
@@ -175,17 +173,17 @@ fn definition_of(goal: Goal) -> Command {
         )
         .arg(unit(
             "unit-test",
-            "Unit tests of this library or program; without a name, of all",
+            "Run the unit tests of this library or program; without a name, of all",
         ))
         .arg(unit(
             "unit-bench",
-            "Benchmarks in this library or program; without a name, in all",
+            "Run the benchmarks in this library or program; without a name, in all",
         ))
         .args(FLAGS.map(flag))
         .arg(
             flag((
                 "release",
-                "Build with the release profile, as is usual for all but benchmarks",
+                "Build with the release profile [default, except for benchmarks]",
             ))
             .short('r'),
         )
@@ -196,7 +194,7 @@ fn definition_of(goal: Goal) -> Command {
         .args(options_of(goal))
 }
 
-/// Those of `sprof record` or `sprof flamegraph`, with short names that cargo does not use for something else.
+/// Options of `sprof record` or `sprof flamegraph`, with short names that cargo does not use.
 fn options_of(goal: Goal) -> Vec<Arg> {
     let command = Command::new(goal.command());
     let command = match goal {
@@ -291,7 +289,7 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
 }
 
 impl CargoSprof {
-    /// The command line of cargo, with what its answer was about the unit tests.
+    /// The command line of cargo; `of_unit` are the options for the target whose unit tests run.
     pub(crate) fn command(&self, of_unit: Vec<OsString>) -> Vec<OsString> {
         let mut line: Vec<OsString> = vec!["cargo".into(), self.subcommand.into()];
         line.extend(of_unit);
@@ -303,7 +301,7 @@ impl CargoSprof {
         line
     }
 
-    /// The same as `sprof record` or `sprof flamegraph` takes it.
+    /// The same as a command line of `sprof record` or `sprof flamegraph`.
     pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
         use clap::Parser as _;
         let mut line: Vec<OsString> = vec!["sprof".into(), self.goal.command().into()];

@@ -10,65 +10,66 @@ use super::{By, LimitArgs, PartArgs};
 
 /// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
 Examples:
   sprof check --base old.json.gz new.json.gz --max-total-increase 5%
   sprof check new.json.gz --base old.json.gz --max-increase slow_count=5% --max-increase '*=10%'
-  sprof check new*.json.gz --base old*.json.gz -f junit > sprof.xml
-
+  sprof check new*.json.gz --base old*.json.gz -f junit > sprof.xml",
+    after_help = "\
 Each rule has one of three outcomes:
-  kept         chance explains what got slower by more than the rule allows, and an increase of 10
-               points more than that would have been seen (of shares 5 points; of a rule with a *, 10 %
-               of the whole time)
-  broken       chance does not explain it: of 100 rules that hold, at most 1 is called broken
-               (--false-discoveries)
-  cannot tell  neither: too few samples, runs that differ too much, or no such function
+  kept         chance may explain the increase above the limit, and sprof would have seen an increase
+               of 10 points more (shares: 5 points; a rule with a *: 10 % of the whole time)
+  broken       chance does not explain the increase: of 100 rules that hold, at most 1 is called
+               broken (--false-discoveries)
+  cannot tell  too few samples, runs that differ too much, or no such function
 
-Recordings of equal programs differ, and one a side does not show by how much: a standard deviation
-of 1.5 % is assumed. Several a side, taken in turn, show it; several runs in one (sprof record
---iteration-count 5) find smaller changes.
+Recordings of equal programs differ. One recording a side does not show by how much, so sprof assumes
+a standard deviation of 1.5 %. Several recordings a side, taken in turn, show it. Several runs in one
+recording (sprof record --iteration-count 5) find smaller changes.
 
-Exit status: 0 all rules are kept, 1 a rule is broken, 3 none is broken and sprof cannot tell of some
-(with --allow-unknown 0), 2 wrong usage, 125 sprof itself failed.")]
+Exit status: 0 all rules are kept; 1 a rule is broken; 3 no rule is broken and sprof cannot tell for
+some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed."
+)]
 pub(crate) struct CheckArgs {
-    /// Profiles of what is checked, one or more. After --base OLD, one. `-` is stdin.
+    /// One or more profiles to check; one after --base OLD. `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Profiles to compare to, one or more.
+    /// One or more profiles to compare to.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true, env = "SPROF_BASE", hide_env = true)]
     pub(crate) base: Vec<PathBuf>,
 
-    /// A rule: a function of this name, or of this last part, may take at most so much more time a run. `*` stands for any text, and
-    /// the rule is on each of these functions then: 'parse*=2%', '*=10%'. May be given several times.
+    /// A rule: each run may spend at most so much more time in the function with this name, or this last part of its name. `*` stands
+    /// for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", env = "SPROF_MAX_INCREASE", hide_env = true,
           value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<Rule>,
 
-    /// A rule: the whole program may take at most so much more time a run.
+    /// A rule: each run of the whole program may take at most so much more time.
     #[arg(long, value_name = "PERCENT", env = "SPROF_MAX_TOTAL_INCREASE", hide_env = true, value_parser = total)]
     pub(crate) max_total_increase: Option<Rule>,
 
-    /// A rule: the function's share of the program's time may grow by at most so many points, from 20 % to 22 % with FUNCTION=2. It does
-    /// not see that the whole program gets slower. May be given several times.
+    /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to become 22 %. The
+    /// rule does not see that the whole program gets slower. May be given several times.
     #[arg(long, value_name = "FUNCTION=POINTS", env = "SPROF_MAX_SHARE_INCREASE", hide_env = true,
           value_parser = rule_of_share)]
     pub(crate) max_share_increase: Vec<Rule>,
 
-    /// End with status 0, not 3, where no rule is broken and sprof cannot tell whether all are kept.
+    /// End with status 0 and not 3 if no rule is broken and sprof cannot tell for some.
     #[arg(long, env = "SPROF_ALLOW_UNKNOWN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) allow_unknown: bool,
 
-    /// File with more rules [default: sprof.toml, where there is one].
+    /// File with more rules [default: sprof.toml, if it exists].
     #[arg(long, value_name = "FILE", env = "SPROF_CONFIG", hide_env = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Of files that count several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the files' own
-    /// choice, or the first].
+    /// Check this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) [default: the files'
+    /// choice, or the first event].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 
-    /// Whose time is meant.
+    /// What the rules are on.
     #[arg(
         long,
         value_name = "WHAT",
@@ -81,7 +82,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
-    /// text for people, md for a comment on a pull request, junit for CI systems, json for programs.
+    /// What to print: text, md (Markdown, for a pull request), junit (for CI systems) or json.
     #[arg(
         short,
         long,
@@ -96,7 +97,6 @@ pub(crate) struct CheckArgs {
     pub(crate) part: PartArgs,
 }
 
-/// [`CheckArgs::format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckFormat {
     Text,

@@ -10,27 +10,26 @@ use super::{PartArgs, ServeArgs, SvgArgs, value};
 
 /// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   sprof diff old.json.gz new.json.gz
   sprof diff old1.json.gz old2.json.gz --new new1.json.gz new2.json.gz
-  sprof diff old.json.gz new.json.gz --flamegraph diff.svg
-  sprof diff old.json.gz new.json.gz -f md > comment.md")]
+  sprof diff old.json.gz new.json.gz --flamegraph diff.svg")]
 pub(crate) struct DiffArgs {
-    /// Two profiles: before and after. With --new: one profile or more from before. `-` is stdin.
+    /// Two profiles: before and after. With --new: one or more profiles from before. `-` is stdin.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Profiles from after: several recordings a side find smaller changes, and tell what differs from run to run.
+    /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run to run.
     #[arg(long, value_name = "FILE", num_args = 1.., env = "SPROF_NEW", hide_env = true)]
     pub(crate) new: Vec<PathBuf>,
 
-    /// Of files that count several things (of perf record, pprof, callgrind, cachegrind, DHAT), this one [default: the files' own
-    /// choice, or the first].
+    /// Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) [default: the files'
+    /// choice, or the first event].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 
-    /// What to compare. As text, functions are listed by the time in their own code, then with all that they call.
+    /// What to compare. Text lists functions by the time in their own code, then by the time with all that they call.
     #[arg(
         long,
         value_name = "WHAT",
@@ -43,11 +42,11 @@ pub(crate) struct DiffArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
-    /// List at most so many changes.
+    /// List at most N changes.
     #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true, default_value_t = 30)]
     pub(crate) limit: usize,
 
-    /// text for people, md for a comment on a pull request, json for programs.
+    /// What to print: text, md (Markdown, for a pull request) or json.
     #[arg(
         short,
         long,
@@ -58,12 +57,12 @@ pub(crate) struct DiffArgs {
     )]
     pub(crate) format: DiffFormat,
 
-    /// Draw a flame graph of the second side into this file, too, coloured by what changed: red grew, blue shrank, grey is
-    /// chance or nothing. `-` is stdout, without the list.
+    /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did not change or
+    /// may be chance. `-` is stdout, without the list.
     #[arg(long, value_name = "FILE", env = "SPROF_FLAMEGRAPH", hide_env = true)]
     pub(crate) flamegraph: Option<PathBuf>,
 
-    /// Show both in the profiler UI, too, in its view that compares two profiles: one thread of each, the busiest.
+    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each.
     #[arg(long, env = "SPROF_OPEN", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) open: bool,
 
@@ -77,14 +76,13 @@ pub(crate) struct DiffArgs {
     pub(crate) serve: ServeArgs,
 }
 
-/// [`DiffArgs::by`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
-    /// Functions, by the time in their own code and in what is inlined into them.
+    /// Functions, by the time in their own code, with the code inlined into it.
     Functions,
-    /// Functions, each inlined one on its own.
+    /// Functions, by the time in their own code; inlined functions each on their own.
     Inlined,
-    /// Functions, with all that they call.
+    /// Functions, by the time in them and in all that they call.
     Total,
     /// Source lines.
     Lines,
@@ -95,12 +93,12 @@ pub(crate) enum By {
 /// What counts as a change: the same for `sprof diff` and `sprof check`.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArgs {
-    /// How many of 100 listed changes may be chance, at most; of 100 rules that hold, how many may be called broken.
+    /// At most so many of 100 listed changes may be chance, and at most so many of 100 rules that hold may be called broken.
     #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
           default_value = "1", value_parser = value::percentage)]
     pub(crate) false_discoveries: f64,
 
-    /// Leave out changes of less than this share of all samples.
+    /// Leave out changes below this share of all samples.
     #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
           default_value = "0.5", value_parser = value::percentage)]
     pub(crate) min_change: f64,
@@ -127,7 +125,6 @@ impl From<By> for What {
     }
 }
 
-/// [`DiffArgs::format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DiffFormat {
     Text,

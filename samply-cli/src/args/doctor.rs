@@ -5,7 +5,7 @@ use clap::builder::FalseyValueParser;
 
 /// Flags of `sprof doctor`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   sprof doctor
   sudo sprof doctor

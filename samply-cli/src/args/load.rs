@@ -9,20 +9,19 @@ use super::ServeArgs;
 
 /// Flags of `sprof load`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   sprof load profile.json.gz
-  sprof load perf.data
-  sprof load -s -o app.json.gz perf.data  convert it
-  sprof load -n -P 8080 profile.json.gz   print the link, open no browser")]
+  sprof load -n -P 8080 perf.data         print the link, open no browser
+  sprof load -s -o app.json.gz perf.data  convert a file of another profiler")]
 pub(crate) struct LoadArgs {
-    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's
-    /// `simpleperf record`, text of `perf script`, folded stacks, a file of pprof, callgrind, cachegrind or DHAT, or the .partial
-    /// file that is left of a recording when sprof is killed or the power fails. `-` is stdin.
+    /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's `simpleperf record`,
+    /// text of `perf script`, folded stacks, a file of pprof, callgrind, cachegrind or DHAT, or the .partial file of a recording
+    /// that did not end (sprof was killed, the power failed). `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Show the samples of this event, where the file has several [default: the first that is not of waits, or the file's choice].
+    /// Show the samples of this event, if the file has several [default: the file's choice, or the first event without waits].
     #[arg(
         short,
         long,
@@ -33,12 +32,12 @@ pub(crate) struct LoadArgs {
     )]
     pub(crate) event: Option<String>,
 
-    /// Convert to a profile with function names, save it and exit; do not serve it.
+    /// Save the file as a profile with function names, and exit; serve nothing.
     #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "Files of other profilers, and .partial files")]
     pub(crate) save_only: bool,
 
-    /// File to save the converted profile to. An earlier profile there is kept as profile.1.json.gz.
+    /// File to save the profile to. sprof keeps an earlier profile there as profile.1.json.gz.
     #[arg(
         short,
         long,

@@ -34,14 +34,15 @@ use std::path::PathBuf;
 use clap::{CommandFactory, Parser, Subcommand};
 use profile::text::one_line;
 
-/// Records where a program spends its time and shows it in the Firefox Profiler.
+/// Record where a program spends its time, and look at it in the Firefox Profiler or the terminal.
 #[derive(Debug, Parser)]
 #[command(
     name = "sprof",
     version,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"),
+    before_help = EXAMPLES,
+    after_help = EXIT_STATUS,
     max_term_width = 100
 )]
 pub(crate) struct Cli {
@@ -52,15 +53,21 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  sprof record ./app --its --arguments
-  sprof load profile.json.gz
-  sprof report profile.json.gz
-  sprof doctor";
+  sprof record ./app --its --arguments  record, then open the profile in the browser
+  sprof report profile.json.gz          read a profile in the terminal
+  sprof doctor                          what this machine permits";
+
+/// What the command does, how it is called, three examples, options by topic, the rest.
+const HELP_TEMPLATE: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+{before-help}{all-args}{after-help}";
 
 const EXIT_STATUS: &str = "\
 Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
 127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
-With -p and -a it is 0 when the profile was saved, or that of the command that ran meanwhile.
+With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.
 
 Every option has an environment variable, SPROF_ and its long name:
 SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
@@ -69,9 +76,9 @@ and TERM=dumb are honoured.";
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a program and record it, with all processes that it starts; or record what runs already.
+    /// Record a program and all processes that it starts, running processes, or the whole machine.
     Record(Box<RecordArgs>),
-    /// What `cargo sprof` runs: record a benchmark, test, program or example, named as cargo names them.
+    /// Record a benchmark, test, program or example that cargo builds; `cargo sprof` runs this.
     #[command(
         disable_help_flag = true,
         override_usage = "cargo sprof [OPTIONS] [bench|test|run|example] [-- ARGS]"
@@ -83,23 +90,23 @@ pub(crate) enum Command {
     },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
-    /// Tell what got slower or faster from one profile to another, and leave out what is chance.
+    /// Show what got slower or faster between two profiles, without changes that may be chance.
     Diff(DiffArgs),
-    /// Print what a profile says: functions, lines, call trees, threads, cost buckets.
+    /// Print where the time of a profile went: functions, lines, call trees, threads, kinds of cost.
     Report(Box<ReportArgs>),
-    /// Check rules on what may get slower from one profile to another: exit status 1 where one is broken, 3 where
-    /// the recordings do not show it.
+    /// Fail where a program got slower than your rules allow: exit status 1 if a rule is broken, 3 if sprof cannot
+    /// tell.
     Check(CheckArgs),
-    /// Print source and machine code of a function with the samples of each line and instruction.
+    /// Print the source and the machine code of a function, with the samples of each line and instruction.
     Annotate(Box<AnnotateArgs>),
-    /// Write a profile as a flame graph, or in the format of another tool.
+    /// Write a profile as a flame graph or in the format of another tool.
     Export(Box<ExportArgs>),
-    /// Record a program and draw a flame graph of it; or draw that of a saved profile.
+    /// Record a program and draw its flame graph, or draw the flame graph of a saved profile.
     Flamegraph(Box<FlamegraphArgs>),
-    /// Tell what this machine permits, what it does not, and the command that mends it.
+    /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
     /// Print shell completions.
-    #[command(after_help = "\
+    #[command(before_help = "\
 Examples:
   sprof completions bash > ~/.local/share/bash-completion/completions/sprof
   sprof completions zsh > ~/.zfunc/_sprof
@@ -110,12 +117,13 @@ Examples:
         shell: clap_complete::Shell,
     },
     /// Print the man page, or that of one command.
-    #[command(after_help = "\
+    #[command(before_help = "\
 Examples:
   sprof man | man -l -
-  sprof man record | man -l -")]
+  sprof man record | man -l -
+  sprof man report > sprof-report.1")]
     Man {
-        /// The command whose page to print, for example `record`.
+        /// Print the page of this command, for example `record`.
         #[arg(value_name = "COMMAND")]
         command: Option<String>,
     },
@@ -153,7 +161,8 @@ pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&std::ffi::OsStr) ->
 
 /// The definition itself, for completions and man pages.
 pub(crate) fn definition() -> clap::Command {
-    Cli::command()
+    let in_our_order = |command: clap::Command| command.help_template(HELP_TEMPLATE);
+    in_our_order(Cli::command()).mut_subcommands(in_our_order)
 }
 
 /// A usage error that no command is the reason of.
@@ -322,11 +331,11 @@ mod tests {
             .chain([&definition, &cargo])
         {
             let name = command.get_name();
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let help = command.get_before_help().map(ToString::to_string).unwrap_or_default();
             let examples: Vec<&str> = help.lines().skip_while(|line| *line != "Examples:").skip(1).collect();
             let lines = examples.iter().take_while(|line| line.starts_with("  "));
             let lines: Vec<&str> = lines.map(|line| line.trim()).collect();
-            assert!(lines.len() >= 2, "{name} has no examples:\n{help}");
+            assert_eq!(lines.len(), 3, "{name}:\n{help}");
             for line in lines {
                 let shown = line.split("  ").next().unwrap_or_default();
                 let own = shown.split([';', '|', '>']).next().unwrap_or_default().trim();

@@ -10,15 +10,14 @@ use recording::info::SampleBy;
 
 use super::{ServeArgs, value};
 
-/// What goes with a program that sprof launches. Nothing else has an end of its own, a status, or arguments that were typed
-/// here.
+/// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this command line.
 const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
 
 /// What to record, and how.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RecordingArgs {
-    /// The program to run and its arguments; VAR=x words before it are added to its environment. With -p and -a, recording lasts as
-    /// long as it runs: -a -- sleep 10.
+    /// The program to run, and its arguments. VAR=x words before it are added to its environment. With -p and -a, the recording lasts
+    /// as long as the program runs: -a -- sleep 10.
     #[arg(
         value_name = "COMMAND",
         required_unless_present_any = ["pid", "all", "event"],
@@ -27,104 +26,118 @@ pub(crate) struct RecordingArgs {
     )]
     pub(crate) command: Vec<OsString>,
 
-    /// Record these running processes and all below them, until they end, Ctrl-C or -d. They are not disturbed.
-    #[arg(short, long, value_name = "PID", env = "SPROF_PID", hide_env = true, value_delimiter = ',',
+    /// Record these running processes and all their children, until they end, Ctrl-C or -d. sprof does not stop them.
+    #[arg(short, long, value_name = "PID", env = "SPROF_PID", hide_env = true, value_delimiter = ',', help_heading = "Whom to record",
           value_parser = value::pid, allow_negative_numbers = true, conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) pid: Vec<i32>,
 
     /// Record everything that runs on this machine, until Ctrl-C or -d. Needs root or perf_event_paranoid 0.
-    #[arg(short, long, env = "SPROF_ALL", hide_env = true, value_parser = FalseyValueParser::new(),
+    #[arg(short, long, env = "SPROF_ALL", hide_env = true, help_heading = "Whom to record", value_parser = FalseyValueParser::new(),
           conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
 
-    /// Record these events: what counts becomes the weight of samples, a tracepoint becomes a marker each time. `list` shows
-    /// what this machine has, `list:PATTERN` a part of it.
+    /// Record these events: a counter becomes the weight of samples, each hit of a tracepoint becomes a marker. `list` prints the events
+    /// of this machine, `list:PATTERN` some of them.
     ///
-    /// As perf names them, several separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8,
-    /// cpu/event=0x3c,umask=0/, sched:sched_switch, 'syscalls:sys_enter_*'. With :u or :k in user or kernel code only, with
-    /// /period=N/ each N times, with /freq=N/ so often a second.
+    /// Names are those of perf, separated by commas: cycles, page-faults, L1-dcache-load-misses, r1a8, cpu/event=0x3c,umask=0/,
+    /// sched:sched_switch, 'syscalls:sys_enter_*'. :u or :k means user or kernel code only, /period=N/ every N-th event, /freq=N/ N
+    /// samples a second.
     ///
-    /// As root, also places in programs, with a marker each time that one is passed: uprobe:FILE:FUNCTION (app::module::function
-    /// with all its instances; +OFFSET, or 0xOFFSET in the file), usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, or the
-    /// name of a program in PATH or of a library (libc). kprobe:FUNCTION or kprobe:FUNCTION+OFFSET is a place in the kernel.
-    #[arg(short, long, value_name = "EVENT", env = "SPROF_EVENT", hide_env = true)]
+    /// As root, probes in programs, with a marker for each hit: uprobe:FILE:FUNCTION (app::module::function with all its instances;
+    /// +OFFSET in the function, or 0xOFFSET in the file) and usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, a program in
+    /// PATH, or a library (libc). kprobe:FUNCTION and kprobe:FUNCTION+OFFSET are probes in the kernel.
+    #[arg(
+        short,
+        long,
+        value_name = "EVENT",
+        env = "SPROF_EVENT",
+        hide_env = true,
+        help_heading = "What to sample"
+    )]
     pub(crate) event: Vec<String>,
 
-    /// With -e: sample each N times [default: what counts at the rate of -r, software events each 16 times, rare ones and points
-    /// each time].
-    #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event",
+    /// With -e: sample every N-th event [default: counters at the rate of -r, software events every 16th, rare events and points
+    /// every one].
+    #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event", help_heading = "What to sample",
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,
 
-    /// Nothing changes: stacks are always recorded. For who is used to perf.
+    /// Accepted as in perf; sprof always records stacks.
     #[arg(short = 'g', long, hide = true, env = "SPROF_STACKS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) stacks: bool,
 
-    /// How perf would unwind: dwarf, dwarf,BYTES (as --stack-size), fp or lbr. sprof does as `dwarf` says, whatever is named.
+    /// Accepted as in perf: dwarf, dwarf,BYTES (the same as --stack-size), fp or lbr. sprof always unwinds as with dwarf.
     #[arg(long, hide = true, value_name = "MODE", env = "SPROF_CALL_GRAPH", hide_env = true, value_parser = call_graph)]
     pub(crate) call_graph: Option<CallGraph>,
 
-    /// Samples a second of CPU time, for each thread [default: 1000; 100 with ptrace, where perf_event is refused].
+    /// Samples for each second of a thread's CPU time [default: 1000; 100 with ptrace, where perf_event is refused].
     #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
+          help_heading = "What to sample",
           value_parser = value::rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
 
-    /// End the recording after this time; a launched program is ended, too [default: when the program ends].
+    /// End the recording after this time, and a launched program with it [default: when the program ends].
     #[arg(short, long, value_name = "SECONDS", env = "SPROF_DURATION", hide_env = true,
+          help_heading = "How long",
           value_parser = value::duration, allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
 
-    /// When the recording ends first, leave the program running.
-    #[arg(long, env = "SPROF_KEEP_RUNNING", hide_env = true, value_parser = FalseyValueParser::new())]
+    /// Leave the program running when the recording ends.
+    #[arg(long, env = "SPROF_KEEP_RUNNING", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "How long")]
     pub(crate) keep_running: bool,
 
-    /// Run the program this many times, into one profile. Ends at the first failure.
+    /// Run the program N times, into one profile. The first failure ends the recording.
     #[arg(long, value_name = "N", env = "SPROF_ITERATION_COUNT", hide_env = true, default_value = "1",
+          help_heading = "How long",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iteration_count: u32,
 
-    /// Go on with the next iteration when the program fails.
-    #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new())]
+    /// Continue with the next run when the program fails.
+    #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "How long")]
     pub(crate) ignore_exit_code: bool,
 
-    /// Of `cargo bench|test|run|nextest run`: record cargo and rustc, too, from the start. Else recording begins with the first
+    /// With `cargo bench|test|run|nextest run`: record cargo and rustc, too. Without this option the recording starts with the first
     /// program that cargo runs.
     #[arg(long, env = "SPROF_INCLUDE_BUILD", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "Cargo")]
     pub(crate) include_build: bool,
 
-    /// Leave cargo's profiles as they are. Else names and lines are made sure of, by `CARGO_PROFILE_<NAME>_DEBUG=limited`
-    /// and `CARGO_PROFILE_<NAME>_STRIP=none` where the profile lacks them.
+    /// Leave cargo's profiles unchanged. Without this option sprof sets `CARGO_PROFILE_<NAME>_DEBUG=limited` and
+    /// `CARGO_PROFILE_<NAME>_STRIP=none` where functions would lack names or lines.
     #[arg(long, env = "SPROF_NO_CARGO_ENV", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "Cargo")]
     pub(crate) no_cargo_env: bool,
 
-    /// Record where threads wait, too: for how long, with which stack, and what for.
-    #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new())]
+    /// Record the waits of threads, too: how long, with which stack, and for what.
+    #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new(),
+          help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
-    /// Stack bytes copied with each sample. Deeper stacks are completed from the program's memory.
+    /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory.
     #[arg(long, value_name = "BYTES", env = "SPROF_STACK_SIZE", hide_env = true, default_value = "16384",
+          help_heading = "What to sample",
           value_parser = value::stack_size)]
     pub(crate) stack_size: u32,
 
-    /// Leave all threads but the main thread of each process out of the profile.
+    /// Keep only the main thread of each process in the profile.
     #[arg(long, env = "SPROF_MAIN_THREAD_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "The profile")]
     pub(crate) main_thread_only: bool,
 
-    /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: who waits
-    /// is on no CPU.
+    /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: a waiting thread is on
+    /// no CPU.
     #[arg(long, env = "SPROF_PER_CPU_THREADS", hide_env = true, value_parser = FalseyValueParser::new(),
           conflicts_with = "off_cpu", help_heading = "The profile")]
     pub(crate) per_cpu_threads: bool,
 
-    /// Put the program's arguments into the profile; =N for the first N. They may hold secrets.
+    /// Put the program's arguments into the profile; =N only the first N. Arguments may hold secrets.
     #[arg(long, value_name = "N", env = "SPROF_INCLUDE_ARGS", hide_env = true, num_args = 0..=1,
           require_equals = true, help_heading = "The profile")]
     pub(crate) include_args: Option<Option<usize>>,
 
-    /// Name shown for the profile [default: the program's].
+    /// Name of the profile [default: the program's name].
     #[arg(
         long,
         value_name = "NAME",
@@ -137,11 +150,9 @@ pub(crate) struct RecordingArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  sprof record ./app --its --arguments
-  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second
-  sprof record --off-cpu -p 1234 -d 10          a running process, with its waits
-  sudo sprof record -a -- sleep 10              the whole machine
-  sprof record -e page-faults ./app             who causes page faults; -e list names all events";
+  sprof record ./app --its --arguments          a program; then the browser opens
+  sprof record --off-cpu -p 1234 -d 10          a running process for 10 s, with its waits
+  sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second";
 
 /// Flags of `sprof record`.
 #[derive(Args, Clone, Debug)]
@@ -149,15 +160,15 @@ Examples:
     override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
                       sprof record [OPTIONS] -p PID[,PID]... [[--] COMMAND [ARGS]...]\n       \
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
-    after_help = format!("{EXAMPLES}\n\n{}", super::EXIT_STATUS)
+    before_help = EXAMPLES,
+    after_help = super::EXIT_STATUS
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 
-    /// File to save the profile to; `-` is stdout (the program's own output then goes to stderr). An earlier profile there is
-    /// kept as profile.1.json.gz. While recording, what there is so far stands in FILE.partial, which `sprof load` and
-    /// `perf report` read.
+    /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier profile there as
+    /// profile.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `perf report` read it.
     #[arg(
         short,
         long,
@@ -169,7 +180,7 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) output: PathBuf,
 
-    /// Save the profile and exit; do not serve it. The same without a terminal, or with CI set.
+    /// Save the profile and exit; serve nothing. This is the default without a terminal, or if CI is set.
     #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "The profile")]
     pub(crate) save_only: bool,
@@ -179,7 +190,7 @@ pub(crate) struct RecordArgs {
           help_heading = "The profile")]
     pub(crate) no_symbolicate: bool,
 
-    /// Print a summary for machines to stdout, as one line of JSON, after the program ended.
+    /// Print a summary as one line of JSON to stdout when the program has ended.
     #[arg(long, env = "SPROF_JSON", hide_env = true, value_parser = FalseyValueParser::new(),
           help_heading = "The profile")]
     pub(crate) json: bool,
@@ -191,11 +202,11 @@ pub(crate) struct RecordArgs {
 /// perf's `--call-graph`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallGraph {
-    /// By unwind rules, with so many bytes of stack, if that is said.
+    /// By unwind rules, with this many bytes of stack, if given.
     Dwarf(Option<u32>),
     /// By frame pointers.
     FramePointers,
-    /// By the CPU's record of branches.
+    /// By the branch records of the CPU.
     LastBranches,
 }
 
@@ -223,7 +234,7 @@ impl RecordingArgs {
         self.rate.unwrap_or(1000.0)
     }
 
-    /// When events that count are sampled, as far as the user said so.
+    /// When counters are sampled, if the user gave `-c` or `-r`.
     pub(crate) fn event_sampling(&self) -> Option<SampleBy> {
         let by_rate = self
             .rate
@@ -231,14 +242,14 @@ impl RecordingArgs {
         self.count.map(SampleBy::Period).or(by_rate)
     }
 
-    /// The same where only ptrace works. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to 10 %: see
+    /// Samples a second of CPU time with ptrace. At 100 Hz it takes up to 1 % of the program's time, at 1000 Hz up to 10 %: see
     /// `cargo bench -p sprof --bench recording -- ptrace`.
     pub(crate) fn ptrace_rate_hz(&self) -> f64 {
         self.rate.unwrap_or(100.0)
     }
 }
 
-/// The command words, taken apart.
+/// The command line of the program to run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Program {
     /// `VAR=x` words.
@@ -247,7 +258,7 @@ pub(crate) struct Program {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Takes the leading `VAR=x` words off, as a shell does. `None` if nothing is left to run.
+/// Splits the leading `VAR=x` words from the command, as a shell does. `None` if no command follows.
 pub(crate) fn split_environment(words: &[OsString]) -> Option<Program> {
     let mut env = Vec::new();
     for (at, word) in words.iter().enumerate() {

@@ -9,10 +9,9 @@ use super::value;
 
 /// Flags of `sprof report`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
+#[command(before_help = "\
 Examples:
   sprof report profile.json.gz
-  sprof report profile.json.gz --view tree --min-percent 2
   sprof report profile.json.gz --view callers=malloc
   sprof report perf.data --format json | jq '.views[0].rows[:3]'")]
 pub(crate) struct ReportArgs {
@@ -27,7 +26,7 @@ pub(crate) struct ReportArgs {
           value_parser = value::view)]
     pub(crate) view: Vec<View>,
 
-    /// For people, for Markdown (pull requests), or for programs.
+    /// What to print: text, Markdown or JSON.
     #[arg(
         short,
         long,
@@ -48,15 +47,15 @@ pub(crate) struct ReportArgs {
     )]
     pub(crate) sort: Sort,
 
-    /// Rows of each table at most; 0 for all [default: 10 in the summary, 40 in other views; all in JSON].
+    /// Print at most N rows of each table; 0 is all [default: 10 in the summary, 40 in other views; all in JSON].
     #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true)]
     pub(crate) limit: Option<usize>,
 
-    /// Leave out what has less of the selected samples [default: 1 in trees, 0 elsewhere].
+    /// Leave out rows with a smaller share of the selected samples [default: 1 in trees, 0 elsewhere].
     #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_PERCENT", hide_env = true, value_parser = value::percent)]
     pub(crate) min_percent: Option<f64>,
 
-    /// File to write to [default: stdout]. An earlier report there is replaced.
+    /// File to write to [default: stdout]. It replaces an earlier report.
     #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
     pub(crate) output: Option<PathBuf>,
 
@@ -64,10 +63,10 @@ pub(crate) struct ReportArgs {
     pub(crate) select: SelectArgs,
 }
 
-/// What to show.
+/// A table or tree of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum View {
-    /// The most important of several.
+    /// The most important rows of several views.
     Summary,
     /// Functions.
     Functions,
@@ -85,11 +84,10 @@ pub(crate) enum View {
     Processes,
     /// Categories.
     Categories,
-    /// What programs waste time on.
+    /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,
 }
 
-/// How to write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables for a terminal or a pipe.
@@ -100,14 +98,12 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What functions and lines are ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
-    /// What ran in the function itself.
+    /// Samples in the function itself.
     #[value(name = "self")]
     Own,
-    /// And in all that it called.
+    /// Samples in the function and in all that it called.
     Total,
-    /// Name.
     Name,
 }

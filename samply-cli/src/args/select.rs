@@ -1,4 +1,4 @@
-//! Flags that say which samples of a profile are looked at, and where its symbols are.
+//! Flags that select samples of a profile, and say where its symbols are.
 
 use std::path::PathBuf;
 
@@ -9,61 +9,60 @@ use profile::view::select::Filter;
 use super::value;
 use crate::input::InputOptions;
 
-/// Which samples, of all commands that look at some.
+/// Which samples: the flags that `report`, `annotate`, `diff` and `check` share.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which samples")]
 pub(crate) struct PartArgs {
-    /// Only threads of this name or tid. May be given several times.
+    /// Only threads with this name or tid. May be given several times.
     #[arg(short, long, value_name = "NAME|TID", env = "SPROF_THREAD", hide_env = true)]
     pub(crate) thread: Vec<String>,
 
-    /// Only processes of this name or pid. May be given several times.
+    /// Only processes with this name or pid. May be given several times.
     #[arg(long, value_name = "NAME|PID", env = "SPROF_PROCESS", hide_env = true)]
     pub(crate) process: Vec<String>,
 
-    /// Only samples that ran code of this category, for example Kernel. May be given several times.
+    /// Only samples in code of this category, for example Kernel. May be given several times.
     #[arg(long, value_name = "NAME", env = "SPROF_CATEGORY", hide_env = true)]
     pub(crate) category: Vec<String>,
 
-    /// Only this time, in seconds since recording began: 1.5..3, 2.. or ..0.5.
+    /// Only this time, in seconds since the recording started: 1.5..3, 2.. or ..0.5.
     #[arg(long, value_name = "FROM..TO", env = "SPROF_TIME_RANGE", hide_env = true, value_parser = value::time_range)]
     pub(crate) time_range: Option<value::TimeRange>,
 
-    /// Only while a marker of this name lasted in a thread of the same process.
+    /// Only samples during a marker with this name, in a thread of the same process.
     #[arg(long, value_name = "NAME", env = "SPROF_MARKER", hide_env = true)]
     pub(crate) marker: Option<String>,
 
-    /// Only stacks with this function: one of exactly this name, else of this last part, else any that contains it. May be
-    /// given several times.
+    /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several times.
     #[arg(long, value_name = "FUNCTION", env = "SPROF_FOCUS", hide_env = true)]
     pub(crate) focus: Vec<String>,
 }
 
-/// Which samples, and how their stacks are seen.
+/// Which samples, and how their stacks are shown.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which samples")]
 pub(crate) struct SelectArgs {
     #[command(flatten)]
     pub(crate) part: PartArgs,
 
-    /// Take this function out of all stacks; what it cost is its callers'. May be given several times.
+    /// Remove this function from all stacks; its cost goes to its callers. May be given several times.
     #[arg(long, value_name = "FUNCTION", env = "SPROF_HIDE", hide_env = true)]
     pub(crate) hide: Vec<String>,
 
-    /// Show all instances of a generic function as one: Vec<_>::push.
+    /// Show all instances of a generic function as one function: Vec<_>::push.
     #[arg(long, env = "SPROF_MERGE_GENERICS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) merge_generics: bool,
 
-    /// Show what threads waited for (recorded with --off-cpu) instead of what they ran.
+    /// Show what threads waited for instead of what they ran; needs a recording with --off-cpu.
     #[arg(long, env = "SPROF_WAITS", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) waits: bool,
 
-    /// Of a file that counts several things (recorded with -e, of perf record, pprof, callgrind, cachegrind, DHAT), this one
-    /// [default: the file's own choice, or the first].
+    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default: the file's
+    /// choice, or the first event].
     #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
     pub(crate) event: Option<String>,
 
-    /// Folder to look for debug files in, too. May be given several times.
+    /// Look for debug files in this folder, too. May be given several times.
     #[arg(
         long,
         value_name = "DIR",
@@ -73,7 +72,7 @@ pub(crate) struct SelectArgs {
     )]
     pub(crate) symbol_dir: Vec<PathBuf>,
 
-    /// Print more: why which names are missing.
+    /// Print more: which names are missing, and why.
     #[arg(short, long, env = "SPROF_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
 }

@@ -11,7 +11,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
     print(&text)
 }
 
-/// Prints a man page.
+/// Prints a man page, with the examples before the notes.
 pub(crate) fn man(command: Option<&str>) -> Outcome {
     let mut definition = args::definition();
     definition.build();
@@ -27,6 +27,13 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
             }
         },
     };
+    // clap_mangen prints what stands behind the options, and leaves out what stands before them.
+    let extra: Vec<String> = [page.get_before_help(), page.get_after_help()]
+        .into_iter()
+        .flatten()
+        .map(ToString::to_string)
+        .collect();
+    let page = page.after_help(extra.join("\n\n"));
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(page).render(&mut text);
     rendered.map_err(|error| Failure::failed(format_args!("writing the man page failed: {error}")))?;
