@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use perf_data::events::ProbeKind;
 use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{self, Functions, Place, StaticProbe};
+use symbolicator::probe::{self, AtOffset, Functions, StaticProbe};
 
 /// Names that a message lists.
 const MAX_LISTED: usize = 5;
@@ -158,16 +158,16 @@ fn at(path: &Path, file_offset: u64) -> ProbePlace {
 /// What is at an offset. In the middle of an instruction a probe would make another instruction of it.
 fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<String, String> {
     match probe::place_at(path, file_offset, options).map_err(|error| error.to_string())? {
-        Place::Instruction(Some(name)) => Ok(format!("{file_offset:#x} is {name}")),
-        Place::Instruction(None) | Place::Unknown => Ok(format!(
+        AtOffset::Instruction(Some(name)) => Ok(format!("{file_offset:#x} is {name}")),
+        AtOffset::Instruction(None) | AtOffset::Unknown => Ok(format!(
             "{} has no symbols for {file_offset:#x}: it was not checked that an instruction begins there",
             path.display()
         )),
-        Place::InsideInstruction { begins_at, name } => Err(format!(
+        AtOffset::InsideInstruction { begins_at, name } => Err(format!(
             "{file_offset:#x} is in the middle of an instruction, and a probe there would break the program; the \
              instruction begins at {begins_at:#x} ({name})"
         )),
-        Place::NoCode => Err(format!("{file_offset:#x} is not in the code of {}", path.display())),
+        AtOffset::NoCode => Err(format!("{file_offset:#x} is not in the code of {}", path.display())),
     }
 }
 

@@ -11,39 +11,39 @@ use crate::error::SymbolError;
 use crate::symbolicator::Engine;
 use crate::{ModuleKey, Symbolicator};
 
-/// Most bytes that are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1 MB.
+/// At most so many bytes are disassembled at once. The largest functions seen (interpreters, generated parsers) have 1 MB.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Instructions of a stretch of code.
+/// Instructions of an address range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assembly {
-    /// Relative address of the first.
+    /// Relative address of the first instruction.
     pub start: u64,
-    /// Bytes covered.
+    /// Size in bytes.
     pub size: u64,
     /// `x86_64` or `aarch64`.
     pub arch: &'static str,
-    /// How the text is written: `Intel` or `ARM`.
+    /// Syntax of the text: `Intel` or `ARM`.
     pub syntax: &'static str,
-    /// The instructions, in order.
+    /// In address order.
     pub instructions: Vec<Instruction>,
 }
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Bytes from the start.
+    /// Bytes from [`Assembly::start`].
     pub offset: u64,
-    /// Its text; addresses in it are relative addresses of the module, with their function's name if it is another one.
+    /// The text. Addresses in it are relative addresses of the module, with the name of the function if that is another function.
     pub text: String,
 }
 
-/// What a disassembler makes of the bytes at an address.
+/// A decoded instruction.
 struct Decoded {
     /// Length in bytes, at least 1.
     len: usize,
     text: String,
-    /// The relative address that a branch or an access goes to.
+    /// The relative address that the instruction branches to or accesses.
     target: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ pub enum AsmError {
     /// The machine code is not on disk.
     #[error("no file has the machine code of {0}: only its symbols are known")]
     NotOnDisk(String),
-    /// Another kind of processor.
+    /// No disassembler for this processor.
     #[error("{0} is for a processor whose machine code sprof can't show; x86_64 and aarch64 are supported")]
     Architecture(String),
 }
@@ -140,21 +140,21 @@ fn assemble(elf: &mut ElfModule, name: &str, start: u64, size: u64, to_end: bool
     })
 }
 
-/// Where the instruction that holds a relative address begins, decoded from the beginning of its function on. `None` where
-/// that meets something that is no instruction.
+/// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None` if the decoder
+/// meets bytes that are no instruction.
 pub(crate) fn instruction_at(elf: &mut ElfModule, function_start: u64, address: u64) -> Option<u64> {
     let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
     let assembly = assemble(elf, "", function_start, size, false).ok()?;
     let all_known = !assembly.instructions.iter().any(|one| one.text.starts_with(".byte"));
     let last = assembly.instructions.last().filter(|_| all_known)?;
-    // What is behind the end of the code is not covered.
+    // An address behind the end of the code is in no instruction.
     (address < function_start + assembly.size).then_some(function_start + last.offset)
 }
 
-/// Longest instruction (Intel SDM volume 2, 2.3.11): the last one asked for may reach this far beyond.
+/// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 
-/// The bytes at a relative address: `size` of them and enough for the last instruction, or less if the code ends before.
+/// The bytes at a relative address: `size` and enough for the last instruction, or fewer if the code ends there.
 fn code_at<'a>(file: &'a ElfFile, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
     let svma = start.checked_add(file.base_svma())?;
     let wanted = size + MAX_INSTRUCTION_BYTES;

@@ -1,4 +1,4 @@
-//! Symbol names as their authors wrote them.
+//! Demangles symbol names.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ const MAX_NAME_BYTES: usize = 64 * 1024;
 /// Names nested deeper than this stay mangled: the demangler recurses.
 const MAX_DEPTH: u32 = 128;
 
-/// Rust (legacy and v0, without the hash), C++ (Itanium); anything else as it stands.
+/// Demangles Rust (legacy and v0, without the hash) and C++ (Itanium); other names stay unchanged.
 ///
-/// Plain C names are left untouched: an ELF symbol's leading underscore is part of its name.
+/// The leading underscore of a C name stays: in ELF it is part of the name.
 pub fn demangle(name: &str) -> String {
-    // Only these prefixes are ever mangled on ELF; anything else would be misread (C's `_Z` is reserved, `f` is not).
+    // Only names with these prefixes are mangled on ELF. Other names would be misread (C's `_Z` is reserved, `f` is not).
     if (name.starts_with("_R") || name.starts_with("_ZN"))
         && let Ok(rust) = rustc_demangle::try_demangle(name)
     {
@@ -36,7 +36,7 @@ pub fn demangle(name: &str) -> String {
     name.to_owned()
 }
 
-/// A string that refuses to grow without bound.
+/// A string with a maximum length.
 #[derive(Default)]
 struct Limited(String);
 

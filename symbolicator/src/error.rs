@@ -1,13 +1,13 @@
-//! Why an address has no answer.
+//! Why a look-up failed.
 
 use std::path::PathBuf;
 
 use recording::symbol::SymbolSource;
 
-/// A look-up that could not be made. Each says what was attempted, on what, and what to do next.
+/// Why a look-up failed. Each message has what was attempted, on what, and the next step.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SymbolError {
-    /// Nothing by this name and id was registered with [`Symbolicator::add_module`](crate::Symbolicator::add_module).
+    /// No module with this name and id was registered with [`Symbolicator::add_module`](crate::Symbolicator::add_module).
     #[error("this profile has no module {name} with debug id {id}; ask for one that the profile's `libs` list")]
     UnknownModule {
         /// Debug name asked for.
@@ -50,13 +50,13 @@ pub enum SymbolError {
         /// The file looked at.
         path: PathBuf,
     },
-    /// Someone wrote to the file while it was read.
+    /// The file was written to while it was read.
     #[error("{} was written to while its symbols were read; look again when that is done", .path.display())]
     Rewritten {
         /// The file.
         path: PathBuf,
     },
-    /// No file to read.
+    /// No file was found.
     #[error("found no file for {name}; looked at {}. Give its folder with --symbol-dir", list(.tried))]
     NotFound {
         /// Debug name of the module.
@@ -64,7 +64,7 @@ pub enum SymbolError {
         /// Every path tried.
         tried: Vec<PathBuf>,
     },
-    /// The file is there and can't be used.
+    /// The file exists and cannot be used.
     #[error("could not read symbols from {}: {reason}", .path.display())]
     Unreadable {
         /// The file.
@@ -72,7 +72,7 @@ pub enum SymbolError {
         /// What went wrong, and the next step where there is one.
         reason: String,
     },
-    /// The kernel does not tell its symbols' addresses to this user.
+    /// The kernel hides the addresses of its symbols from this user.
     #[error(
         "/proc/kallsyms shows no addresses; as root set kernel.kptr_restrict to 0 (`sysctl kernel.kptr_restrict=0`) or run \
          as root"
@@ -81,7 +81,7 @@ pub enum SymbolError {
 }
 
 impl SymbolError {
-    /// The same as a plain fact.
+    /// The error as a fact of the profile.
     pub fn source(&self) -> SymbolSource {
         match self {
             SymbolError::NotFound { .. } | SymbolError::UnknownModule { .. } => SymbolSource::NoFile,

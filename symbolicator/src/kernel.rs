@@ -1,7 +1,7 @@
 //! The running kernel's functions, from /proc/kallsyms.
 //!
 //! Relative address 0 of the kernel is its symbol `_text`, or `_stext` where kallsyms has no `_text`: absolute kernel
-//! addresses exceed 2^53, and a profile's numbers are JSON. Modules lie above it, at places that hold for this boot alone.
+//! addresses exceed 2^53, and a profile's numbers are JSON. Modules lie above, at addresses that change with each boot.
 
 use recording::module::{BuildId, Module};
 use recording::symbol::{AddressInfo, FunctionSymbol};
@@ -13,10 +13,10 @@ const KALLSYMS: &str = "/proc/kallsyms";
 /// ELF notes of the running kernel, its build id among them (Documentation/ABI/testing/sysfs-kernel-notes).
 const NOTES: &str = "/sys/kernel/notes";
 
-/// Largest table that is read. A distribution kernel with all its modules loaded has about 12 MB.
+/// Largest table in bytes. A distribution kernel with all its modules loaded has about 12 MB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A function is taken to reach up to the next symbol, but no further than this: kallsyms knows no sizes.
+/// Largest function: kallsyms has no sizes, so a function reaches to the next symbol, but not further than this.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
 /// The address that is relative address 0 of the kernel module of a recording.
@@ -32,7 +32,7 @@ pub fn kernel_text_base() -> Option<u64> {
     base(lines)
 }
 
-/// `_text`. Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only what is between `_stext` and `_etext`.
+/// `_text`, or `_stext`: Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only symbols from `_stext` to `_etext`.
 fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
     let mut start_of_code = None;
     for line in lines {
@@ -40,7 +40,7 @@ fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
         match symbol.name {
             "_text" => return Some(symbol.address).filter(|base| *base != 0),
             "_stext" => start_of_code = Some(symbol.address).filter(|base| *base != 0),
-            // `_text` is not above `_stext`, and the kernel's own symbols come in order: no need to read on.
+            // `_text` is not above `_stext`, and the kernel's own symbols are in order: the rest needs no look.
             _ if start_of_code.is_some_and(|start| symbol.address > start) => break,
             _ => {}
         }
@@ -48,8 +48,8 @@ fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
     start_of_code
 }
 
-/// The functions of the running kernel that `classify` knows by name: (first address, address behind the last one, what it
-/// said). Absolute addresses. Empty if the kernel hides its addresses from this user.
+/// The functions of the running kernel that `classify` accepts by name: (first address, end address, answer of `classify`), absolute
+/// addresses. Empty if the kernel hides its addresses from this user.
 pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
     read().map_or_else(|_| Vec::new(), |text| functions_of(&text, classify))
 }
@@ -67,21 +67,20 @@ fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64
     known.collect()
 }
 
-/// What the running kernel has by the name of a function.
+/// The functions of the running kernel with one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFunctions {
-    /// How many there are: functions of several files, or of modules, may share a name.
+    /// How many: several files and modules may have functions of the same name.
     pub count: usize,
-    /// How long the only one is; `None` where the kernel hides its addresses.
+    /// Size of the only one; `None` if the kernel hides its addresses.
     pub size_bytes: Option<u64>,
-    /// Names that contain it, at most a few: `name.isra.0`, `__name`.
+    /// A few names that contain the name: `name.isra.0`, `__name`.
     pub similar: Vec<String>,
 }
 
-/// Longer lists help nobody.
 const MAX_SIMILAR: usize = 5;
 
-/// Looks for a function of the running kernel.
+/// Looks up a function of the running kernel by name.
 pub fn find_kernel_function(name: &str) -> Result<KernelFunctions, SymbolError> {
     Ok(named(&read()?, name))
 }
@@ -106,7 +105,7 @@ fn named(text: &str, name: &str) -> KernelFunctions {
     }
 }
 
-/// All of kallsyms.
+/// Reads kallsyms.
 fn read() -> Result<String, SymbolError> {
     let mut text = String::new();
     std::fs::File::open(KALLSYMS)
@@ -171,7 +170,7 @@ pub(crate) struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// Reads them, if the running kernel is the recorded one.
+    /// Reads the functions, if the running kernel is the recorded one.
     pub(crate) fn open(module: &Module) -> Result<KernelSymbols, SymbolError> {
         if let (Some(recorded), Some(found)) = (&module.build_id, kernel_build_id())
             && *recorded != found
@@ -192,7 +191,7 @@ impl KernelSymbols {
             .filter_map(parse)
             .filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address >= base)
             .collect();
-        // Of several names for an address: a global function before local and weak ones, few leading underscores
+        // Several names of an address: a global function before local and weak ones, then few leading underscores
         // (`_text` and `_stext` mark sections), then the shorter.
         functions.sort_unstable_by_key(|line| {
             let underscores = line.name.bytes().take_while(|byte| *byte == b'_').count();
@@ -217,7 +216,7 @@ impl KernelSymbols {
         Ok(KernelSymbols { symbols, names })
     }
 
-    /// What is known of each relative address.
+    /// Looks up relative addresses.
     pub(crate) fn lookup(&self, addresses: &[u64]) -> Vec<AddressInfo> {
         addresses
             .iter()

@@ -1,18 +1,17 @@
 //! From code addresses to names, inline frames, source lines and assembly.
 //!
-//! Give: [`Module`]s as a recording has them, and addresses relative to a module (0 is where the lowest PT_LOAD of its
-//! ELF file is loaded), inside the instruction that is meant (for a return address, one byte before it).
-//! Get: an [`AddressInfo`] for each, or an error that says which file was looked at, what was wrong and what to do.
+//! The caller gives [`Module`]s as a recording has them, and addresses relative to a module (0 is where the lowest PT_LOAD of its
+//! ELF file is loaded). Each address is inside its instruction: for a return address, one byte before it.
+//! The caller gets an [`AddressInfo`] for each address, or an error with the file, the fault and the next step.
 //!
-//! A file is used only if it has the build id that was recorded. Nothing is read before it is asked for, and of debug
-//! info only the units that the addresses fall into. Files are input like any other: damaged or hostile ones give
-//! errors or less information, told by [`Symbolicator::notes`].
+//! A file is used only if it has the recorded build id. Files are read when they are first needed, and only the units of debug info
+//! that hold the addresses. Damaged or hostile files give errors or less information, listed by [`Symbolicator::notes`].
 //!
 //! Out of scope: profiles, HTTP, output formats. [`api`] knows the bodies of the Firefox Profiler's symbol-server
 //! requests, but no server.
 //!
-//! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`;
-//! for code that a JIT made, [`jit`]; for files that are not here, `recorded`; from a name back to its place, [`probe`]; then `source` and `asm` for those who want to see the code.
+//! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
+//! code, `recorded` names that came with the recording, [`probe`] the way from a name to its address, `source` and `asm` the code.
 
 pub mod api;
 mod asm;

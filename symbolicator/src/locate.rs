@@ -1,4 +1,4 @@
-//! Which files on disk belong to a module: the binary that ran, and where its debug info went.
+//! Finds the files of a module: the binary that ran, and its debug info.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,9 +17,9 @@ use crate::error::SymbolError;
 /// Where distributions install separate debug info (gdb's `debug-file-directory`).
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 
-/// The files of a module; each has the module's build id, if it has one.
+/// The files of a module; each has the build id of the module, if the module has one.
 pub(crate) struct Files {
-    /// The file that ran: it has the machine code. `None` if only its debug file is left.
+    /// The file that ran, with the machine code. `None` if only the debug file exists.
     pub(crate) binary: Option<ElfFile>,
     /// A separate file with debug info or the full symbol table.
     pub(crate) debug: Option<ElfFile>,
@@ -37,7 +37,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
     };
     let own = module.readable_path.iter().chain([&module.path]);
     let name = module.path.file_name();
-    // Without a build id nothing tells whether a file of the same name elsewhere is the same.
+    // Without a build id a file of the same name elsewhere cannot be identified.
     let moved_to: &[PathBuf] = if module.build_id.is_some() { symbol_dirs } else { &[] };
     let moved = moved_to.iter().filter_map(|dir| Some(dir.join(name?)));
     let mut binary = kept
@@ -52,7 +52,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
         let useful = |file: &ElfFile| file.has_section(".debug_info") || file.has_section(".symtab");
-        // Of a file that was taken without knowing its build id, what it says itself: Debian's debug files are found by nothing else.
+        // The recording may lack the build id of the file: then the id in the file is used. Debian's debug files are found by it alone.
         identified = Module {
             build_id: (module.build_id.as_ref())
                 .or_else(|| binary.as_ref().and_then(ElfFile::build_id))
@@ -67,14 +67,14 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
                 paths.extend(name.iter().flat_map(|name| named_paths(name, folder, symbol_dirs)));
                 paths.iter().filter_map(|path| search.open(path)).find(useful)
             }
-            // Then the checksum in the link must do.
+            // Without a build id, the checksum in the link identifies the file.
             None => linked
                 .filter_map(|path| ElfFile::open(&path).ok())
                 .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
                 .find(useful),
         };
     }
-    // What was found by build id or in a symbol folder may be the whole file, code included.
+    // A file found by build id or in a symbol folder may be the whole file with its code.
     if binary.is_none() && debug.as_ref().is_some_and(|file| file.has_section(".text")) {
         binary = debug.take();
     }
@@ -101,7 +101,7 @@ impl Search<'_> {
             return None;
         }
         self.tried.push(path.to_owned());
-        // A path that is not there is no failure: the next candidate may be.
+        // A missing file is no failure: the next candidate may exist.
         if !path.exists() {
             return None;
         }
@@ -116,7 +116,7 @@ impl Search<'_> {
             self.fail(replaced(self.module, &file));
             return None;
         }
-        // Without a build id, the time must tell.
+        // Without a build id, a file that was written to after the recording is refused.
         let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
         if self.module.build_id.is_none() && changed > self.recorded_at && self.recorded_at.is_some() {
             self.fail(SymbolError::Changed { path: path.to_owned() });
@@ -127,7 +127,7 @@ impl Search<'_> {
 
     fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ElfFile> {
         match ElfFile::open_kept(&self.module.path, kept) {
-            // It was the right one; someone may have written to it since.
+            // The file may have been written to since it ran.
             Ok(file) if same_build(self.module, &file) => Some(file),
             Ok(file) => {
                 self.fail(replaced(self.module, &file));
@@ -140,7 +140,7 @@ impl Search<'_> {
         }
     }
 
-    /// Keeps the first failure: it concerns the most likely file.
+    /// Keeps the first failure, which is about the most likely file.
     fn fail(&mut self, error: SymbolError) {
         self.failure.get_or_insert(error);
     }
@@ -160,7 +160,7 @@ pub(crate) fn same_build(module: &Module, file: &ElfFile) -> bool {
     match (&module.build_id, file.build_id()) {
         (Some(recorded), Some(found)) => recorded == found,
         (Some(_), None) => false,
-        // The recorder read the file (it knows its architecture) and saw no build id: it is another file now.
+        // If the recorder knows the architecture, it read the file and saw no build id: then this is another file.
         (None, Some(_)) => module.arch.is_none(),
         (None, None) => true,
     }
@@ -206,7 +206,7 @@ fn link_paths(link: &OsStr, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathB
     paths
 }
 
-/// Names of habit: `program.debug`, `program.dbg`.
+/// Usual names: `program.debug`, `program.dbg`.
 fn named_paths(name: &OsStr, folder: &Path, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for suffix in ["debug", "dbg"] {
@@ -224,7 +224,7 @@ struct DebugLink {
     crc: u32,
 }
 
-/// What `.gnu_debuglink` says; never a path, whatever the file says.
+/// The name and checksum in `.gnu_debuglink`. Folders in the name are dropped, because the file may be hostile.
 fn debug_link(file: &ElfFile) -> Option<DebugLink> {
     let object = file.object().ok()?;
     let (name, crc) = object.gnu_debuglink().ok()??;
@@ -234,10 +234,10 @@ fn debug_link(file: &ElfFile) -> Option<DebugLink> {
 
 /// The file that dwz moved common debug info to, if the debug info names one.
 pub(crate) enum Supplementary {
-    /// None is named.
+    /// The debug info names no such file.
     NotNeeded,
     Found(ElfFile),
-    /// The one named is not there, or is another one.
+    /// The named file is absent, or has another build id.
     Missing(PathBuf),
 }
 

@@ -12,7 +12,7 @@ pub struct RecordedSymbols {
 }
 
 impl RecordedSymbols {
-    /// Of these functions: first relative address, bytes (0: up to the next one), name as the file has it.
+    /// Takes functions: first relative address, size in bytes (0: up to the next function), name as in the file.
     pub fn new(functions: impl IntoIterator<Item = (u64, u64, String)>) -> RecordedSymbols {
         let functions = functions.into_iter();
         let mut functions: Vec<_> = functions
@@ -23,7 +23,7 @@ impl RecordedSymbols {
         RecordedSymbols { functions }
     }
 
-    /// What is known of each relative address.
+    /// Looks up relative addresses.
     pub(crate) fn lookup(&self, relative: &[u64]) -> Vec<AddressInfo> {
         let info = |address: &u64| AddressInfo {
             function: self.function(*address),
@@ -45,7 +45,7 @@ impl RecordedSymbols {
     }
 }
 
-/// Android's dynamic linker puts a prefix before all of its names, mangled ones, too.
+/// The name without the prefix that Android's dynamic linker puts before all of its names, also mangled ones.
 fn plain(name: &str) -> String {
     match name.strip_prefix("__dl_") {
         Some(name) => format!("[linker]{}", demangle(name)),

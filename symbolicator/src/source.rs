@@ -1,4 +1,4 @@
-//! The text of source files, given out only where the debug info of an address names them.
+//! Source files, only those that the debug info of an address names.
 
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -7,13 +7,13 @@ use crate::error::SymbolError;
 use crate::symbolicator::Entry;
 use crate::{ModuleKey, Symbolicator};
 
-/// Largest source file that is read. Generated code reaches several MB; the UI can't show more.
+/// Largest source file in bytes. Generated code reaches several MB; the UI can't show more.
 const MAX_BYTES: u64 = 32 << 20;
 
 /// Why there is no source text.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The module has no answer for the address.
+    /// The look-up of the address failed.
     #[error(transparent)]
     Symbols(#[from] SymbolError),
     /// The debug info of the address does not name the file.
@@ -37,7 +37,7 @@ pub enum SourceError {
 }
 
 impl Symbolicator {
-    /// The text of `file`, a path exactly as a look-up gave it, if the debug info of this relative address names it.
+    /// The text of `file` (a path from a look-up), if the debug info of this relative address names it.
     pub fn source(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
         self.source_of(&*self.find(key)?, address, file)
     }
@@ -100,13 +100,13 @@ fn read(path: &Path) -> Result<String, SourceError> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// `/rustc/<commit>/library/core/src/a.rs` -> (commit, `library/core/src/a.rs`): how the standard library's own debug
-/// info names its files, which lie elsewhere on the user's machine.
+/// `/rustc/<commit>/library/core/src/a.rs` -> (commit, `library/core/src/a.rs`). The debug info of the standard library has such paths;
+/// the files lie elsewhere on the user's machine.
 fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
     let (commit, path) = file.strip_prefix("/rustc/")?.split_once('/')?;
     let plain = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut out = PathBuf::new();
-    // `library/std/src/../../backtrace/src/lib.rs` is real; what climbs out of the sources is not.
+    // `library/std/src/../../backtrace/src/lib.rs` exists; a path that leaves the sources is refused.
     for component in Path::new(path).components() {
         match component {
             Component::Normal(part) => out.push(part),

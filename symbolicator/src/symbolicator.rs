@@ -1,4 +1,4 @@
-//! The modules of a recording, each opened when first asked for.
+//! The modules of a recording, each opened at its first look-up.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -21,7 +21,7 @@ pub struct SymbolOptions {
     /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
     /// cache. Default: none.
     pub symbol_dirs: Vec<PathBuf>,
-    /// When the recording ended. A file without a build id that was written to later is refused; default: not checked.
+    /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
     pub recorded_at: Option<SystemTime>,
 }
 
@@ -55,12 +55,12 @@ pub struct Symbolicator {
 /// One module, and what has been read of it.
 pub(crate) struct Entry {
     pub(crate) module: Module,
-    /// The file that ran, kept open since: it may be on no path any more.
+    /// The file that ran, kept open: its path may be gone.
     kept: Mutex<Option<KeptFile>>,
     engine: Mutex<Option<Engine>>,
 }
 
-/// What answers for a module, by kind.
+/// The symbols of a module, by kind.
 pub(crate) enum Engine {
     Elf(Box<ElfModule>),
     Kernel(KernelSymbols),
@@ -99,23 +99,22 @@ impl Symbolicator {
         }
     }
 
-    /// Registers a module: from now on it may be asked for by its name and id. Opens nothing.
+    /// Registers a module, so that [`Symbolicator::lookup_key`] finds it. Opens nothing.
     pub fn add_module(&self, module: &Module) {
         self.entry(module);
     }
 
-    /// Registers a module together with its opened file, which is then read instead of what is at the module's path. Opens
-    /// nothing.
+    /// Registers a module with its opened file, which is then read instead of the file at the module's path. Opens nothing.
     pub fn add_kept_file(&self, module: &Module, file: KeptFile) {
         *lock(&self.entry(module).kept) = Some(file);
     }
 
-    /// Registers a module of JIT code together with what is known of it.
+    /// Registers a module of JIT code with its symbols.
     pub fn add_jit(&self, module: &Module, symbols: Arc<JitSymbols>) {
         *lock(&self.entry(module).engine) = Some(Engine::Jit(symbols));
     }
 
-    /// Has these names answer for the module at this path where its file is not here, or can't be told to be the recorded one.
+    /// Uses these names for the module at this path if its file is absent, or cannot be identified as the recorded one.
     pub fn add_recorded(&self, path: PathBuf, symbols: RecordedSymbols) {
         let mut recorded = self.recorded.write().unwrap_or_else(PoisonError::into_inner);
         recorded.insert(path, Arc::new(symbols));
@@ -124,7 +123,7 @@ impl Symbolicator {
     fn entry(&self, module: &Module) -> Arc<Entry> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let entries = modules.entry(ModuleKey::of(module)).or_default();
-        // A build id says all; without one only the path tells files apart.
+        // Without build ids only the paths distinguish files.
         let same = |entry: &&Arc<Entry>| match (&entry.module.build_id, &module.build_id) {
             (Some(known), Some(new)) => known == new && entry.module.kind == module.kind,
             (None, None) => entry.module.path == module.path && entry.module.readable_path == module.readable_path,
@@ -158,12 +157,12 @@ impl Symbolicator {
         }
     }
 
-    /// What is known of each relative address, in the order asked. Registers the module if it was not.
+    /// Looks up relative addresses; answers are in the order of the addresses. Registers the module if needed.
     pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.lookup_entry(&self.entry(module), addresses)
     }
 
-    /// The same for a module that was registered, by its key.
+    /// Looks up relative addresses of a registered module, by its key.
     pub fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.lookup_entry(&*self.find(key)?, addresses)
     }
@@ -177,8 +176,8 @@ impl Symbolicator {
         })
     }
 
-    /// What the answers for a module lack although its files may have it, each as a sentence: damaged debug info, split
-    /// debug info that was not found. Empty before the first look-up.
+    /// What the answers for a module lack, each as a sentence: damaged debug info, split debug info that was not found. Empty before
+    /// the first look-up.
     pub fn notes(&self, module: &Module) -> Vec<String> {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.notes(),
@@ -187,7 +186,7 @@ impl Symbolicator {
         }
     }
 
-    /// What the answers for a module came from: known after the first look-up.
+    /// Where the answers for a module come from; known after the first look-up.
     pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.looked_up_in(),
@@ -202,14 +201,14 @@ impl Symbolicator {
             return Engine::open(module, kept, &self.options);
         };
         let recorded = || Engine::Recorded(Arc::clone(recorded));
-        // The file has lines, too.
+        // A file that can be identified is better than recorded names: it has lines, too.
         match module.build_id.is_some() || kept.is_some() {
             true => Engine::open(module, kept, &self.options).or_else(|_| Ok(recorded())),
             false => Ok(recorded()),
         }
     }
 
-    /// Runs `task` on the engine, opened now if need be, anew if its file was written to.
+    /// Runs `task` on the engine, opened if needed, and opened again if its file was written to.
     pub(crate) fn with_engine<T>(
         &self,
         entry: &Entry,
@@ -219,7 +218,7 @@ impl Symbolicator {
         if guard.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
             *guard = None;
         }
-        // A failure is not kept: the file may be there the next time.
+        // A failure is not kept: the file may exist at the next look-up.
         let engine = match &mut *guard {
             Some(engine) => engine,
             empty => {
@@ -228,7 +227,7 @@ impl Symbolicator {
             }
         };
         let answer = task(engine);
-        // Part of it may be of the new content, or cut off.
+        // Part of the answer may be from the new content, or cut off.
         if !engine.check_unchanged() {
             *guard = None;
             return Err(SymbolError::Rewritten {
@@ -263,7 +262,7 @@ mod tests {
         let symbolicator = Symbolicator::new(SymbolOptions::default());
         let entry = symbolicator.entry(&module);
         let addresses: Vec<u64> = (0x1000..len.min(1 << 22)).step_by(0x1000).collect();
-        // In all its parts: headers, code, symbols, debug info.
+        // Cut in all parts: headers, code, symbols, debug info.
         for kept in [0, 100, 4096, len / 4, len / 2, len - 100_000] {
             copy();
             assert!(symbolicator.lookup(&module, &addresses).is_ok());

@@ -1,4 +1,4 @@
-//! The virtual shared object: a small ELF file that the kernel maps into every process, and that is on no disk.
+//! The vDSO: a small ELF file that the kernel maps into every process, and that is on no disk.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -9,11 +9,10 @@ use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate;
 
-/// Largest vdso that is read; they have 2 to 5 pages.
+/// Largest vDSO in bytes; usual ones have 2 to 5 pages.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Our own process's vdso, if it is the recorded one: a recording from another machine, or from before a reboot
-/// into another kernel, has another.
+/// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another vDSO.
 pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
     let bytes = read_own().map_err(|error| {
         SymbolError::unreadable(

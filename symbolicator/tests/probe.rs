@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use common::{build, function, have, run};
 use object::{Object, ObjectSegment};
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{Functions, Place, find_functions, place_at, static_probes};
+use symbolicator::probe::{AtOffset, Functions, find_functions, place_at, static_probes};
 
 fn find(path: &Path, name: &str) -> Functions {
     find_functions(path, name, &SymbolOptions::default()).unwrap()
@@ -130,15 +130,15 @@ fn offsets_are_checked_against_the_instructions() {
     let built = build("inline.c", &["-O2", "-fcf-protection=full"]);
     let start = find(&built.path, "_outer").found[0].file_offset;
     let at = |offset: u64| place_at(&built.path, offset, &SymbolOptions::default()).unwrap();
-    assert_eq!(at(start), Place::Instruction(Some("_outer".to_owned())));
-    assert_eq!(at(start + 4), Place::Instruction(Some("_outer+0x4".to_owned())));
-    let inside = Place::InsideInstruction {
+    assert_eq!(at(start), AtOffset::Instruction(Some("_outer".to_owned())));
+    assert_eq!(at(start + 4), AtOffset::Instruction(Some("_outer+0x4".to_owned())));
+    let inside = AtOffset::InsideInstruction {
         begins_at: start,
         name: "_outer".to_owned(),
     };
     assert_eq!(at(start + 2), inside);
-    assert_eq!(at(0), Place::NoCode, "the file's header");
-    assert_eq!(at(u64::MAX), Place::NoCode);
+    assert_eq!(at(0), AtOffset::NoCode, "the file's header");
+    assert_eq!(at(u64::MAX), AtOffset::NoCode);
 }
 
 /// Marks as systemtap's sys/sdt.h makes them.

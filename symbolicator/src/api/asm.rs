@@ -12,7 +12,7 @@ pub(super) struct Request {
     debug_id: String,
     start_address: Address,
     size: Address,
-    /// The UI sets it where it does not know the function's size and guessed one from the samples.
+    /// The UI sets this if it does not know the size of the function and estimates it from the samples.
     #[serde(default)]
     continue_until_function_end: bool,
 }

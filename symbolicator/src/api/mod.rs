@@ -1,4 +1,4 @@
-//! The bodies of the symbol-server requests that the Firefox Profiler makes; the server itself is elsewhere.
+//! Bodies of the symbol-server requests of the Firefox Profiler, without the server.
 //!
 //! | path | request, answer |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `/source/v1` | a file that the debug info of an address names -> its text |
 //! | `/asm/v1` | an address range -> its instructions |
 //!
-//! Any body is answered with JSON; a request that can't be met gets `{"error": "..."}`. All answers are to be sent with HTTP status
-//! 200: the UI drops the body of any other reply and shows the status alone.
+//! Each answer is JSON; a request that fails gets `{"error": "..."}`. The server must send all answers with HTTP status 200: of other
+//! replies the UI shows the status and drops the body.
 
 mod asm;
 mod source;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Symbolicator;
 
-/// Longest request body that is read, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
+/// Longest request body, in bytes. 10,000 addresses, the most that the UI sends, take about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// Why a request is refused.
@@ -63,7 +63,7 @@ fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
-    // Our answers are structs with string keys: serialising them into memory can't fail.
+    // Answers are structs with string keys: to serialise them into memory can't fail.
     serde_json::to_vec(value).unwrap_or_else(|_| br#"{"error":"the answer could not be written as JSON"}"#.to_vec())
 }
 

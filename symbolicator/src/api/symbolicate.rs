@@ -15,18 +15,18 @@ const MAX_MODULES: usize = 10_000;
 /// Most frames in a request, over all jobs and stacks. The UI sends at most 10,000.
 const MAX_FRAMES: usize = 500_000;
 
-/// Most bytes in an answer, before they are JSON. Debug info says how many inlined functions an address has, and what they are called: a
+/// Most bytes in an answer, before JSON. Debug info decides how many inlined functions an address has and how long their names are, so a
 /// short request may have a long answer.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// Addresses that are looked up before their answers are counted.
+/// Addresses that are looked up before the size of their answers is checked.
 const ADDRESSES_AT_ONCE: usize = 10_000;
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Request {
     Jobs { jobs: Vec<Job> },
-    // Older clients send a single job bare.
+    // Older clients send a single job without a list.
     Single(Job),
 }
 
@@ -34,12 +34,12 @@ pub(super) enum Request {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Job {
     memory_map: Vec<(String, String)>,
-    stacks: Vec<Vec<Place>>,
+    stacks: Vec<Vec<FrameAddress>>,
 }
 
 /// (index into the memory map, -1 for none; relative address)
 #[derive(Clone, Copy, Deserialize)]
-struct Place(i64, u64);
+struct FrameAddress(i64, u64);
 
 #[derive(Serialize)]
 pub(super) struct Answer {
@@ -48,9 +48,9 @@ pub(super) struct Answer {
 
 #[derive(Serialize)]
 struct JobAnswer {
-    /// `name/id` -> whether there are symbols; `null` where nothing was asked of the module.
+    /// `name/id` -> whether there are symbols; `null` if no address is in the module.
     found_modules: BTreeMap<String, Option<bool>>,
-    /// Why a module was not found, for people who read the answer. The UI ignores it.
+    /// Why a module was not found, for people. The UI ignores it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     module_errors: BTreeMap<String, String>,
     stacks: Vec<Vec<Frame>>,
@@ -111,7 +111,7 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: &Request) -> Result<A
     Ok(Answer { results })
 }
 
-/// How long an answer is, before it is made.
+/// The size of an answer, known before the answer is made.
 #[derive(Default)]
 struct AnswerSize {
     bytes: usize,
@@ -135,7 +135,7 @@ impl AnswerSize {
 
 fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> Result<JobAnswer, Refusal> {
     let mut asked: Vec<Vec<u64>> = vec![Vec::new(); job.memory_map.len()];
-    for Place(module, address) in job.stacks.iter().flatten() {
+    for FrameAddress(module, address) in job.stacks.iter().flatten() {
         if let Ok(index) = usize::try_from(*module) {
             let addresses = asked.get_mut(index).ok_or_else(|| {
                 Refusal::new(format_args!(
@@ -182,14 +182,14 @@ fn answer_job(symbolicator: &Symbolicator, job: &Job, size: &mut AnswerSize) -> 
         infos.push(known);
     }
 
-    for Place(module, address) in job.stacks.iter().flatten() {
+    for FrameAddress(module, address) in job.stacks.iter().flatten() {
         let known = usize::try_from(*module).ok().and_then(|module| infos.get(module));
         if let Some(info) = known.and_then(|known| known.get(address)) {
             size.add(info)?;
         }
     }
 
-    let frame = |(index, Place(module, address)): (usize, &Place)| {
+    let frame = |(index, FrameAddress(module, address)): (usize, &FrameAddress)| {
         let module = usize::try_from(*module).ok();
         let info = module.and_then(|module| infos[module].get(address));
         Frame {
@@ -221,7 +221,7 @@ fn describe(address: u64, info: &AddressInfo) -> Frame {
         .and_then(|outer| outer.function.clone())
         .or_else(|| function.map(|function| function.name.clone()));
     Frame {
-        // The UI drops a name that has no offset; where no function start is known, the address stands for it.
+        // The UI drops a name without an offset, so an unknown function start is replaced by the address.
         function_offset: name.is_some().then(|| {
             format!(
                 "{:#x}",

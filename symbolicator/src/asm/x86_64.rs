@@ -9,7 +9,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     if instruction.is_invalid() {
-        // Data between functions, or an instruction newer than the decoder: show the byte and go on behind it.
+        // Data between functions, or an instruction newer than the decoder: show the byte and continue behind it.
         let why = match decoder.last_error() {
             DecoderError::NoMoreBytes => "less than an instruction",
             _ => "no instruction",
@@ -31,7 +31,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     }
 }
 
-/// As objdump and the Firefox Profiler's readers know it: `mov eax, dword ptr [0x1026]`, `call 0x1015`.
+/// The syntax of `objdump -M intel`: `mov eax, dword ptr [0x1026]`, `call 0x1015`.
 fn set(options: &mut FormatterOptions) {
     options.set_hex_prefix("0x");
     options.set_hex_suffix("");
@@ -43,7 +43,7 @@ fn set(options: &mut FormatterOptions) {
     options.set_memory_size_options(MemorySizeOptions::Always);
 }
 
-/// Where it branches to, or what it reads or writes relative to itself. `gs:[0x10]` is an offset, not a place in the module.
+/// The address of a branch, or of an access relative to the instruction. `gs:[0x10]` is an offset and no address in the module.
 fn target(instruction: &Instruction) -> Option<u64> {
     if instruction.is_ip_rel_memory_operand() {
         return Some(instruction.ip_rel_memory_address());

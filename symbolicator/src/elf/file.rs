@@ -1,4 +1,4 @@
-//! One ELF file in memory, and the parts of it that the others ask for.
+//! One ELF file in memory.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -16,19 +16,18 @@ use crate::sys::Mapping;
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 
 /// Largest ratio of unpacked to packed: debug info shrinks 2 to 8 times, `.debug_str` of generated code up to 30.
-/// Beyond it is a bomb. Small sections may shrink more.
+/// More is a decompression bomb. Small sections may shrink more.
 const MAX_UNPACKED_RATIO: u64 = 100;
 
-/// Largest file that is read into memory, where it can't be mapped.
+/// Largest file that is read into memory if it cannot be mapped.
 const MAX_COPIED_BYTES: usize = 1 << 30;
 
-/// Where the bytes of a file are.
 enum Bytes {
     Mapped(Mapping),
     Owned(Vec<u8>),
 }
 
-/// An ELF file whose header has been seen to be sound.
+/// An ELF file with a valid header.
 pub(crate) struct ElfFile {
     path: PathBuf,
     bytes: Bytes,
@@ -61,13 +60,12 @@ impl ReadAt for ElfFile {
 }
 
 impl ElfFile {
-    /// Opens a file.
     pub(crate) fn open(path: &Path) -> Result<ElfFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         ElfFile::new(path, Bytes::Mapped(mapping))
     }
 
-    /// Opens a small file, of which there may be thousands: a copy needs nobody to watch that it does not change.
+    /// Opens a small file, of which there may be thousands. It is copied: a copy cannot change.
     pub(crate) fn open_copied(path: &Path) -> Result<ElfFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         if mapping.bytes().len() > MAX_COPIED_BYTES {
@@ -80,7 +78,7 @@ impl ElfFile {
         }
     }
 
-    /// Opens a file that was kept open since it ran. `path` is what it is called, and where files beside it are looked for.
+    /// Opens a file that was kept open since it ran. `path` is its name, and the place to look for files beside it.
     pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ElfFile, SymbolError> {
         let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
         if let Some(own) = kept.own_path() {
@@ -93,7 +91,7 @@ impl ElfFile {
         ElfFile::from_bytes(path, bytes)
     }
 
-    /// Takes bytes that are not a file of their own (the vdso, `.gnu_debugdata`); `path` is what errors call them.
+    /// Reads bytes that are no file of their own (the vdso, `.gnu_debugdata`); `path` is their name in errors.
     pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ElfFile, SymbolError> {
         ElfFile::new(path, Bytes::Owned(bytes))
     }
@@ -114,7 +112,7 @@ impl ElfFile {
         Ok(file)
     }
 
-    /// The file's headers, parsed anew: cheap, and free of self-reference.
+    /// The headers of the file, parsed at each call: that is cheap, and needs no self-reference.
     pub(crate) fn object(&self) -> Result<object::File<'_>, SymbolError> {
         object::File::parse(&**self).map_err(|error| {
             SymbolError::unreadable(&self.path, format!("not a sound ELF file ({error}); is it complete?"))
@@ -134,7 +132,7 @@ impl ElfFile {
         self.base_svma
     }
 
-    /// False if someone wrote to the file since it was opened.
+    /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.check_unchanged(),
@@ -142,13 +140,13 @@ impl ElfFile {
         }
     }
 
-    /// True if there is a section with content by this name.
+    /// True if a section of this name has content.
     pub(crate) fn has_section(&self, name: &str) -> bool {
         let object = self.object().ok();
         object.is_some_and(|object| section_by_name(&object, name).is_some())
     }
 
-    /// The content of a section, unpacked; empty if there is no such section.
+    /// The content of a section, unpacked; empty if the section does not exist.
     pub(crate) fn section(&self, name: &str) -> Result<Cow<'_, [u8]>, SymbolError> {
         let object = self.object()?;
         let Some(section) = section_by_name(&object, name) else {
@@ -186,7 +184,7 @@ fn section_by_name<'a, 'f>(object: &'f object::File<'a>, name: &str) -> Option<o
     section.filter(has_bytes)
 }
 
-/// Separate debug files keep the headers of the sections that they lost, as SHT_NOBITS.
+/// False for the sections that a separate debug file has only headers of (SHT_NOBITS).
 fn has_bytes<'a>(section: &impl ObjectSection<'a>) -> bool {
     section.file_range().is_some_and(|(_, size)| size > 0)
 }

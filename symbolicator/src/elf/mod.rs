@@ -1,4 +1,4 @@
-//! ELF modules: their symbol tables and DWARF, read when first asked.
+//! ELF modules: symbol tables and DWARF, read at the first look-up.
 
 mod dwarf;
 pub(crate) mod file;
@@ -25,27 +25,26 @@ use crate::locate::{self, Files, SplitDwarfPaths, Supplementary};
 pub(crate) struct ElfModule {
     /// The file with the machine code.
     binary: Option<Arc<ElfFile>>,
-    /// In the order in which their names count.
+    /// Files with symbols; names of an earlier file are preferred.
     symbol_files: Vec<Arc<ElfFile>>,
     symbols: Option<SymbolTable>,
-    /// Of functions that may have no symbol: the addresses, by unwind rules.
+    /// Address ranges of functions by the unwind rules, for functions without a symbol.
     functions: Option<Vec<Range<u64>>>,
     dwarf: Stage,
-    /// What was found wrong: the answers lack something that the files may have.
+    /// What the answers lack, a sentence each.
     notes: Vec<String>,
 }
 
-/// How far the debug info has got.
+/// How far the debug info was read.
 enum Stage {
-    /// Not asked yet.
     Unread(Option<Box<DwarfFiles>>),
-    /// There is none, or none that can be read.
+    /// The module has no debug info that can be read.
     Absent,
     Read(Box<Dwarf>),
 }
 
 impl ElfModule {
-    /// Finds and opens the files; nothing but headers is read.
+    /// Finds and opens the files; reads only headers.
     pub(crate) fn open(
         module: &Module,
         kept: Option<&KeptFile>,
@@ -95,9 +94,9 @@ impl ElfModule {
         }
     }
 
-    /// Answers for relative addresses, in any order, each with what is known of it.
+    /// Looks up relative addresses, in any order.
     pub(crate) fn lookup(&mut self, addresses: &[u64]) -> Vec<AddressInfo> {
-        // In address order the same units, lines and names are touched one after the other.
+        // In address order, consecutive look-ups use the same units, lines and names.
         let mut order: Vec<usize> = (0..addresses.len()).collect();
         order.sort_unstable_by_key(|index| addresses[*index]);
         let mut answers = vec![AddressInfo::default(); addresses.len()];
@@ -123,11 +122,11 @@ impl ElfModule {
         if let Some(dwarf) = self.dwarf() {
             let (found, outer) = dwarf.find(address);
             frames = found;
-            // The symbol table knows better where a function starts: debug info may have it in parts.
+            // The symbol table is preferred: debug info may have a function in several parts.
             function = function.or(outer);
         }
         let function = function.or_else(|| self.unnamed(address));
-        // Assembly has lines and no function in its debug info; so have units whose split part is missing.
+        // Debug info of assembly has lines and no functions, like that of units whose split part is missing.
         let named = function.as_ref().filter(|function| function.is_named);
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
             let name = outer.function.get_or_insert_with(|| function.name.clone());
@@ -148,17 +147,17 @@ impl ElfModule {
         &self.symbol_files
     }
 
-    /// How many calls of a function were replaced by its body, as far as debug info tells; `is_meant` knows its names.
+    /// How many calls of a function were inlined, by the debug info; `is_meant` recognises its names.
     pub(crate) fn inlined_copies(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
         self.dwarf().map_or(0, |dwarf| dwarf.inlined_copies(is_meant))
     }
 
-    /// The function at a relative address by symbol table, or else by unwind rules, which have no names.
+    /// The function at a relative address, by symbol table or by unwind rules (without a name).
     pub(crate) fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
         self.symbols().find(address).or_else(|| self.unnamed(address))
     }
 
-    /// Where the function that holds a relative address ends: by its size, else where the next one or the section does.
+    /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of the section.
     pub(crate) fn function_end(&mut self, address: u64) -> Option<u64> {
         let end = self.symbols().end(address);
         end.or_else(|| Some(self.range_by_rules(address)?.end))
@@ -201,7 +200,7 @@ impl ElfModule {
         }
     }
 
-    /// Each kind of trouble is told once.
+    /// Adds a note, each text once.
     fn note(&mut self, note: String) {
         const MAX_NOTES: usize = 20;
         if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
@@ -209,7 +208,7 @@ impl ElfModule {
         }
     }
 
-    /// What the answers lack although the files may have it: damaged debug info, split DWARF that was not found.
+    /// What the answers lack: damaged debug info, split DWARF that was not found.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         if let Stage::Read(dwarf) = &self.dwarf
@@ -224,7 +223,7 @@ impl ElfModule {
         notes
     }
 
-    /// What the files have.
+    /// Where names come from: symbol table, debug info, or neither.
     pub(crate) fn looked_up_in(&self) -> SymbolSource {
         let has = |section| self.symbol_files.iter().any(|file| file.has_section(section));
         SymbolSource::Files {
@@ -233,7 +232,7 @@ impl ElfModule {
         }
     }
 
-    /// False if a file was written to since it was opened: what was read of it is void.
+    /// False if a file was written to since it was opened: its answers are void.
     pub(crate) fn check_unchanged(&self) -> bool {
         let beside = match &self.dwarf {
             Stage::Read(dwarf) => dwarf.check_unchanged(),
@@ -243,8 +242,8 @@ impl ElfModule {
     }
 }
 
-/// The symbol's name, where it is the name in the debug info with scope and arguments. Compilers give functions in
-/// anonymous namespaces, and static ones, no linkage name in the debug info: `hidden` is `(anonymous namespace)::hidden(int)`.
+/// The name of the symbol, if it is `name` with scope and arguments. In debug info, static functions and functions in anonymous
+/// namespaces have no linkage name: `hidden` is `(anonymous namespace)::hidden(int)`.
 fn with_its_scope<'s>(name: &str, symbol: &'s str) -> Option<&'s str> {
     let whole = symbol.split(" [clone").next().unwrap_or(symbol);
     let is_it = |(at, _): (usize, &str)| {

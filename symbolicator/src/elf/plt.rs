@@ -6,19 +6,18 @@ use rustc_hash::FxHashMap;
 use super::file::ElfFile;
 use super::symtab::offset_in;
 
-/// One stub.
 pub(super) struct Stub {
     /// Stated virtual address.
     pub(super) address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Where in the file the name of the function it jumps to starts.
+    /// File offset of the name of the function that the stub jumps to.
     pub(super) name_offset: u64,
 }
 
 /// Stubs in the sections `.plt`, `.plt.sec` (with IBT) and `.plt.got` (functions whose address is also taken).
 ///
-/// Each jumps through a slot of the global offset table; the relocation that fills this slot names the function.
+/// A stub jumps through a slot of the global offset table. The relocation of this slot names the function.
 pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
     let mut stubs = Vec::new();
     // (section, bytes of an entry): psABI x86-64 section 5.2, AAELF64. `.plt.got` has 16 with IBT, else 8.
@@ -34,7 +33,7 @@ pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
         };
         let Ok(bytes) = section.data() else { continue };
         let names = names.get_or_insert_with(|| slot_names(file, object));
-        // An entry with IBT in `.plt.got` is 16 bytes, and its `endbr64` says so.
+        // In `.plt.got` an entry with IBT has 16 bytes, and starts with `endbr64`.
         let entry_size = if bytes.starts_with(&ENDBR64) { 16 } else { *entry_size };
         for (index, entry) in bytes.chunks_exact(entry_size).enumerate() {
             let address = section.address().wrapping_add((index * entry_size) as u64);

@@ -13,18 +13,18 @@ use crate::demangle::demangle;
 /// function; only hostile files have more than this.
 const MAX_NESTED: usize = 64;
 
-/// One function. The name stays in the file until asked for.
+/// One function. Its name stays in the file until a look-up needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol {
     /// Stated virtual address relative to the lowest PT_LOAD.
     pub(super) start: u64,
-    /// Bytes; 0 if the symbol table does not say.
+    /// Size in bytes; 0 if the symbol table does not have it.
     pub(super) size: u64,
-    /// Which of the table's files has the name.
+    /// Index of the file that has the name.
     file: u8,
-    /// What to append: linkage stubs are called after the function they jump to.
+    /// A linkage stub: its name is the function that it jumps to, with `@plt`.
     plt: bool,
-    /// Where the name starts in that file.
+    /// Offset of the name in that file.
     name_offset: u64,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct Symbol {
 pub(crate) struct SymbolTable {
     files: Vec<Arc<ElfFile>>,
     symbols: Vec<Symbol>,
-    /// Sections with code: (start, end), by address. A symbol without a size ends with its section at the latest.
+    /// Sections with code: (start, end), by address. A symbol without a size ends at the end of its section at the latest.
     code: Vec<(u64, u64)>,
 }
 
-/// What decides between names of one address, best first: a typed function, a size, global before weak before
+/// Order of several names of one address, best first: a typed function, a size, global before weak before
 /// local (`malloc` before `__libc_malloc`), few leading underscores, the shorter name.
 type Rank = (bool, bool, u8, usize, usize);
 
 impl SymbolTable {
-    /// Reads the tables of all files of a module; an earlier file's names win.
+    /// Reads the tables of all files of a module; names of an earlier file are preferred.
     pub(crate) fn read(files: &[Arc<ElfFile>]) -> SymbolTable {
         let mut found: Vec<(Symbol, Rank)> = Vec::new();
         let mut code = Vec::new();
@@ -82,7 +82,7 @@ impl SymbolTable {
         }
     }
 
-    /// The function at a relative address, innermost if they nest.
+    /// The function at a relative address, the innermost if symbols nest.
     pub(crate) fn find(&self, address: u64) -> Option<FunctionSymbol> {
         let symbol = &self.symbols[self.index(address)?];
         let file = self.files.get(usize::from(symbol.file))?;
@@ -98,7 +98,7 @@ impl SymbolTable {
         })
     }
 
-    /// Where the function that holds a relative address ends: by its size, else where the next one or its section does.
+    /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of its section.
     pub(crate) fn end(&self, address: u64) -> Option<u64> {
         let at = self.index(address)?;
         let symbol = &self.symbols[at];
@@ -118,8 +118,8 @@ impl SymbolTable {
                 return Some(at);
             }
         }
-        // A symbol without a size: all up to the next one, but not into another section. A label without a size
-        // inside a function with one has lost to it above.
+        // A symbol without a size reaches to the next symbol, but not into another section. A label without a size
+        // inside a function with a size was ruled out above.
         let nearest = after.checked_sub(1)?;
         let symbol = &self.symbols[nearest];
         let reaches = symbol.size == 0 && self.section(symbol.start)? == self.section(address)?;
@@ -134,7 +134,7 @@ impl SymbolTable {
     }
 }
 
-/// Longest name that is read; beyond it the table is damaged.
+/// Longest name that is read; a longer one is in a damaged table.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
 fn name_at(file: &ElfFile, offset: u64) -> &str {
@@ -143,13 +143,13 @@ fn name_at(file: &ElfFile, offset: u64) -> &str {
     };
     let bytes = &bytes[..bytes.len().min(MAX_NAME_BYTES)];
     let name = memchr::memchr(0, bytes).map_or(bytes, |end| &bytes[..end]);
-    // A file that changes under us may stop being UTF-8: then it has no name.
+    // A file that is written to meanwhile may stop being UTF-8: then the symbol has no name.
     let name = std::str::from_utf8(name).unwrap_or("");
     // `memcpy@@GLIBC_2.14`: the version is not part of the name.
     name.split_once('@').map_or(name, |(name, _)| name)
 }
 
-/// Where a slice of the file starts in it.
+/// The file offset of a slice of the file.
 pub(super) fn offset_in(file: &ElfFile, part: &[u8]) -> Option<u64> {
     let offset = (part.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
     (offset.checked_add(part.len())? <= file.len()).then_some(offset as u64)

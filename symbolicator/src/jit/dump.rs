@@ -1,4 +1,4 @@
-//! jitdump: what a JIT compiler made, when, where, with the machine code. See tools/perf/Documentation/jitdump-specification
+//! jitdump: functions of a JIT compiler with times, addresses and machine code. See tools/perf/Documentation/jitdump-specification
 //! .txt in the Linux sources, and the structures in tools/perf/util/jitdump.h.
 
 use recording::module::BuildId;
@@ -11,7 +11,7 @@ use super::timeline::{self, Placed, Timeline};
 
 /// `JiTD` as the writer's processor stores it; only little-endian ones are read.
 const MAGIC: u32 = 0x4A69_5444;
-/// Flag: times are the processor's own counter, which nothing relates to the recording's clock.
+/// Flag: times are of the processor's own counter, which cannot be converted to the clock of the recording.
 const FLAG_ARCH_TIMESTAMP: u64 = 1;
 const HEADER: u64 = 40;
 const RECORD_HEADER: u64 = 16;
@@ -23,7 +23,7 @@ const JIT_CODE_DEBUG_INFO: u32 = 2;
 const JIT_CODE_CLOSE: u32 = 3;
 /// Fixed part of `struct jr_code_load`, with the record's header.
 const LOAD: u64 = 56;
-/// V8 states the addresses of lines as they will be in the ELF file that `perf inject` makes, after its header.
+/// V8 writes the addresses of lines for the ELF file that `perf inject` makes: behind its header.
 const ELF_HEADER: u64 = 0x40;
 
 /// Limits: a browser's or a server's dump has some 100,000 functions with a million lines.
@@ -49,12 +49,12 @@ pub(super) struct JitDump {
 }
 
 struct Function {
-    /// Of its code in the dump. Ascending.
+    /// Offset of the code in the dump. Ascending.
     offset: u64,
     size: u64,
-    /// End of its name in `names`, which starts where the one before ends.
+    /// End of the name in `names`; the name starts at the end of the previous one.
     name_end: usize,
-    /// End of its lines, likewise.
+    /// End of the lines in `lines`, likewise.
     lines_end: usize,
 }
 
@@ -63,13 +63,13 @@ struct Line {
     /// Bytes from the start of the function.
     offset: u32,
     line: u32,
-    /// Column, as V8 and others use the discriminator.
+    /// The discriminator, which V8 and others use for the column.
     column: u32,
     file: u32,
 }
 
 impl JitDump {
-    /// Reads all records that are whole. What follows the last one is still being written.
+    /// Reads all whole records. The compiler may still be writing the rest.
     pub(super) fn read(file: &dyn ReadAt) -> Result<JitDump, String> {
         let mut window = Window::new(file);
         let header = window.get(0, HEADER).ok_or("shorter than the header of a jitdump")?;
@@ -108,7 +108,7 @@ impl JitDump {
             dump.left_out += u64::from(whole.is_none());
             at = end;
         }
-        // Written by several threads, records may be out of order.
+        // Several threads may write records out of order.
         dump.placed.sort_by_key(|placed| placed.from_ns);
         Ok(dump)
     }
@@ -171,7 +171,7 @@ impl JitDump {
         Some(())
     }
 
-    /// Takes the lines of the function that was named last, if they make sense.
+    /// Adds the lines of the last function, if they are plausible.
     fn add_lines(&mut self, info: &DebugInfo, name: &str, code_size: u64) {
         let entries = info.entries().filter(|entries| info.fits(entries, code_size));
         let entries = entries.or_else(|| {
@@ -186,7 +186,7 @@ impl JitDump {
         let from = self.lines.len();
         let mut last: Option<&[u8]> = None;
         for entry in entries {
-            // Consecutive entries name the same file, mostly the very same bytes.
+            // Consecutive entries mostly refer to the same bytes for the file name.
             if !last.is_some_and(|last| std::ptr::eq(last, entry.file)) {
                 last = Some(entry.file);
                 let file = String::from_utf8_lossy(entry.file);
@@ -216,7 +216,7 @@ impl JitDump {
         self.left_out
     }
 
-    /// Made of what tells dumps apart: process and time of creation.
+    /// An id made of process and time of creation, which are different for each dump.
     pub(super) fn id(&self) -> BuildId {
         let mut id = b"jitd".to_vec();
         id.extend(self.pid.to_le_bytes());
@@ -237,7 +237,7 @@ impl JitDump {
         timeline::timelines(self.placed.iter().copied(), addresses)
     }
 
-    /// What is known of an offset in the dump.
+    /// Looks up an offset in the dump.
     pub(super) fn find(&self, offset: u64) -> Option<AddressInfo> {
         let at = self
             .functions
@@ -274,12 +274,12 @@ impl JitDump {
     }
 }
 
-/// What is remembered from record to record.
+/// State between records.
 #[derive(Default)]
 struct Reading {
     /// The last function that was loaded under an index.
     by_index: FxHashMap<u64, usize>,
-    /// Of the function that comes next.
+    /// Lines of the next function.
     lines: DebugInfo,
 }
 
@@ -295,7 +295,7 @@ struct DebugEntry<'a> {
     address: u64,
     line: u32,
     column: u32,
-    /// Entries refer to the name of the one before: 17 bytes stand for a name of any length.
+    /// The name of the file. An entry may refer to the previous entry's name, so that 17 bytes stand for a name of any length.
     file: &'a [u8],
 }
 
@@ -313,7 +313,7 @@ impl Reading {
 }
 
 impl DebugInfo {
-    /// The entries as specified: a name of the single byte 0xff is that of the entry before.
+    /// The entries as specified: the name 0xff means the name of the previous entry.
     fn entries(&self) -> Option<Vec<DebugEntry<'_>>> {
         let mut rest = self.body.as_slice();
         let mut entries: Vec<DebugEntry<'_>> = Vec::new();
@@ -336,8 +336,8 @@ impl DebugInfo {
         Some(entries)
     }
 
-    /// The entries of a function whose file name V8 wrote after it had freed it (version 11.3, of Node.js 20: only its
-    /// length is right). The function's own name has it, too: `JS:*name /path/file.js:LINE:COLUMN`.
+    /// The entries of a function whose file name V8 wrote after freeing it (version 11.3, of Node.js 20: only its length is right). The
+    /// name of the function has the file name, too: `JS:*name /path/file.js:LINE:COLUMN`.
     fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<DebugEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;

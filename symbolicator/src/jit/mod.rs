@@ -1,11 +1,11 @@
-//! Code that is in no file: what a JIT compiler wrote down about it.
+//! Names for JIT code, which is in no file: from the files that JIT compilers write.
 //!
 //! `dump` reads jitdump files, which have times, lines and the machine code; `perf_map` reads `/tmp/perf-PID.map`, which
-//! has names alone. `timeline` answers what was at an address when. Functions of bytes: nothing here opens a file but
-//! `JitSymbols::open`, for profiles that are loaded later.
+//! has names alone. `timeline` answers which code was at an address when. Only `JitSymbols::open` opens a
+//! file, for saved profiles.
 //!
-//! The relative address of jitdump code is its offset in the dump: another for each compilation, the same before and
-//! after a move. That of a perf map is the address itself.
+//! The relative address of jitdump code is its offset in the dump: different for each compilation, the same before and after a move.
+//! The relative address of code in a perf map is its address.
 
 mod dump;
 mod perf_map;
@@ -24,7 +24,7 @@ use self::perf_map::PerfMap;
 use crate::error::SymbolError;
 use crate::sys::Mapping;
 
-/// What a JIT compiler left about its code, read into memory.
+/// The file of a JIT compiler, read into memory.
 pub struct JitSymbols {
     path: std::path::PathBuf,
     source: Source,
@@ -47,7 +47,7 @@ pub fn is_jit_file(name: &str) -> bool {
 }
 
 impl JitSymbols {
-    /// Reads a jitdump file. `path` is what errors call it.
+    /// Reads a jitdump file. `path` is its name in errors.
     pub fn read_dump(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
         let dump = JitDump::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {
@@ -56,7 +56,7 @@ impl JitSymbols {
         })
     }
 
-    /// Reads a perf map. `path` is what errors call it.
+    /// Reads a perf map. `path` is its name in errors.
     pub fn read_perf_map(path: &Path, file: &dyn ReadAt) -> Result<JitSymbols, SymbolError> {
         let map = PerfMap::read(file).map_err(|reason| SymbolError::unreadable(path, reason))?;
         Ok(JitSymbols {
@@ -88,8 +88,7 @@ impl JitSymbols {
         }
     }
 
-    /// What tells this file from another of the same name: of a jitdump, its process and time of creation. A perf map has
-    /// nothing of the kind.
+    /// An id that differs from other files of the same name: process and time of creation of a jitdump. A perf map has none.
     pub fn id(&self) -> Option<BuildId> {
         match &self.source {
             Source::Dump(dump) => Some(dump.id()),
@@ -105,12 +104,12 @@ impl JitSymbols {
         }
     }
 
-    /// Whether the answers of [`JitSymbols::timelines`] have times that can be relied on.
+    /// True if [`JitSymbols::timelines`] has reliable times.
     pub fn has_times(&self) -> bool {
         matches!(&self.source, Source::Dump(dump) if dump.has_times())
     }
 
-    /// For each address, ascending, each once: what code was there from when on. Empty where there never was any.
+    /// The history of each address; `addresses` are ascending and unique. Empty for addresses without code.
     pub fn timelines(&self, addresses: &[u64]) -> Vec<Timeline> {
         match &self.source {
             Source::Dump(dump) => dump.timelines(addresses),
@@ -118,7 +117,7 @@ impl JitSymbols {
         }
     }
 
-    /// What is known of each relative address.
+    /// Looks up relative addresses.
     pub fn lookup(&self, relative: &[u64]) -> Vec<AddressInfo> {
         let find = |address: &u64| match &self.source {
             Source::Dump(dump) => dump.find(*address),
@@ -130,7 +129,7 @@ impl JitSymbols {
             .collect()
     }
 
-    /// What was damaged or too much, each as a sentence.
+    /// What was damaged or beyond the limits, each as a sentence.
     pub fn notes(&self) -> Vec<String> {
         let (left_out, what) = match &self.source {
             Source::Dump(dump) => (dump.left_out(), "records"),
@@ -146,7 +145,6 @@ impl JitSymbols {
     }
 }
 
-/// Bytes as a file.
 pub(crate) struct InMemory<'a>(pub(crate) &'a [u8]);
 
 impl ReadAt for InMemory<'_> {
@@ -184,7 +182,7 @@ impl<'f> Window<'f> {
         }
     }
 
-    /// `len` bytes at `offset`; `None` past the end of the file, or if `len` is more than anyone should want.
+    /// `len` bytes at `offset`; `None` behind the end of the file, or if `len` is above the limit.
     fn get(&mut self, offset: u64, len: u64) -> Option<&[u8]> {
         let end = offset.checked_add(len)?;
         if end > self.file_len || len > Self::BYTES {
@@ -196,7 +194,7 @@ impl<'f> Window<'f> {
             self.bytes.resize(usize::try_from(wanted).ok()?, 0);
             self.start = offset;
             if self.file.read_exact_at(&mut self.bytes, offset).is_err() {
-                // It was cut short meanwhile.
+                // The file was cut short meanwhile.
                 self.bytes.clear();
                 return None;
             }

@@ -6,18 +6,17 @@ use recording::symbol::{AddressInfo, FunctionSymbol};
 
 use super::timeline::{self, Placed, Timeline};
 
-/// Functions that are kept; a large JavaScript server has some 100,000.
+/// Functions that are read at most; a large JavaScript server has some 100,000.
 const MAX_FUNCTIONS: usize = 2_000_000;
-/// Bytes that are read.
+/// Bytes that are read at most.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// A perf map in memory.
 pub(super) struct PerfMap {
     text: Vec<u8>,
-    /// In the order of the file: a later one takes the place of an earlier one.
+    /// In the order of the file: a later function replaces an earlier one at its addresses.
     functions: Vec<Function>,
-    /// Indexes of the functions by address, without those that others have taken the place of: (first byte, one past the
-    /// last, index).
+    /// Parts of functions that no later function replaced, by address: (first byte, one past the last, index).
     live: Vec<(u64, u64, u32)>,
     left_out: u64,
 }
@@ -25,12 +24,12 @@ pub(super) struct PerfMap {
 struct Function {
     start: u64,
     size: u64,
-    /// In the text.
+    /// Start and end in the text.
     name: (u32, u32),
 }
 
 impl PerfMap {
-    /// Reads it as far as it goes.
+    /// Reads the map up to the limits.
     pub(super) fn read(file: &dyn ReadAt) -> Result<PerfMap, String> {
         let len = file.len();
         if len > MAX_BYTES {
@@ -78,7 +77,7 @@ impl PerfMap {
         timeline::timelines(placed, addresses)
     }
 
-    /// What is known of an address.
+    /// Looks up an address.
     pub(super) fn find(&self, address: u64) -> Option<AddressInfo> {
         let after = self.live.partition_point(|(start, _, _)| *start <= address);
         let (_, end, index) = *self.live.get(after.checked_sub(1)?)?;
@@ -110,14 +109,14 @@ fn parse(line: &[u8]) -> Option<(u64, u64, usize)> {
         u64::from_str_radix(digits, 16).ok()
     };
     let (start, size) = (number()?, number()?);
-    // 2^53: the numbers of a profile are JSON. User space ends below it.
+    // 2^53: the numbers of a profile are JSON. User space ends below.
     let fits = size > 0 && start.checked_add(size)? <= 1 << 53;
     (fits && line.len() > at).then_some((start, size, at))
 }
 
-/// What is left of each function when later ones have taken their places.
+/// The parts of each function that no later function replaced.
 fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
-    // From the last to the first, each gets what is not taken yet: `taken` maps starts to ends and never overlaps.
+    // From the last function to the first, each gets the addresses that are free: `taken` maps starts to ends and never overlaps.
     let mut taken: std::collections::BTreeMap<u64, (u64, u32)> = Default::default();
     let mut new = Vec::new();
     for (index, function) in functions.iter().enumerate().rev() {
@@ -126,7 +125,7 @@ fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
             at = at.max(*reaches);
         }
         new.clear();
-        // Functions with holes punched into them by thousands of others are hostile: the first few parts will do.
+        // Only a hostile file has a function with thousands of holes: its first parts suffice.
         for (start, (reaches, _)) in taken.range(at..end.max(at)).take(64) {
             if *start > at {
                 new.push((at, *start));

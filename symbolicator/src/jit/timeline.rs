@@ -1,22 +1,22 @@
-//! What was at an address when: code is made, moved, and replaced by other code.
+//! Which code was at an address when: JIT code is made, moved and replaced.
 
-/// What code an address belonged to from a time on.
+/// The code at an address from a time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeAt {
-    /// From when, ns on the recording's clock; 0 where the source has no times.
+    /// Start, ns on the clock of the recording; 0 if the source has no times.
     pub from_ns: u64,
-    /// Where in the source, as a relative address; `None`: the code that was there went elsewhere.
+    /// Relative address; `None` if the code moved away.
     pub relative: Option<u64>,
 }
 
-/// The history of one address, in the order of time.
+/// The history of one address, in time order.
 pub type Timeline = Vec<CodeAt>;
 
-/// Steps over all addresses. Real programs need a few for each function that was sampled; only a hostile dump, with a
-/// million functions over all addresses, needs this many.
+/// Steps at most for all addresses. Real programs need a few for each sampled function; only a hostile dump, with a million functions over
+/// all addresses, needs this many.
 const MAX_STEPS: usize = 1 << 24;
 
-/// Code that came to be somewhere.
+/// Code that was made or moved.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub(super) from_ns: u64,
@@ -24,11 +24,11 @@ pub(super) struct Placed {
     pub(super) size: u64,
     /// Relative address of its first byte.
     pub(super) relative: u64,
-    /// Where it was until then, if it moved.
+    /// The earlier address, if the code moved.
     pub(super) moved_from: Option<u64>,
 }
 
-/// The timelines of some addresses (ascending, each once), of code placed in this order.
+/// The timelines of addresses (ascending, unique), from code in the order of its placement.
 pub(super) fn timelines(placed: impl Iterator<Item = Placed>, addresses: &[u64]) -> Vec<Timeline> {
     let mut timelines = vec![Timeline::new(); addresses.len()];
     let mut steps = 0;
@@ -37,7 +37,7 @@ pub(super) fn timelines(placed: impl Iterator<Item = Placed>, addresses: &[u64])
         if let Some(old) = code.moved_from {
             for at in within(addresses, old, old.saturating_add(code.size)) {
                 let here = code.relative.wrapping_add(addresses[at] - old);
-                // Unless other code has come there already.
+                // Only if no other code was placed there meanwhile.
                 if timelines[at].last().is_some_and(|last| last.relative == Some(here)) {
                     set(&mut timelines[at], code.from_ns, None);
                     steps += 1;

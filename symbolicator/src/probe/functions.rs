@@ -1,4 +1,4 @@
-//! From the name of a function to the places in the file where it begins.
+//! Finds the file offsets where the functions of a name begin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,48 +6,47 @@ use std::path::Path;
 use object::{Object, ObjectSymbol, SymbolFlags, SymbolKind, elf};
 
 use super::names::{Match, Wanted};
-use super::{Code, Place};
+use super::{AtOffset, Code};
 use crate::SymbolOptions;
 use crate::asm;
 use crate::demangle::demangle;
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
 
-/// Functions of one name at most: instances of a generic, overloads, functions of the same name in several files.
+/// Functions of one name at most: instances of a generic function, overloads, functions of several files.
 const MAX_FUNCTIONS: usize = 100;
-/// Similar names that are told.
+/// Similar names in an answer at most.
 const MAX_SIMILAR: usize = 5;
 
 /// One place where a function begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its whole name, demangled.
+    /// The whole demangled name.
     pub name: String,
-    /// Where it begins in the file.
+    /// File offset of the first instruction.
     pub file_offset: u64,
 }
 
 /// The functions of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Functions {
-    /// By offset; at most 100.
+    /// In the order of offsets; at most 100.
     pub found: Vec<Function>,
-    /// How many more there are.
+    /// How many more functions have this name.
     pub left_out: usize,
-    /// Places where the compiler put the body of the function in place of a call: there, no probe sees it. Counted in debug info,
-    /// where static functions of C++ have no scope: those are not counted.
+    /// Inlined calls, which no probe sees. They are counted in debug info, without static functions of C++, which have no scope there.
     pub inlined_copies: u64,
-    /// The function is split, and a part of it was inlined into callers, which may never get to its beginning.
+    /// The function is split, and a part of it is inlined into callers. Such a caller may never run its first instruction.
     pub is_split: bool,
-    /// A symbol of this name is no function: when the program starts, it chooses one of several (IFUNC).
+    /// A symbol of this name is no function: the program chooses one of several functions when it starts (IFUNC).
     pub is_chosen_at_start: bool,
-    /// Of nothing found: names that end in the same.
+    /// If nothing was found: names with the same last part.
     pub similar: Vec<String>,
-    /// The file has names of functions at all.
+    /// The file has names of functions.
     pub has_symbols: bool,
 }
 
-/// Finds the functions of a file that someone calls `name`.
+/// Finds the functions of a file that `name` means.
 pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<Functions, SymbolError> {
     let (mut elf, code) = super::open(path, options)?;
     let wanted = Wanted::new(name);
@@ -68,7 +67,7 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
                 (Match::Whole, Some(offset)) => {
                     found.entry(offset).or_insert_with(|| demangle(raw));
                 }
-                // `.cold` holds what is hardly ever run; `.part` is what is left when the beginning was inlined.
+                // `.cold` holds code that hardly ever runs; `.part` is the rest of a function whose beginning was inlined.
                 (Match::Part, _) => functions.is_split |= raw.contains(".part"),
                 (Match::Similar, Some(_)) if functions.similar.len() < MAX_SIMILAR => {
                     let name = demangle(raw);
@@ -108,24 +107,24 @@ fn is_chosen_at_start<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
     }
 }
 
-/// What is at a relative address.
-pub(super) fn place(elf: &mut ElfModule, code: &Code, address: u64) -> Place {
+/// What a probe at a relative address would hit.
+pub(super) fn place(elf: &mut ElfModule, code: &Code, address: u64) -> AtOffset {
     let Some(function) = elf.function(address).filter(|function| function.start <= address) else {
-        return Place::Unknown;
+        return AtOffset::Unknown;
     };
     let named = |offset: u64| match offset {
         0 => function.name.clone(),
         offset => format!("{}+{offset:#x}", function.name),
     };
     match asm::instruction_at(elf, function.start, address) {
-        Some(begin) if begin == address => Place::Instruction(Some(named(address - function.start))),
+        Some(begin) if begin == address => AtOffset::Instruction(Some(named(address - function.start))),
         Some(begin) => match code.offset(begin) {
-            Some(begins_at) => Place::InsideInstruction {
+            Some(begins_at) => AtOffset::InsideInstruction {
                 begins_at,
                 name: named(begin.saturating_sub(function.start)),
             },
-            None => Place::Unknown,
+            None => AtOffset::Unknown,
         },
-        None => Place::Unknown,
+        None => AtOffset::Unknown,
     }
 }

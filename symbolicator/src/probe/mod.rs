@@ -1,9 +1,9 @@
-//! Places in a file where a tracer can put a probe: where functions begin, and what the authors of a program marked for it (USDT).
+//! File offsets for probes: the starts of functions, and the probes that a program's author defined (USDT).
 //!
-//! Give: a file, and a name as its author wrote it. Get: file offsets, and what is known to escape such probes. Names come from the
-//! symbol tables of the file and of its separate debug file; only the file itself knows the offsets.
+//! The caller gives a file and a name as in the source, and gets file offsets, and the calls that such probes miss. Names are in the
+//! symbol tables of the file and of its separate debug file; offsets are in the file alone.
 //!
-//! `names` (is this symbol meant?) -> `functions` (where it begins); `notes` (USDT).
+//! `names` (does the name mean this symbol?) -> `functions` (where it begins); `notes` (USDT).
 
 mod functions;
 mod names;
@@ -22,29 +22,29 @@ use crate::error::SymbolError;
 pub use self::functions::{Function, Functions, find_functions};
 pub use self::notes::{StaticProbe, static_probes};
 
-/// What is known of a place that was given by its offset.
+/// What is at a file offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// An instruction begins there; `function+0x12`, where that is known.
+pub enum AtOffset {
+    /// An instruction begins there; `function+0x12`, if the function is known.
     Instruction(Option<String>),
-    /// An instruction that begins before it goes on there. A probe would damage the program.
+    /// The middle of an instruction. A probe would damage the program.
     InsideInstruction {
-        /// Where the instruction begins in the file.
+        /// File offset of the instruction.
         begins_at: u64,
         /// `function+0x12`.
         name: String,
     },
-    /// No code of the file is there.
+    /// No code.
     NoCode,
-    /// The file does not say of which function it is a part, so it can't be checked.
+    /// Code of an unknown function: it cannot be checked.
     Unknown,
 }
 
-/// What is at an offset in a file.
-pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<Place, SymbolError> {
+/// Looks at a file offset.
+pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<AtOffset, SymbolError> {
     let (mut elf, code) = open(path, options)?;
     let Some(address) = code.address(file_offset) else {
-        return Ok(Place::NoCode);
+        return Ok(AtOffset::NoCode);
     };
     Ok(functions::place(&mut elf, &code, address))
 }
@@ -62,7 +62,7 @@ fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Code), Symbo
     Ok((ElfModule::open(&module, None, options)?, Code::of(&file)?))
 }
 
-/// Which part of a file is mapped where, of what is executable.
+/// The executable segments of a file.
 #[derive(Clone, Debug)]
 struct Code {
     /// Relative address, offset in the file, bytes.

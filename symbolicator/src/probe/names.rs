@@ -1,33 +1,32 @@
 //! Whether a symbol is the function that someone named.
 //!
-//! Functions are named as in the source: `function`, `app::module::function`, `Type::method`. What the compiler adds is not asked
-//! for: arguments, template and generic arguments, return types, hashes, the suffixes of copies. All instances of a generic
-//! function are meant; whoever means one of them writes it out, or gives the symbol's own name.
+//! Functions are named as in the source: `function`, `app::module::function`, `Type::method`. Additions of the compiler
+//! are left out: arguments, template and generic arguments, return types, hashes, suffixes of copies. A name means all instances of a
+//! generic function; the full name or the symbol's name means one of them.
 
 use crate::demangle::demangle;
 
-/// What copies of a whole function end in: gcc's constant propagation and removed arguments, names made unique by LTO. Calls go
-/// to these instead of the function.
+/// Suffixes of copies of a function: gcc's constant propagation and removed arguments, names made unique by LTO. Calls go to the copies.
 const COPIES: [&str; 5] = ["constprop", "isra", "lto_priv", "llvm", "localalias"];
-/// What parts of a function end in: they are jumped to from its middle.
+/// Suffixes of parts of a function: its middle jumps to them.
 const PARTS: [&str; 2] = ["cold", "part"];
 
 /// A function by its name.
 pub(super) struct Wanted {
     name: String,
     plain: String,
-    /// Stands in the symbol's name, mangled or not.
+    /// The last part of the name, which is in the symbol's name, mangled or not.
     identifier: String,
 }
 
-/// How a symbol relates to what is wanted.
+/// How a symbol matches a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// It is it.
+    /// The function.
     Whole,
-    /// A part of it, outlined by the compiler.
+    /// A part of the function, outlined by the compiler.
     Part,
-    /// Not it, but its name ends in the same: another scope.
+    /// A function with the same last part of the name in another scope.
     Similar,
     No,
 }
@@ -47,12 +46,12 @@ impl Wanted {
         }
     }
 
-    /// How a symbol, as it stands in the file, relates to this.
+    /// Compares a symbol, mangled or not.
     pub(super) fn matches(&self, symbol: &str) -> Match {
         if symbol == self.name {
             return Match::Whole;
         }
-        // Demangling all symbols of a large program takes a second.
+        // To demangle all symbols of a large program takes a second.
         if !symbol.contains(&self.identifier) {
             return Match::No;
         }
@@ -68,7 +67,7 @@ impl Wanted {
         }
     }
 
-    /// The same for an entry of the debug info, which may have the plain name alone.
+    /// Compares a name of the debug info, which may lack the path.
     pub(super) fn is_meant(&self, name: &str) -> bool {
         self.matches(name) == Match::Whole
     }
@@ -96,7 +95,7 @@ fn split_suffix(symbol: &str) -> (&str, Suffix) {
         }
     }
     match kind {
-        // A symbol that just has a dot in its name.
+        // The symbol has a dot in its name.
         Suffix::None => (symbol, Suffix::None),
         kind => (base, kind),
     }
@@ -109,7 +108,7 @@ fn ends_in_path(name: &str, end: &str) -> bool {
 /// The path of a function without arguments of any kind: `int space::max<int>(int, int)` is `space::max`.
 fn plain(name: &str) -> String {
     let name = name.split(" [clone").next().unwrap_or(name);
-    // `<T as Trait>::method`: what is in brackets first is a part of the path.
+    // `<T as Trait>::method`: brackets at the start are a part of the path.
     let keep_until = if name.starts_with('<') { closing(name, 0) } else { 0 };
     let mut out = name.get(..keep_until).unwrap_or_default().to_owned();
     let mut at = keep_until;
@@ -151,7 +150,7 @@ fn plain(name: &str) -> String {
     out
 }
 
-/// `operator<<(...)`: up to the arguments.
+/// Length of `operator<<` in `operator<<(...)`.
 fn operator_bytes(rest: &str) -> usize {
     if rest.starts_with("operator()") {
         return "operator()".len();
@@ -166,7 +165,7 @@ fn operator_bytes(rest: &str) -> usize {
     }
 }
 
-/// Where the bracket that opens at `at` is closed: the index behind it, the end if it is not.
+/// The index behind the bracket that closes the one at `at`; the end if none does.
 fn closing(name: &str, at: usize) -> usize {
     let mut depth = 0usize;
     let mut before = ' ';

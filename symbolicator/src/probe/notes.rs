@@ -1,6 +1,6 @@
-//! USDT probes: what the authors of a program marked in its code with `DTRACE_PROBE` and the like, from `.note.stapsdt`.
+//! USDT probes, which a program's author defines with `DTRACE_PROBE` and similar macros, from `.note.stapsdt`.
 //!
-//! The layout is that of systemtap's sys/sdt.h: addresses as of the linking in words of the file, then three strings.
+//! The layout is in systemtap's sys/sdt.h: addresses from link time, in words of the file, then three strings.
 //!
 //! ```text
 //! location   .stapsdt.base   semaphore or 0   provider\0   name\0   arguments\0
@@ -20,18 +20,18 @@ const NOTE_NAME: &[u8] = b"stapsdt\0";
 /// Probes of one file at most; libc has 150, a JVM 600.
 const MAX_PROBES: usize = 100_000;
 
-/// One place of a USDT probe; inlined code has several of the same name.
+/// One location of a USDT probe; inlined code has several with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticProbe {
-    /// Who provides it: usually the program's or library's name.
+    /// The provider: usually the name of the program or library.
     pub provider: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Where it is in the file.
+    /// File offset.
     pub file_offset: u64,
-    /// Where in the file its counter of 16 bits is, if it has one: the program does the probe's work only while that is not 0.
+    /// File offset of the 16-bit counter, if there is one: the program prepares the arguments only while the counter is not 0.
     pub semaphore: Option<u64>,
-    /// Its arguments, as the compiler wrote them: `-4@%eax 8@-16(%rbp)`.
+    /// The arguments, as the compiler wrote them: `-4@%eax 8@-16(%rbp)`.
     pub arguments: String,
 }
 
@@ -58,12 +58,12 @@ pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
     };
     let mut probes = Vec::new();
     for note in parse(&notes, form) {
-        // Prelinking moves the code and not the notes; the difference is that of the base.
+        // Prelinking moves the code and not the notes. The base moves with the code.
         let moved = base.map_or(0, |base| base.wrapping_sub(note.base));
         let location = note.location.wrapping_add(moved).wrapping_sub(file.base_svma());
         let semaphore = match note.semaphore {
             0 => None,
-            // One that is not in the file: nobody could count it up, and the program would skip the probe.
+            // A counter that is not in the file: nothing could increase it, and the program would skip the probe.
             address => match in_file(address.wrapping_add(moved)) {
                 Some(offset) => Some(offset),
                 None => continue,

@@ -1,17 +1,17 @@
-//! Reads of mapped files that were cut short go on, with zeros.
+//! Makes reads of mapped files that were cut short return zeros.
 //!
-//! Reading a page beyond the end of a mapped file raises SIGBUS (mmap(2)), which ends the process: here a recorder with a
-//! recording that is not saved yet. The handler puts zeros in the place of what is gone, and marks the mapping as cut; the owner
-//! of the mapping sees that afterwards, and throws away what was read. All other faults go to whoever handled SIGBUS before.
+//! A read of a page beyond the end of a mapped file raises SIGBUS (mmap(2)), which would end a recorder before it saves its recording.
+//! The handler maps zeros there, and marks the mapping as cut. The owner of the mapping then drops what was read. All other faults go to
+//! the previous handler of SIGBUS.
 
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A range of addresses that the handler knows. Never freed, because the handler may look at it at any time: a free one is used
-/// for the next mapping.
+/// An address range that the handler knows. It is never freed, because the handler may read it at any time; a released guard is used for
+/// the next mapping.
 pub(super) struct Guard {
-    /// 0 where it is free, [`TAKEN`] while it is made ready.
+    /// Start address; 0 if the guard is free, [`TAKEN`] while it is prepared.
     start: AtomicUsize,
     end: AtomicUsize,
     is_cut: AtomicBool,
@@ -23,11 +23,11 @@ const TAKEN: usize = 1;
 
 static GUARDS: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// What handled SIGBUS before.
+/// The previous handler of SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl Guard {
-    /// Guards a mapping that the caller owns, and that begins on a page. To be given to [`Guard::release`] before it is unmapped.
+    /// Guards a mapping of the caller that begins on a page. The caller must call [`Guard::release`] before unmapping.
     pub(super) fn new(mapped: &[u8]) -> &'static Guard {
         install();
         let guard = free_one();
@@ -38,21 +38,20 @@ impl Guard {
         guard
     }
 
-    /// True if a read met the end of the file: what was read may be zeros instead.
+    /// True if a read met the end of the file: the bytes may be zeros.
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// The mapping goes.
     pub(super) fn release(&self) {
         self.start.store(0, Ordering::Release);
     }
 
-    /// Where the mapping ends, if the address is in it.
+    /// The end of the mapping, if the address is in it.
     fn end_of(&self, address: usize) -> Option<usize> {
         let start = self.start.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
-        // Read again: in between another thread may have used this one for another mapping, with another end.
+        // Read again: another thread may have used this guard for another mapping meanwhile.
         let is_same = self.start.load(Ordering::Acquire) == start;
         (is_same && start > TAKEN && (start..end).contains(&address)).then_some(end)
     }
@@ -162,7 +161,7 @@ fn fill(guard: &Guard, address: usize) -> bool {
     mapped != libc::MAP_FAILED
 }
 
-/// The error number of what the signal interrupted.
+/// The error number of the interrupted code.
 struct Errno {
     place: *mut libc::c_int,
     value: libc::c_int,

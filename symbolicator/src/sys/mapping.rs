@@ -10,9 +10,8 @@ use super::fault;
 /// A file mapped read-only.
 ///
 /// Copying 158 MB instead takes 0.15 s of CPU time and as much memory, where looking up 100 addresses takes 0.08 s. When
-/// someone truncates the file meanwhile (`cp` over it, `objcopy` onto itself; linkers, package managers and cargo replace files by
-/// unlinking or renaming, which leaves the mapped inode alone), what is gone reads as zeros (see [`fault`]), and
-/// [`Mapping::check_unchanged`] is false from then on.
+/// the file is truncated meanwhile (`cp` over it, `objcopy` onto itself; linkers, package managers and cargo unlink or rename, which
+/// does not change the mapped inode), the cut part reads as zeros (see [`fault`]), and [`Mapping::check_unchanged`] becomes false.
 pub(crate) struct Mapping {
     guard: &'static fault::Guard,
     map: memmap2::Mmap,
@@ -20,7 +19,7 @@ pub(crate) struct Mapping {
     seen: Stamp,
 }
 
-/// What changes when a file is written to.
+/// Properties of a file that change when it is written to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -37,7 +36,7 @@ impl Stamp {
 }
 
 impl Mapping {
-    /// Maps the whole of a regular file.
+    /// Maps a regular file.
     pub(crate) fn open(path: &Path) -> io::Result<Mapping> {
         // Ask before opening: opening a FIFO would wait for a writer, and some devices act on being opened.
         if !std::fs::metadata(path)?.is_file() {
@@ -67,7 +66,7 @@ impl Mapping {
         &self.map
     }
 
-    /// False if the file was written to since it was mapped: what is known of it is void.
+    /// False if the file was written to since it was mapped.
     pub(crate) fn check_unchanged(&self) -> bool {
         let is_same = |metadata: Metadata| Stamp::of(&metadata) == self.seen;
         !self.guard.is_cut() && self.file.metadata().is_ok_and(is_same)

@@ -1,4 +1,4 @@
-//! The one place with `unsafe`: mapping files, also such as are cut short meanwhile.
+//! The only folder with `unsafe`: maps files, which may be cut short meanwhile.
 #![allow(unsafe_code)]
 
 mod fault;

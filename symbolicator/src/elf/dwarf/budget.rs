@@ -1,24 +1,23 @@
 //! A limit on the work that debug info may ask for.
 
-/// What is left of the work allowed for one batch of look-ups, and of the memory allowed for the module.
+/// The remaining work for one batch of look-ups, and the remaining memory for the module.
 ///
-/// Honest debug info is read at most a few times over: every unit once for its functions, once for its lines, and
-/// each function asked for once for its inlined calls. Lying offsets can make every unit read one huge range list, line
-/// program or table of abbreviations, or every function reach to the end of its unit: then work and memory grow with
-/// the square of the size.
+/// Valid debug info is read at most a few times: each unit once for its functions and once for its lines, each function of a look-up
+/// once for its inlined calls. Hostile offsets can make every unit read the same huge range list, line program or table of
+/// abbreviations, or every function reach to the end of its unit: then work and memory grow with the square of the size.
 pub(super) struct Budget {
     work: u64,
     kept: u64,
 }
 
-/// Work was refused: the debug info asks for more than its size warrants.
+/// The debug info needs more work than its size allows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exhausted;
 
-/// How many times over the debug info may be read in one batch. 10,000 addresses all over a 213 MB program take 0.6.
+/// How many times the debug info may be read in one batch. 10,000 addresses all over a program of 213 MB read it 0.6 times.
 const TIMES: u64 = 8;
 
-/// Small files may repeat themselves more often.
+/// Work that small files may always do, in bytes.
 const FLOOR: u64 = 4 << 20;
 
 impl Budget {
@@ -33,7 +32,7 @@ impl Budget {
         budget
     }
 
-    /// Allows new work, not new memory.
+    /// Allows new work, but no new memory.
     pub(super) fn begin_batch(&mut self, bytes: u64) {
         self.work = bytes.saturating_mul(TIMES).saturating_add(FLOOR);
     }

@@ -1,4 +1,4 @@
-//! Which functions of a unit have code where, and the calls that were inlined into them.
+//! Functions of a unit by address, and the calls that were inlined into them.
 
 use gimli::{UnitOffset, UnitRef};
 
@@ -6,16 +6,15 @@ use super::budget::{Budget, Flaw};
 use super::ranges::{RangeAttributes, RangeMap, RangeOf};
 use super::store::Slice;
 
-/// The functions of a unit by address, as far as the unit has been read: a look-up reads on until it finds its own.
+/// The functions of a unit by address. A look-up reads the unit only as far as it needs.
 pub(super) struct Functions {
-    /// Each is known by where its entry lies in the unit.
+    /// The offset of each function's entry in the unit.
     known: RangeMap<UnitOffset>,
     /// Where to read on; `None` at the end of the unit or where it is damaged.
     next: Option<UnitOffset>,
 }
 
 impl Functions {
-    /// Nothing is read yet.
     pub(super) fn new(unit: UnitRef<'_, Slice<'_>>) -> Functions {
         Functions {
             known: RangeMap::new(Vec::new()),
@@ -23,7 +22,7 @@ impl Functions {
         }
     }
 
-    /// The function that holds an address. With a flaw, the functions before it stay known.
+    /// The function that holds an address. After a flaw, functions before it are still found.
     pub(super) fn find(
         &mut self,
         unit: UnitRef<'_, Slice<'_>>,
@@ -49,7 +48,7 @@ impl Functions {
     }
 }
 
-/// Goes over the entries of a unit up to the function that holds `address`; gives the offset behind it.
+/// Reads the entries of a unit up to the function that holds `address`; returns the offset behind that function.
 fn read_until(
     unit: UnitRef<'_, Slice<'_>>,
     from: UnitOffset,
@@ -89,13 +88,13 @@ fn read_until(
 /// A call that the compiler replaced by the body of the callee.
 #[derive(Debug)]
 pub(super) struct InlinedCall {
-    /// Inlined calls around this one, within the same function.
+    /// Number of inlined calls around this one in the same function.
     depth: usize,
     /// Its part of [`Inlines::ranges`].
     ranges: std::ops::Range<usize>,
-    /// The entry, which leads to the callee's name.
+    /// The entry, which refers to the name of the callee.
     pub(super) entry: UnitOffset,
-    /// Where the call stood.
+    /// Source file of the call.
     pub(super) call_file: Option<u64>,
     pub(super) call_line: Option<u32>,
     pub(super) call_column: Option<u32>,
@@ -109,7 +108,7 @@ pub(super) struct Inlines {
 }
 
 impl Inlines {
-    /// Reads those of the function whose entry is at `function`.
+    /// Reads the inlined calls of the function whose entry is at `function`.
     pub(super) fn parse(
         unit: UnitRef<'_, Slice<'_>>,
         function: UnitOffset,
@@ -121,7 +120,7 @@ impl Inlines {
         };
         let mut entries = unit.entries_raw(Some(function))?;
         let root_depth = entries.next_depth();
-        // Depths in the tree of the inlined calls around the present entry. A list rather than recursion: damaged
+        // Depths in the tree of the inlined calls around the current entry. A list and no recursion: damaged
         // debug info nests as deep as it is long.
         let mut around: Vec<isize> = Vec::new();
         let mut skipped_function: Option<isize> = None;
@@ -140,7 +139,7 @@ impl Inlines {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
-            // Any entry ends the calls that are not around it, also a block beside them that has calls of its own.
+            // An entry ends all calls that are not around it; also a block does that has calls of its own.
             while around.last().is_some_and(|outer| *outer >= depth) {
                 around.pop();
             }
@@ -195,12 +194,12 @@ impl Inlines {
     /// The calls around an address, outermost first.
     pub(super) fn chain(&self, address: u64, budget: &mut Budget) -> Vec<&InlinedCall> {
         let mut chain: Vec<&InlinedCall> = Vec::new();
-        // Comparing is much cheaper than parsing.
+        // A comparison is much cheaper than parsing.
         if budget.take(self.ranges.len() as u64 / 16).is_err() {
             return chain;
         }
         for call in &self.calls {
-            // Past the innermost call found and everything inside it.
+            // This call is behind the innermost call that was found.
             if call.depth < chain.len() {
                 break;
             }

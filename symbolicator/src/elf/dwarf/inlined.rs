@@ -1,4 +1,4 @@
-//! Where the body of a function stands in place of a call.
+//! Counts inlined calls.
 
 use gimli::{AttributeValue, UnitRef};
 use rustc_hash::FxHashMap;
@@ -8,12 +8,11 @@ use super::ranges::RangeAttributes;
 use super::store::Slice;
 use super::units::Units;
 
-/// Counts the inlined calls of a function over all units, those in code that the linker dropped left out. What is damaged ends the
-/// count of its unit.
+/// Counts the inlined calls of a function over all units, without code that the linker dropped. Damage ends the count of a unit.
 pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&str) -> bool) -> u64 {
     let mut count = 0;
     for (index, unit) in units.all() {
-        // Most entries are calls of the same few functions: each is named once.
+        // Most entries are calls of the same few functions: each name is compared once.
         let mut meant: FxHashMap<usize, bool> = FxHashMap::default();
         let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset| {
             *meant.entry(origin.0).or_insert_with(|| {
@@ -51,7 +50,7 @@ fn count_in(
             let attribute = entries.read_attribute(*specification)?;
             match (attribute.name(), attribute.value()) {
                 (gimli::DW_AT_abstract_origin, AttributeValue::UnitRef(offset)) => origin = Some(offset),
-                // In another unit: no number of this one.
+                // The entry is in another unit.
                 (gimli::DW_AT_abstract_origin, AttributeValue::DebugInfoRef(offset)) => {
                     origin = Some(gimli::UnitOffset(!offset.0));
                 }

@@ -1,4 +1,4 @@
-//! Which source line each instruction of a unit comes from.
+//! Source lines of the instructions of a unit.
 
 use gimli::{ColumnType, UnitRef};
 use recording::symbol::SourceFrame;
@@ -8,12 +8,12 @@ use super::budget::{Budget, Flaw};
 use super::ranges::{RangeMap, RangeOf};
 use super::store::Slice;
 
-/// A row of the table: from this address on, up to the next row.
+/// A row of the table. It covers the addresses up to the next row.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     address: u64,
     file: u64,
-    /// 0: the compiler made it up, it has no line.
+    /// 0: the instruction is the compiler's and has no line.
     line: u32,
     column: u32,
 }
@@ -25,12 +25,12 @@ pub(super) struct Lines {
     rows: Vec<Row>,
     /// Runs of rows with ascending addresses: (first row, one past the last).
     sequences: RangeMap<(usize, usize)>,
-    /// Paths that were asked for, by their index.
+    /// Paths that look-ups used, by index.
     paths: FxHashMap<u64, Option<String>>,
 }
 
 impl Lines {
-    /// Runs the line program of a unit. With a flaw, the sequences before it are still good.
+    /// Runs the line program of a unit. After a flaw, the sequences before it are still valid.
     pub(super) fn parse(unit: UnitRef<'_, Slice<'_>>, budget: &mut Budget) -> (Lines, Option<Flaw>) {
         let mut rows = Vec::new();
         let mut sequences = Vec::new();
@@ -43,7 +43,7 @@ impl Lines {
         (lines, flaw)
     }
 
-    /// The address ranges that the program covers, for units that do not say themselves.
+    /// The address ranges that the line program covers, for units without ranges.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.sequences.all().map(|range| (range.begin, range.end))
     }
@@ -63,7 +63,7 @@ impl Lines {
         })
     }
 
-    /// The path of a file of the table, absolute as far as the debug info can tell.
+    /// The path of a file of the table, absolute if the debug info has the folder.
     pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
         self.paths.entry(index).or_insert_with(|| render(unit, index)).clone()
     }
@@ -134,7 +134,7 @@ fn render(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
 /// Longest path kept: PATH_MAX of Linux.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// Appends a part; an absolute one starts anew. `PathBuf::push` would follow the rules of the machine we run on.
+/// Appends a part; an absolute part replaces the path. `PathBuf::push` would follow the rules of this machine's system.
 fn push(path: &mut String, part: &str) {
     let windows_root = part.get(1..3).is_some_and(|root| root == ":\\" || root == ":/");
     if part.starts_with(['/', '\\']) || windows_root {

@@ -1,8 +1,8 @@
 //! Inline frames, files and lines from DWARF.
 //!
-//! The parsing of sections, entries and line programs is gimli's. The tables over them are ours: hostile files must
-//! not make them recurse or grow without bound, a batch of addresses asks for names of the frames it hits alone, and a
-//! function's bounds must be known where there is no symbol table.
+//! gimli parses sections, entries and line programs. The tables over them are our own: they must not recurse or grow without bound in
+//! hostile files, they must look up only the names that a batch of addresses needs, and they must know the bounds of a function
+//! without a symbol table.
 //!
 //! addr2line is the reference of the tests: no difference at 20,000 addresses of a binary of 213 MB. It does not serve here, because it
 //! recurses as deep as the inlined calls of a file, so that a damaged file ends the process. These tables take 0.08 s for 100 addresses
@@ -34,13 +34,13 @@ use super::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate::SplitDwarfPaths;
 
-/// What the debug info of a module is made of.
+/// The files of a module's debug info.
 pub(super) struct DwarfFiles {
     /// The file with `.debug_info`.
     pub(super) main: Arc<ElfFile>,
-    /// What dwz moved out of it.
+    /// The file that dwz moved common debug info to.
     pub(super) supplementary: Option<Arc<ElfFile>>,
-    /// Where the parts of split DWARF may be.
+    /// Paths of split DWARF.
     pub(super) split: SplitDwarfPaths,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct DwarfFiles {
 struct Tables<'a> {
     units: Units<'a>,
     package: Option<DwarfPackage<Slice<'a>>>,
-    /// Bytes of debug info, `.dwo` files aside.
+    /// Bytes of debug info, without `.dwo` files.
     size: u64,
 }
 
@@ -60,14 +60,14 @@ self_cell::self_cell!(
     }
 );
 
-/// The debug info of one module. Units are read when an address first falls into them.
+/// The debug info of one module. A unit is read at the first look-up of one of its addresses.
 pub(crate) struct Dwarf {
     cell: Cell,
     base_svma: u64,
     split: SplitDwarfPaths,
     names: Names,
     budget: Budget,
-    /// `.dwo` files that could not be had.
+    /// `.dwo` files that were not found.
     missing_dwo: Vec<PathBuf>,
 }
 
@@ -111,21 +111,20 @@ impl Dwarf {
         })
     }
 
-    /// False if one of the files beside the one with `.debug_info` was written to since it was opened.
+    /// False if the supplementary or a split file was written to since it was opened.
     pub(super) fn check_unchanged(&self) -> bool {
         let store = self.cell.borrow_owner();
         let beside = store.supplementary.iter().map(|file| &**file).chain(&store.package);
         beside.into_iter().all(ElfFile::check_unchanged)
     }
 
-    /// Begins a batch of look-ups, which may do a bounded amount of work.
+    /// Starts a batch of look-ups, which may do a bounded amount of work.
     pub(super) fn begin_batch(&mut self) {
         let size = self.cell.with_dependent(|_, tables| tables.size);
         self.budget.begin_batch(size);
     }
 
-    /// What the debug info says of a relative address: its frames, innermost first, and the outer function as far as
-    /// it is known; both are empty where it says nothing.
+    /// The frames at a relative address, innermost first, and the outer function. Both are empty if the debug info has neither.
     pub(super) fn find(&mut self, address: u64) -> (Vec<SourceFrame>, Option<FunctionSymbol>) {
         let svma = address.wrapping_add(self.base_svma);
         let base_svma = self.base_svma;
@@ -161,7 +160,7 @@ impl Dwarf {
         })
     }
 
-    /// How many calls of a function were replaced by its body.
+    /// How many calls of a function were inlined.
     pub(crate) fn inlined_copies(&mut self, is_meant: impl Fn(&str) -> bool) -> u64 {
         self.begin_batch();
         let budget = &mut self.budget;
@@ -169,7 +168,7 @@ impl Dwarf {
             .with_dependent(|_, tables| inlined::count(&tables.units, budget, is_meant))
     }
 
-    /// What was found damaged since the last call, each as a sentence.
+    /// Damage found since the last call, each as a sentence.
     pub(super) fn take_flaws(&mut self) -> Vec<String> {
         self.cell.with_dependent_mut(|store, tables| {
             let path = store.main.path().display();
@@ -178,7 +177,7 @@ impl Dwarf {
         })
     }
 
-    /// The `.dwo` files that were asked for and not found: functions inlined in their units are not shown.
+    /// `.dwo` files that were needed and not found: functions inlined in their units are missing.
     pub(super) fn missing_dwo(&self) -> &[PathBuf] {
         &self.missing_dwo
     }
@@ -197,7 +196,7 @@ fn debug_bytes(dwarf: &gimli::Dwarf<Slice<'_>>) -> u64 {
     sections.iter().map(|bytes| *bytes as u64).sum()
 }
 
-/// The split part of a unit, from the package or from its own file, if it is the one that the skeleton names.
+/// The split part of a unit, from the package or its own file, if it has the id that the skeleton names.
 fn load_split<'a>(
     store: &'a Store,
     package: Option<&DwarfPackage<Slice<'a>>>,

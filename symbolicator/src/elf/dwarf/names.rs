@@ -1,20 +1,20 @@
-//! Demangled names, remembered: the same inlined functions appear at very many addresses.
+//! A cache of demangled names: the same inlined functions are at very many addresses.
 
 use rustc_hash::FxHashMap;
 
 use crate::demangle::demangle;
 
-/// Names kept at once; then it starts anew, so that memory stays bounded.
+/// Names in the cache at most; a full cache is emptied.
 const MAX_NAMES: usize = 100_000;
 
-/// A memory of demangled names, by where the mangled name lies in the mapped file.
+/// Demangled names by address and length of the mangled name in the mapped file.
 #[derive(Default)]
 pub(super) struct Names(FxHashMap<(usize, usize), Option<String>>);
 
 impl Names {
-    /// The name demangled; `None` if it is not text or is empty.
+    /// The demangled name; `None` if it is not text or is empty.
     ///
-    /// `raw` must lie in memory that this object's owner keeps for as long as the object lives: its address is the key.
+    /// The owner must keep `raw` in memory as long as this object lives: its address is the key.
     pub(super) fn demangled(&mut self, raw: &[u8]) -> Option<String> {
         if self.0.len() >= MAX_NAMES {
             self.0.clear();

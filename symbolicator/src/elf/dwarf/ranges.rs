@@ -5,7 +5,7 @@ use gimli::{AttributeValue, UnitRef};
 use super::budget::{Budget, Flaw};
 use super::store::Slice;
 
-/// The attributes of an entry that say which code is its own.
+/// The attributes of an entry with its address ranges.
 #[derive(Default)]
 pub(super) struct RangeAttributes<'a> {
     low: Option<AttributeValue<Slice<'a>>>,
@@ -14,7 +14,7 @@ pub(super) struct RangeAttributes<'a> {
 }
 
 impl<'a> RangeAttributes<'a> {
-    /// Keeps the attribute if it is one of them.
+    /// Keeps the attribute if it is about ranges.
     pub(super) fn note(&mut self, attribute: &gimli::Attribute<Slice<'a>>) {
         let slot = match attribute.name() {
             gimli::DW_AT_low_pc => &mut self.low,
@@ -25,12 +25,12 @@ impl<'a> RangeAttributes<'a> {
         *slot = Some(attribute.value());
     }
 
-    /// True if it owns a list of ranges, which is better than what `.debug_aranges` says.
+    /// True if the entry has a list of ranges, which is preferred to `.debug_aranges`.
     pub(super) fn has_list(&self) -> bool {
         self.list.is_some()
     }
 
-    /// Gives each range [begin, end) to `each`; none for declarations and code that the linker dropped.
+    /// Calls `each` with each range [begin, end); declarations and code that the linker dropped have none.
     pub(super) fn for_each(
         &self,
         unit: UnitRef<'_, Slice<'a>>,
@@ -82,11 +82,11 @@ pub(super) struct RangeOf<T> {
 #[derive(Debug)]
 pub(super) struct RangeMap<T> {
     ranges: Vec<RangeOf<T>>,
-    /// Greatest end of all ranges up to and including this one: where to stop looking back.
+    /// Greatest end of all ranges up to and including this one. A look-up going back stops at it.
     reach: Vec<u64>,
 }
 
-/// How many ranges a look-up visits. More overlap only in damaged debug info.
+/// Ranges that a look-up visits at most. More ranges overlap only in damaged debug info.
 const MAX_VISITED: usize = 64;
 
 impl<T: Copy> RangeMap<T> {
@@ -104,7 +104,7 @@ impl<T: Copy> RangeMap<T> {
             return;
         }
         self.ranges.extend(new);
-        // Of ranges with the same start the shorter, inner one comes last and is found first.
+        // Of ranges with the same start the inner one is last, and is found first.
         self.ranges
             .sort_by_key(|range| (range.begin, std::cmp::Reverse(range.end)));
         let reach = self.ranges.iter().scan(0, |reach, range| {

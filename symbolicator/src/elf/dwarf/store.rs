@@ -10,7 +10,7 @@ use typed_arena::Arena;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 
-/// DWARF bytes, borrowed from the mapped file or from what was unpacked of it.
+/// DWARF bytes, borrowed from the mapped file or from an unpacked section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 fn empty<'a>() -> Slice<'a> {
@@ -58,7 +58,7 @@ impl Store {
         })
     }
 
-    /// The `.dwp` package. One that can't be read is no worse than none: its units keep their symbol names.
+    /// The `.dwp` package. If it cannot be read, its units keep their symbol names.
     pub(super) fn load_package(&self) -> Option<DwarfPackage<Slice<'_>>> {
         let file = self.package.as_ref()?;
         let section = |id: SectionId| match id.dwo_name() {
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-/// Sections that a look-up reads. The others (variables' locations, macros) may be large and are not unpacked.
+/// Sections that a look-up reads. Others (locations of variables, macros) may be large and are not unpacked.
 fn needed(id: SectionId) -> bool {
     !matches!(
         id,

@@ -1,4 +1,4 @@
-//! The units of debug info: which one has an address, and what it says of it.
+//! The units of debug info: finds the unit of an address, and its frames there.
 
 use std::sync::Arc;
 
@@ -15,20 +15,20 @@ use super::store::Slice;
 type DwarfOf<'a> = gimli::Dwarf<Slice<'a>>;
 type GimliUnit<'a> = gimli::Unit<Slice<'a>>;
 
-/// Frames deeper than this are cut: only damaged debug info has them.
+/// More frames at one address are cut: only damaged debug info has them.
 const MAX_FRAMES: usize = 512;
 
-/// References from entry to entry that are followed for a name. Honest chains have two or three.
+/// References that are followed from entry to entry for a name. Valid chains have two or three.
 const MAX_HOPS: usize = 16;
 
-/// A unit, and what has been read of it.
+/// A unit, and the parts that were read.
 struct Unit<'a> {
     skeleton: GimliUnit<'a>,
-    /// `None` until the first look-up; `Some(None)` for units that are whole, or whose other part was not found.
+    /// `None` until the first look-up; `Some(None)` for units without a split part, or whose split part was not found.
     split: Option<Option<Split<'a>>>,
     functions: Option<Functions>,
     lines: Option<Lines>,
-    /// Of the function that was asked for last: look-ups come by address.
+    /// Inlined calls of the last function: look-ups come in address order.
     inlines: Option<(UnitOffset, Inlines)>,
 }
 
@@ -38,10 +38,10 @@ pub(super) struct Split<'a> {
     pub(super) unit: GimliUnit<'a>,
 }
 
-/// What the debug info says of an address.
+/// The answer of the debug info for an address.
 #[derive(Default)]
 pub(super) struct Found<'a> {
-    /// The frames, innermost first, and the name of each as it stands in the file.
+    /// The frames, innermost first, with the mangled name of each.
     pub(super) frames: Vec<(SourceFrame, Option<Slice<'a>>)>,
     /// The part of the outer function that holds the address: (stated virtual address, bytes).
     pub(super) function: Option<(u64, u64)>,
@@ -58,7 +58,7 @@ pub(super) struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// Reads the header and first entry of each unit. What is damaged is left out and told by [`Units::take_flaws`].
+    /// Reads the header and first entry of each unit. Damaged units are left out and reported by [`Units::take_flaws`].
     pub(super) fn open(dwarf: DwarfOf<'a>, budget: &mut Budget) -> Units<'a> {
         let mut flaws = Vec::new();
         let supplementary = match dwarf.sup() {
@@ -96,12 +96,12 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// What was found damaged since the last call.
+    /// Damage found since the last call.
     pub(super) fn take_flaws(&mut self) -> Vec<Flaw> {
         std::mem::take(&mut self.flaws)
     }
 
-    /// What the debug info says of a stated virtual address. `load` finds the other part of a split unit.
+    /// Looks up a stated virtual address. `load` finds the split part of a unit.
     pub(super) fn find(
         &mut self,
         svma: u64,
@@ -122,13 +122,13 @@ impl<'a> Units<'a> {
         Found::default()
     }
 
-    /// The units of the file itself, by their index.
+    /// The units of the file itself, with their index.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, UnitRef<'_, Slice<'a>>)> {
         let units = self.units.iter().enumerate();
         units.map(|(index, unit)| (index, unit.unit_ref(&self.dwarf)))
     }
 
-    fn frames(&self, index: usize, place: Place) -> Found<'a> {
+    fn frames(&self, index: usize, place: UnitAnswer) -> Found<'a> {
         let mut found = Found {
             frames: Vec::with_capacity(place.frames.len()),
             function: place.function,
@@ -140,8 +140,8 @@ impl<'a> Units<'a> {
         found
     }
 
-    /// The name of an entry: the linkage name where there is one, since it has the whole path. Inlined calls and
-    /// definitions leave it to the entry that they refer to.
+    /// The name of an entry: the linkage name if there is one, because it has the whole path. Inlined calls and definitions refer to
+    /// another entry for their name.
     pub(super) fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<Slice<'a>>> {
         let Some(unit) = self.units.get(index) else {
             return Ok(None);
@@ -171,7 +171,7 @@ impl<'a> Units<'a> {
             (unit, entry) = match next {
                 Some(gimli::AttributeValue::UnitRef(offset)) => (unit, offset),
                 Some(gimli::AttributeValue::DebugInfoRef(offset)) => {
-                    // Within a supplementary file, references stay in it.
+                    // References in a supplementary file stay in that file.
                     let in_supplementary = self.dwarf.sup().is_some_and(|sup| std::ptr::eq(sup, unit.dwarf));
                     let target = match in_supplementary {
                         true => unit_at(unit.dwarf, &self.supplementary, |unit| unit, offset),
@@ -208,10 +208,10 @@ fn unit_at<'u, 'a, T>(
     Some((UnitRef::new(dwarf, unit), within))
 }
 
-/// The units of a file, by offset, but for type units, which have no code.
+/// The units of a file, by offset, without type units, which have no code.
 fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) -> Vec<GimliUnit<'a>> {
     let mut units = Vec::new();
-    // What dwz has been over shares one table between many units.
+    // After dwz, many units share one table.
     let mut tables: FxHashMap<usize, Arc<gimli::Abbreviations>> = FxHashMap::default();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().unwrap_or_else(|error| {
@@ -249,7 +249,7 @@ fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) 
     units
 }
 
-/// The size of a table of abbreviations: DWARF 5, 7.5.3. Where it is damaged, up to there.
+/// The size of a table of abbreviations (DWARF 5, 7.5.3), up to the damage if it is damaged.
 fn abbreviations_bytes(dwarf: &DwarfOf<'_>, offset: gimli::DebugAbbrevOffset) -> u64 {
     let mut rest = *dwarf.debug_abbrev.reader();
     if rest.skip(offset.0).is_err() {
@@ -277,7 +277,7 @@ fn skip_abbreviations(table: &mut Slice<'_>) -> gimli::Result<()> {
     Ok(())
 }
 
-/// `.debug_aranges`: (unit, begin, end), by unit. What is damaged in it is left out.
+/// `.debug_aranges`: (unit, begin, end), by unit, without damaged entries.
 fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, u64)> {
     let mut out = Vec::new();
     let mut headers = dwarf.debug_aranges.headers();
@@ -300,7 +300,7 @@ fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, 
     out
 }
 
-/// Which code a unit has: by its own list, else by `.debug_aranges`, else by its bounds, else by its line table.
+/// The address ranges of a unit: from its own list, or `.debug_aranges`, or its bounds, or its line table, in this order.
 fn unit_ranges<'a>(
     dwarf: &DwarfOf<'a>,
     unit: &mut Unit<'a>,
@@ -350,21 +350,21 @@ fn unit_ranges<'a>(
     Ok(())
 }
 
-/// What one unit says of an address, names not yet resolved.
+/// The answer of one unit for an address, without names.
 #[derive(Default)]
-struct Place {
+struct UnitAnswer {
     frames: Vec<(SourceFrame, Option<UnitOffset>)>,
     function: Option<(u64, u64)>,
 }
 
-impl Place {
+impl UnitAnswer {
     fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 }
 
 impl<'a> Unit<'a> {
-    /// The unit with its functions: the split part where there is one.
+    /// The unit with the functions: the split part if there is one.
     fn unit_ref<'u>(&'u self, dwarf: &'u DwarfOf<'a>) -> UnitRef<'u, Slice<'a>> {
         match &self.split {
             Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
@@ -379,12 +379,12 @@ impl<'a> Unit<'a> {
         budget: &mut Budget,
         flaws: &mut Vec<Flaw>,
         load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
-    ) -> Place {
+    ) -> UnitAnswer {
         if self.split.is_none() {
             let is_split = self.skeleton.dwo_id.is_some();
             self.split = Some(if is_split { load(dwarf, &self.skeleton) } else { None });
         }
-        // Lines are in the main file, also for split units.
+        // The lines of split units are in the main file, too.
         let skeleton = UnitRef::new(dwarf, &self.skeleton);
         let lines = match &mut self.lines {
             Some(lines) => lines,
@@ -403,7 +403,7 @@ impl<'a> Unit<'a> {
         let (function, flaw) = functions.find(unit, svma, budget);
         flaws.extend(flaw);
         let Some(function) = function else {
-            return Place {
+            return UnitAnswer {
                 frames: innermost.map(|frame| (frame, None)).into_iter().collect(),
                 function: None,
             };
@@ -421,7 +421,7 @@ impl<'a> Unit<'a> {
             Some((_, inlines)) => inlines.chain(svma, budget),
             None => Vec::new(),
         };
-        // The line table knows the innermost place; each call knows where it stood in the function around it.
+        // The line table has the line of the innermost frame; each inlined call has its line in the function around it.
         let mut frames = Vec::with_capacity(chain.len() + 1);
         let mut place = innermost.unwrap_or(SourceFrame {
             function: None,
@@ -439,7 +439,7 @@ impl<'a> Unit<'a> {
             frames.push((std::mem::replace(&mut place, outer), Some(call.entry)));
         }
         frames.push((place, Some(function.what)));
-        Place {
+        UnitAnswer {
             frames,
             function: Some((function.begin, function.end - function.begin)),
         }
