@@ -1,4 +1,4 @@
-//! What helps where a result is poor: a line for each cause.
+//! Advice for a poor result: a line for each cause.
 
 use profile::view::data::Data;
 use profile::view::select::Selection;
@@ -9,18 +9,19 @@ use serde_json::{Value, json};
 use crate::fit::clean;
 use crate::names::why_nameless;
 
-/// The first that has `-X perf`.
+/// The first version with `-X perf`.
 const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
 
-/// What helps.
+/// A piece of advice.
 pub(crate) struct Advice {
-    /// A line: how much is concerned, and what to do.
+    /// The line: how many samples are concerned, and what to do.
     pub(crate) line: String,
-    /// The same for machines, one for each shortfall.
+    /// The same as JSON, one object for each shortfall.
     pub(crate) json: Vec<Value>,
 }
 
-/// Libraries without names for the same cause share a line: of a shell script, each program of the system had its own.
+/// Makes the advice. Libraries without names for the same cause share a line: a shell script would have a line for each program of the
+/// system.
 pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>) -> Vec<Advice> {
     let mut groups: Vec<Vec<&Shortfall>> = Vec::new();
     for shortfall in shortfalls {
@@ -43,7 +44,7 @@ pub(crate) fn advise(shortfalls: &[Shortfall], selection: &Selection<'_>) -> Vec
     advice.collect()
 }
 
-/// Why a library has no names, and whether others built it.
+/// Why a library has no names, and whether it is installed (built by others).
 fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, bool)> {
     match shortfall.lack {
         Lack::Names(Code::Lib(lib, source)) => Some((source, data.libs.get(lib as usize).is_some_and(is_installed))),
@@ -51,7 +52,7 @@ fn nameless_lib(shortfall: &Shortfall, data: &Data) -> Option<(SymbolSource, boo
     }
 }
 
-/// `likewise` are of other libraries.
+/// The line for a shortfall; `likewise` are shortfalls of other libraries with the same cause.
 fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
     let percent = 100.0 * shortfall.cost.share_of(selection.total);
     let of_samples = format!("{percent:.0} % of the samples");
@@ -70,7 +71,7 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
             let versions = selection.data.libs.iter().filter_map(python_version);
             let next = match versions.max().filter(|version| *version < PYTHON_WITH_PERF) {
                 Some((major, minor)) => format!(
-                    "Python {major}.{minor} can't tell profilers of them, 3.12 and later can: run `python3 -X perf` with such a one"
+                    "Python {major}.{minor} cannot report them to profilers; Python 3.12 and later can: `python3 -X perf`"
                 ),
                 None => "run `python3 -X perf` (3.12 or later)".to_owned(),
             };

@@ -1,4 +1,4 @@
-//! Names rustc processes by the crate that they compile: `rustc serde`, not two hundred times `rustc`.
+//! Names rustc processes by the crate that they compile, `rustc serde`; a build has hundreds of rustc processes.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -6,7 +6,7 @@ use std::io::Read as _;
 use recording::event::{Event, Pid};
 use recording::sink::EventSink;
 
-/// cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
+/// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
 const COMMAND_LINE_BYTES: u64 = 4096;
 
 /// The sink, in front of the next one.
@@ -36,7 +36,7 @@ impl EventSink for CrateNames<'_> {
     }
 }
 
-/// Of a process that is there; by the time of its record some milliseconds have passed, and rustc takes longer.
+/// The crate of a running process. Its record is some milliseconds old, and rustc runs longer.
 fn crate_of(pid: Pid) -> Option<String> {
     let mut line = Vec::new();
     let file = File::open(format!("/proc/{}/cmdline", pid.0)).ok()?;

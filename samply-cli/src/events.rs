@@ -1,4 +1,4 @@
-//! What the summary says of the events that the user named: how much of each there was, and how much of that is in the profile.
+//! The summary's lines about the events that the user named: their counts, and the share that the profile holds.
 
 use profile::Profile;
 use recording::event::Role;
@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::summary::grouped;
 use crate::term::{Style, Term};
 
-/// Samples stand for what happened up to them: what came after the last one of a thread is in none.
+/// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in none.
 const USUAL_REST: f64 = 0.02;
-/// Each CPU that a thread was on may have such a rest.
+/// Each CPU of a thread may have events after its last sample; on this many CPUs that is usual.
 const FEW_CPUS: u64 = 8;
 
 /// One event, and how much of it the profile holds.
@@ -20,7 +20,7 @@ pub(crate) struct NamedEvent {
     in_profile: u64,
 }
 
-/// All of a profile.
+/// All events of a profile.
 pub(crate) fn of(profile: &Profile) -> Vec<NamedEvent> {
     (profile.info().events.iter().enumerate())
         .map(|(index, info)| NamedEvent {
@@ -30,9 +30,9 @@ pub(crate) fn of(profile: &Profile) -> Vec<NamedEvent> {
         .collect()
 }
 
-/// The lines for the terminal. Of many point events with nothing to say only the number is told.
+/// Prints the lines for the terminal. Of many point events without anything special only the number is printed.
 pub(crate) fn print(events: &[NamedEvent], quality: &Quality, term: &Term) {
-    /// `syscalls:*` are 700.
+    /// Point events with a line of their own: `syscalls:*` are 700 events.
     const MOST_SHOWN: usize = 12;
     let mut shown: Vec<&NamedEvent> = events.iter().collect();
     if shown.len() > MOST_SHOWN {
@@ -100,7 +100,7 @@ impl NamedEvent {
         line
     }
 
-    /// True if the profile holds much less, or more, than there was.
+    /// True if the profile holds much less or more than the kernel counted.
     fn has_doubt(&self) -> bool {
         let Some(counts) = self.info.counts else { return false };
         let period = match self.info.sample_by {
@@ -146,7 +146,7 @@ impl NamedEvent {
     }
 }
 
-/// For machines.
+/// The same as JSON.
 pub(crate) fn to_json(events: &[NamedEvent]) -> Vec<Value> {
     events.iter().map(NamedEvent::json).collect()
 }

@@ -1,4 +1,4 @@
-//! The one place where sprof exits, and what its exit statuses mean.
+//! The only exit of sprof, and its exit statuses.
 //!
 //! | status | meaning |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | 126 | the program cannot be executed |
 //! | 125 | sprof itself failed |
 //! | 2 | wrong usage |
-//! | 1, 3 | `check`: a rule is broken; none is, and some are unknown |
+//! | 1, 3 | `check`: a rule is broken; no rule is broken and some are unknown |
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -22,30 +22,29 @@ const NOT_EXECUTABLE: u8 = 126;
 /// There is no such program.
 const NOT_FOUND: u8 = 127;
 
-/// Why a command did not do what was asked. The message names what was attempted, on what, and the next step.
+/// Why a command failed. The message has what was attempted, on what, and the next step.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong usage; clap writes the message. Also `--help` and `--version`, which are no failures.
+    /// Wrong usage, `--help` or `--version`: clap writes the text.
     Usage(clap::Error),
     /// There is no such program.
     NotFound(String),
     /// The program cannot be executed.
     NotExecutable(String),
-    /// The program ended and left nothing to record: nothing of sprof's failed, and the status is the program's own.
+    /// The program ended before anything was recorded. The status is the program's own.
     NothingRan {
-        /// What there is to say.
         message: String,
         /// The program's status.
         status: Status,
     },
     /// Anything else.
     Failed(String),
-    /// Who reads our stdout has left. Nothing to say.
+    /// The reader of stdout has closed it; no message.
     BrokenPipe,
 }
 
 impl Failure {
-    /// sprof could not do something.
+    /// A failure of sprof with this message.
     pub(crate) fn failed(message: impl Display) -> Failure {
         Failure::Failed(message.to_string())
     }
@@ -57,20 +56,19 @@ impl From<clap::Error> for Failure {
     }
 }
 
-/// A command's end.
+/// The result of a command.
 pub(crate) type Outcome = Result<Status, Failure>;
 
-/// The status to exit with when nothing went wrong in sprof itself.
+/// The exit status of a command that sprof completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(u8);
 
 impl Status {
-    /// 0.
     pub(crate) const SUCCESS: Status = Status(0);
-    /// 125: the command went on after a failure that it has reported.
+    /// 125: the command continued after a failure that it reported.
     pub(crate) const PARTIAL: Status = Status(FAILED);
 
-    /// The recorded program's own: `exit(code)` keeps 8 bits.
+    /// The status of the recorded program: `exit(code)` keeps 8 bits.
     pub(crate) fn of_code(code: i32) -> Status {
         Status((code & 0xff) as u8)
     }
@@ -95,7 +93,7 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
         Failure::Usage(mut error) => {
             match error.use_stderr() {
                 true => term.usage(&mut error),
-                // Help, which has nothing from outside.
+                // Help holds nothing from outside.
                 false => drop(error.print()),
             }
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))

@@ -1,4 +1,4 @@
-//! Kinds of files that sprof writes: told by the name that is asked for, and by what a file of that name holds already.
+//! Kinds of files that sprof writes, recognised by the requested name and by the content of an existing file.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use profile::read;
 
-/// Bytes that tell a kind.
+/// Bytes that are read to recognise a kind.
 const SNIFFED_BYTES: u64 = 64 << 10;
 
-/// What a file holds.
+/// The kind of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Profile,
@@ -27,7 +27,7 @@ pub(crate) enum FileKind {
 
 use FileKind::*;
 
-/// Ends of names that promise something, the more special ones first. All other names go with every kind.
+/// Endings of names and the kinds that they allow, longer endings first. Other names allow every kind.
 const ENDS: &[(&str, &[FileKind])] = &[
     (".svg", &[FlameGraph]),
     (".folded", &[Folded]),
@@ -41,7 +41,7 @@ const ENDS: &[(&str, &[FileKind])] = &[
 ];
 
 impl FileKind {
-    /// With an article.
+    /// The name of the kind, with an article.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Profile => "a profile",
@@ -57,7 +57,7 @@ impl FileKind {
         }
     }
 
-    /// The kinds that a file of this name may be, the likeliest first; empty where its name promises nothing.
+    /// The kinds that a file of this name may have, the likeliest first; empty if its name allows every kind.
     pub(crate) fn promised(path: &Path) -> &'static [FileKind] {
         let name = path
             .file_name()
@@ -68,7 +68,7 @@ impl FileKind {
         found.map_or(&[], |(_, kinds)| kinds)
     }
 
-    /// True for a file that begins as one of this kind does, and for an empty one: nothing in it can be lost.
+    /// True for a file that begins like this kind, and for an empty file, which has nothing to lose.
     pub(crate) fn is_of(self, path: &Path) -> bool {
         let Ok(file) = File::open(path) else { return false };
         let mut start = Vec::new();
@@ -100,14 +100,14 @@ impl FileKind {
     }
 }
 
-/// The first bytes in a gzip stream that is cut off, or `None` for what is none.
+/// The first inflated bytes of a gzip stream that may be cut off; `None` for other data.
 fn inflated(start: &[u8]) -> Option<Vec<u8>> {
     // RFC 1952, section 2.3.1.
     if !start.starts_with(&[0x1f, 0x8b]) {
         return None;
     }
     let mut json = Vec::new();
-    // It ends in the middle of the stream: what came before that is enough.
+    // An error at the end of the cut stream is ignored: the bytes before it suffice.
     let _ = MultiGzDecoder::new(start).take(SNIFFED_BYTES).read_to_end(&mut json);
     Some(json)
 }

@@ -1,14 +1,14 @@
-//! Names and texts in a given number of columns.
+//! Fits names and texts into a number of columns.
 
 use profile::text::one_line;
 use profile::view::names::{merged, short};
 
-/// The text as it will be shown, so that its columns can be counted.
+/// The text as the terminal shows it, so that its columns can be counted.
 pub(crate) fn clean(text: &str) -> String {
     one_line(text).into_owned()
 }
 
-/// A function's name: whole where it fits, else without generic arguments, else without their paths, else without its middle.
+/// Fits a function's name. A long name loses generic arguments first, then paths, then its middle.
 pub(crate) fn function(name: &str, columns: usize) -> String {
     let name = clean(name);
     let fits = |name: &String| name.chars().count() <= columns;
@@ -19,7 +19,7 @@ pub(crate) fn function(name: &str, columns: usize) -> String {
     shorter.unwrap_or_else(|| cut_middle(&short(&name), columns))
 }
 
-/// Both ends of a name tell most.
+/// Cuts the middle: both ends of a name are the most useful parts.
 fn cut_middle(text: &str, columns: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() <= columns {
@@ -30,7 +30,7 @@ fn cut_middle(text: &str, columns: usize) -> String {
     start.iter().chain(['…'].iter()).chain(end).collect()
 }
 
-/// The end of a path tells most.
+/// Cuts the start: the end of a path is the most useful part.
 pub(crate) fn cut_start(text: &str, columns: usize) -> String {
     let chars: Vec<char> = text.chars().collect();
     match chars.len() <= columns {
@@ -42,7 +42,7 @@ pub(crate) fn cut_start(text: &str, columns: usize) -> String {
     }
 }
 
-/// The beginning.
+/// Cuts the end.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     match text.chars().count() <= columns {
         true => text.to_owned(),

@@ -1,4 +1,4 @@
-//! Where the time of a recording went, in a few lines: the functions that ran, the program's own, the processes, the largest kind
+//! Where the time of a recording went, in a few lines: the hottest functions, the program's own functions, the processes, the largest kind
 //! of cost, and what the result lacks.
 
 use std::collections::HashMap;
@@ -20,32 +20,32 @@ use crate::names::LookUps;
 use crate::summary::count;
 use crate::term::{Style, Term};
 
-/// Functions of each kind, and processes.
+/// Rows of each table.
 const ROWS: usize = 5;
-/// Columns of a summary that goes to no terminal.
+/// Columns of a summary without a terminal.
 const COLUMNS: usize = 100;
-/// Columns for a name and its place, of less a name gets all.
+/// With fewer columns, only the name is shown, not its place.
 const LEAST_FOR_PLACES: usize = 40;
-/// Less than this of the time is no row for people.
+/// Rows below this share of the time are left out.
 const LEAST_ROW: f64 = 0.005;
-/// Where the program's own functions have less than this of the time, they are no table for people.
+/// If the program's own functions have less than this share of the time, they get no table.
 const LEAST_OWN: f64 = 0.05;
-/// Less than this of the time is no bucket to begin with.
+/// A kind of cost below this share of the time gets no line.
 const LEAST_BUCKET: f64 = 0.02;
 
-/// What there is to say.
+/// The lines of the summary about time.
 #[derive(Default)]
 pub(crate) struct Highlights {
-    /// The largest self first.
+    /// Largest self first.
     hottest: Vec<TopFunction>,
-    /// Functions of the program, with what was inlined into them; the largest total first.
+    /// Functions of the program, with the code inlined into them; largest total first.
     own: Vec<TopFunction>,
-    /// Where there are several: (names, processes, share of all samples), the busiest first.
+    /// If there are several: (name, number of processes, share of all samples), busiest first.
     processes: Vec<(String, u64, f64)>,
     bucket: Option<Bucket>,
     /// Where threads waited longest.
     pub(crate) wait_places: Vec<WaitPlace>,
-    /// CPU time that samples stand for, ns, where their event counts it.
+    /// CPU time of the samples, ns, if their event counts CPU time.
     pub(crate) sampled_cpu_ns: Option<f64>,
     advice: Vec<Advice>,
 }
@@ -54,12 +54,12 @@ struct Bucket {
     id: &'static str,
     label: &'static str,
     share: f64,
-    /// The function that put most of the samples there.
+    /// The function with the most samples of this kind.
     function: String,
 }
 
 impl Highlights {
-    /// Of a profile that has its names.
+    /// The highlights of a profile with names.
     pub(crate) fn of(profile: &Profile, look_ups: &LookUps<'_>) -> Highlights {
         let data = recorded(profile);
         let Ok(selection) = select(&data, &Filter::default()) else {
@@ -73,7 +73,7 @@ impl Highlights {
         };
         let mut hottest = functions(&selection);
         hottest.retain(|row| row.own.samples > 0);
-        // Where names were not looked up there is nothing to miss.
+        // Names that were not looked up are not missing.
         let shortfalls = match data.symbolicated && look_ups.is_whole() {
             true => shortfalls(&selection, &look_ups.sources(&data)),
             false => Vec::new(),
@@ -89,7 +89,7 @@ impl Highlights {
         }
     }
 
-    /// The tables and the largest kind of cost.
+    /// Prints the tables and the largest kind of cost.
     pub(crate) fn print(&self, term: &Term) {
         let percent = |share: f64| format!("{:5.1} %", share * 100.0);
         let functions = |functions: &[TopFunction], numbers: fn(&TopFunction) -> Vec<f64>| -> Vec<Row> {
@@ -103,7 +103,7 @@ impl Highlights {
         };
         let hottest = functions(&self.hottest, |function| vec![function.self_share]);
         print(term, &["self"], "functions by the time in their own code", &hottest);
-        // Where others run, as the programs of a script, a few samples in the program itself are not where to look.
+        // If other programs use the time, as those of a script do, a few samples of the program itself do not matter.
         let own = match self.own.first() {
             Some(first) if first.total_share >= LEAST_OWN => self.own.as_slice(),
             _ => &[],
@@ -133,12 +133,12 @@ impl Highlights {
         }
     }
 
-    /// What helps, a line each.
+    /// The advice, a line each.
     pub(crate) fn advice(&self) -> impl Iterator<Item = &str> {
         self.advice.iter().map(|advice| advice.line.as_str())
     }
 
-    /// For machines: fields of the summary.
+    /// Fields of the JSON summary.
     pub(crate) fn json(&self) -> serde_json::Map<String, Value> {
         let function = |function: &TopFunction| {
             json!({
@@ -181,7 +181,7 @@ impl Bucket {
     }
 }
 
-/// Processes of the same name together; nothing where all have the same.
+/// Groups processes by name; empty if all have the same name.
 fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f64)> {
     let mut sums: HashMap<String, f64> = HashMap::new();
     for row in processes(selection) {
@@ -190,7 +190,7 @@ fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f6
     if sums.len() < 2 {
         return Vec::new();
     }
-    // Also those that were too short for a sample: of 286 that a script ran, 127 had one.
+    // Also processes that were too short for a sample: of 286 that a script ran, 127 had one.
     let mut numbers: HashMap<&str, u64> = HashMap::new();
     for name in profile.process_names() {
         *numbers.entry(name).or_default() += 1;
@@ -205,14 +205,14 @@ fn by_name(profile: &Profile, selection: &Selection<'_>) -> Vec<(String, u64, f6
     rows
 }
 
-/// A line of a table: numbers, a name, and where it is.
+/// A line of a table: numbers, name and place.
 struct Row {
     numbers: Vec<String>,
     name: String,
     place: String,
 }
 
-/// Columns beside the indent of details.
+/// Columns without the indent of details.
 fn columns(term: &Term) -> usize {
     term.columns().unwrap_or(COLUMNS).saturating_sub(Term::INDENT)
 }
@@ -222,7 +222,7 @@ fn print(term: &Term, heads: &[&str], title: &str, rows: &[Row]) {
     let len = |text: &str| text.chars().count();
     let numbers: usize = first.numbers.iter().map(|number| len(number) + 2).sum();
     let space = columns(term).saturating_sub(numbers).max(8);
-    // Places go first where space is short.
+    // If space is short, places are left out first.
     let place = match space < LEAST_FOR_PLACES {
         true => 0,
         false => rows.iter().map(|row| len(&row.place)).max().unwrap_or(0).min(space / 3),

@@ -1,4 +1,4 @@
-//! a perf.data file to a profile: the same journey as a recording, from a file.
+//! Makes a profile of a perf.data file: the same journey as a recording, from a file.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -21,15 +21,15 @@ use crate::pipeline;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A profile made from a file, what the file lacked, a line each, and what only it knows.
+/// A profile made from a file, what the file lacked, and the names in it.
 pub(crate) struct Imported {
     pub(crate) profile: Profile,
     pub(crate) notes: Vec<String>,
-    /// Names that the file has of functions, by the path of their module.
+    /// Names of functions in the file, by the path of their module.
     pub(crate) symbols: Vec<(PathBuf, RecordedSymbols)>,
 }
 
-/// True if the file begins as perf's do, on a machine of either byte order.
+/// True if the file begins like a file of perf, in either byte order.
 pub(crate) fn is_perf_data(path: &Path) -> bool {
     let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     let mut magic = [0; 8];
@@ -40,7 +40,7 @@ pub(crate) fn is_perf_data(path: &Path) -> bool {
         && [b"PERFILE2", b"2ELIFREP"].contains(&&magic)
 }
 
-/// Reads the samples of one event, the first unless it is named.
+/// Reads the samples of one event: the named one, or the first.
 pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format_args!("cannot load {}: {error}", path.display()));
@@ -48,7 +48,7 @@ pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure
     let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
     let file = BufReader::with_capacity(BUFFER_BYTES, file);
     let import = Import::open(file, modified, event).map_err(|error| failed(&error))?;
-    // The builder wants only the time zero now; the wall clock is known in the end.
+    // The builder needs only the time zero now; the wall clock is known at the end.
     let clock = ClockReference {
         timestamp: import.zero(),
         wall: std::time::UNIX_EPOCH,
@@ -93,18 +93,18 @@ fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, Re
 
 const KERNEL: &str = "[kernel.kallsyms]";
 
-/// The recorded kernel, whose functions can be told.
+/// The recorded kernel, if its functions can be named.
 struct Kernel {
     base: u64,
     build_id: Option<BuildId>,
-    /// It is the one that runs now.
+    /// The recorded kernel runs now.
     is_running: bool,
 }
 
 impl Kernel {
-    /// Its functions have names by its build id, because it is the one that runs now, or because the file has them.
+    /// The kernel, if the running kernel has the same build id, or the file has names.
     fn of(recorded: RecordedKernel, functions: &[RecordedFunction]) -> Option<Kernel> {
-        /// `_stext` stands up to this much after `_text`; files of perf may have either.
+        /// `_stext` is at most this far behind `_text`; files of perf may have either.
         const TEXT_START: u64 = 1 << 20;
         let is_same = recorded.build_id.is_none() || recorded.build_id == symbolicator::kernel_build_id();
         let running = symbolicator::kernel_text_base()
@@ -134,7 +134,7 @@ impl Kernel {
         }
     }
 
-    /// Tells the builder which of its functions wait for what, as far as these are known.
+    /// Gives the builder the functions that wait, with their reasons.
     fn name_waits(&self, builder: &mut Builder, functions: &[RecordedFunction]) {
         if self.is_running {
             return pipeline::name_waits(builder);

@@ -1,5 +1,5 @@
-//! Signals outside of the recording itself (the recorder takes them while the program runs) and of the server: they are
-//! noted, so that a Ctrl-C too many never costs a profile that is being written.
+//! Signals while neither the recorder nor the server handles them: they are noted, so that an extra Ctrl-C never costs a profile that is
+//! being written.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Whether the user wants us to come to an end. By default nothing is watched: signals end the process as ever.
+/// Whether the user wants sprof to end. Before [`Interrupt::watch`], signals end the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     seen: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ impl Interrupt {
         Ok(Interrupt { seen })
     }
 
-    /// True once one of them came.
+    /// True after one of these signals.
     pub(crate) fn is_seen(&self) -> bool {
         self.seen.load(Ordering::Relaxed)
     }

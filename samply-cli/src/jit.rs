@@ -1,8 +1,7 @@
-//! What JIT compilers tell of their code: seen in the stream of events, opened while the target lives, read when it is
-//! over.
+//! Finds the files that JIT compilers write: in the stream of events, opened while the target runs, read at the end.
 //!
-//! A jitdump announces itself by being mapped. A perf map does not: it is looked for in processes with executable memory of
-//! no file. Both are kept open, because a container's files go with its last process.
+//! A compiler maps its jitdump file, so the mapping is an event. A perf map is never mapped: it is looked for in processes with anonymous
+//! executable memory. Both are kept open, because a container's files disappear with its last process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,12 +20,12 @@ use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
 use crate::pipeline::recorder;
 
-/// A perf map appears when the first function is compiled, which nobody tells. So it is looked for so often, while samples
-/// fall into a process that may have one.
+/// Time between two looks for a perf map. It appears when the first function is compiled, without an event, so it is looked for while
+/// samples fall into a process that may have one.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
 /// Files that are kept open at most, over all processes: the modules need the most of the 1024 that a user may have open.
 const MAX_FILES: usize = 128;
-/// Processes that forked without exec have their parent's code. Further up than this nobody looks.
+/// Generations of parents that are searched: a process that forked without exec has its parent's code.
 const MAX_ANCESTORS: usize = 16;
 
 /// A sink that looks for the files of JIT compilers, and owns the next one.
@@ -34,7 +33,7 @@ pub(crate) struct JitWatch<N> {
     next: N,
     files: recorder::Files,
     lives: Vec<Life>,
-    /// Those of processes that have not ended.
+    /// Index of the life of each running process.
     alive: HashMap<Pid, usize>,
     opened: usize,
 }
@@ -61,7 +60,7 @@ impl<N: EventSink> JitWatch<N> {
         }
     }
 
-    /// Ends the watch.
+    /// Ends the watch; returns the next sink and the files.
     pub(crate) fn finish(mut self) -> (N, JitCode) {
         let pids: Vec<Pid> = self.alive.keys().copied().collect();
         for pid in pids {
@@ -149,13 +148,13 @@ impl<N: EventSink> EventSink for JitWatch<N> {
     }
 }
 
-/// True for mappings of files on disk, which are no JIT compiler's code. It may write its code to a memory file.
+/// True for mappings of files on disk, which hold no JIT code. A JIT compiler may use a memory file.
 fn is_named(path: &[u8]) -> bool {
     let is_path = path.starts_with(b"/") && !path.starts_with(b"//anon") && !path.starts_with(b"/memfd:");
     is_path || path == b"[vdso]" || path == b"[vsyscall]" || path == b"[uprobes]"
 }
 
-/// The modules of JIT code with samples, each with what is known of it.
+/// The modules of JIT code with samples, each with its symbols.
 pub(crate) type JitModules = Vec<(Arc<Module>, Arc<JitSymbols>)>;
 
 /// The files that were found.
@@ -163,7 +162,7 @@ pub(crate) struct JitCode {
     lives: Vec<Life>,
 }
 
-/// A file, read, and the module that it became.
+/// A file that was read, and its module.
 #[derive(Clone)]
 struct Source {
     module: Arc<Module>,
@@ -171,8 +170,8 @@ struct Source {
 }
 
 impl JitCode {
-    /// Ends building: frames in JIT code get their places in the modules of these files. Gives the modules, too, with what is
-    /// known of them. Files without samples are not read.
+    /// Ends the build: frames in JIT code get addresses in the modules of these files. Returns the profile and these modules. Files without
+    /// samples are not read.
     pub(crate) fn finish(
         &self,
         builder: Builder,
@@ -190,7 +189,7 @@ impl JitCode {
                 let mut of_life: Vec<Vec<CodeSince>> = vec![Vec::new(); addresses.len()];
                 for source in self.sources(index, &mut read, &mut note) {
                     let timelines = source.symbols.timelines(addresses);
-                    // A jitdump, which has times, comes first; a perf map is for what it does not know.
+                    // A jitdump, which has times, comes first; a perf map adds what the jitdump lacks.
                     for (history, timeline) in of_life.iter_mut().zip(timelines) {
                         if history.is_empty() {
                             *history = source.history(&timeline, life);
@@ -207,7 +206,7 @@ impl JitCode {
         (profile, sources.map(|source| (source.module, source.symbols)).collect())
     }
 
-    /// What is known of the code of a process: by its own files, then by those of the ones that it is a copy of.
+    /// The files for the code of a process: its own, then those of the processes that it was forked from.
     fn sources(
         &self,
         life: usize,
@@ -228,7 +227,7 @@ impl JitCode {
 }
 
 impl Source {
-    /// What it says of an address during a life.
+    /// The history of an address during a life.
     fn history(&self, timeline: &Timeline, life: &Life) -> Vec<CodeSince> {
         let time_is_known = self.symbols.has_times();
         let since = |at: &CodeAt| {
@@ -237,7 +236,7 @@ impl Source {
                 address,
                 time_is_known,
             });
-            // What the parent of a copied process had when it was copied is there from the beginning.
+            // A forked process has its parent's code from its start.
             (Timestamp(at.from_ns).max(life.from), place)
         };
         let mut history: Vec<CodeSince> = timeline
@@ -257,7 +256,6 @@ impl Life {
         self.pid == lifetime.pid && self.from < lifetime.until && self.until > lifetime.from
     }
 
-    /// Reads the files.
     fn read(&self, note: &mut impl FnMut(String)) -> Vec<Source> {
         let dumps = self
             .dumps
@@ -270,7 +268,7 @@ impl Life {
         let mut sources = Vec::new();
         for (path, symbols) in dumps.chain(maps) {
             match symbols {
-                // What it lacks is told when it is asked for names.
+                // What the file lacks is reported with the look-up of names.
                 Ok(symbols) => sources.push(Source {
                     module: Arc::new(module(path, &symbols)),
                     symbols: Arc::new(symbols),

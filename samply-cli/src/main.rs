@@ -5,17 +5,18 @@
 //! 1. [`args`]: the command line as typed.
 //! 2. [`command`]: what each command does with it.
 //! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
-//!    [`probes`]: which places in which files are meant by names of functions.
-//!    [`import`]: the same from a perf.data file.
-//!    [`cargo`]: the same of what cargo builds and runs.
-//!    [`jit`]: what JIT compilers tell of their code, on the way.
-//! 4. [`output`]: the file, of some [`file_kind`], whose [`owner`] matters; [`spool`]: what has been recorded so far, beside it.
-//! 5. [`summary`]: what was recorded and how far it can be trusted, for people and for machines; [`highlights`]: where its time went.
-//!    [`names`]: what look-ups of names came to; [`advice`]: what helps where a result is poor.
+//!    [`probes`]: from names of functions to file offsets.
+//!    [`import`]: the same journey from a perf.data file.
+//!    [`cargo`]: the same journey for programs that cargo builds and runs.
+//!    [`jit`]: finds the files of JIT compilers.
+//! 4. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
+//! 5. [`summary`]: what was recorded, and its quality; [`highlights`]: where the time went.
+//!    [`names`]: looks up names; [`advice`]: what helps if the result is poor.
 //! 6. [`serve`]: the local server, and the browser.
-//! 7. [`stdin`], [`input`], [`report`]: any file that is looked at without a browser, and what is said of it.
+//! 7. [`stdin`], [`input`], [`report`]: reads any file, and reports on it without a browser.
 //!
-//! [`term`] is the terminal, [`fit`] what fits there, [`screen`] what all text passes on its way there, [`interrupt`] the signals, [`exit`] the only way out.
+//! [`term`] is the terminal, [`fit`] fits text into its columns, [`screen`] escapes control characters, [`interrupt`] has the signals, [`exit`]
+//! the exit statuses.
 
 mod advice;
 mod args;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     if let Some(folder) = cargo::runner::asked() {
         return cargo::runner::run(&folder);
     }
-    // As long as it is at its path: an update may have replaced it.
+    // Only while sprof is at its path: an update may have replaced it.
     if let Some(path) = std::env::current_exe().ok().filter(|path| path.exists()) {
         recording::command::set_own(&path);
     }

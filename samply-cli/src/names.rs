@@ -1,4 +1,4 @@
-//! Names for addresses, and what became of it library by library.
+//! Looks up names of addresses, and records the outcome for each library.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::command::load::module;
 use crate::fit::clean;
 use crate::term::Term;
 
-/// Looks up names, says with -v what has none and why, and remembers what names were looked up in.
+/// Looks up names, reports with -v which addresses have none and why, and remembers the source of names.
 pub(crate) struct LookUps<'a> {
     symbolicator: &'a Symbolicator,
     term: &'a Term,
     sources: HashMap<ModuleKey, SymbolSource>,
-    /// False if a signal ended it early.
+    /// False if a signal ended the look-ups early.
     is_whole: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'a> LookUps<'a> {
         }
     }
 
-    /// The names at these addresses of a module; `None` if it has none at all.
+    /// The names at these addresses of a module; `None` if the module has no names.
     pub(crate) fn look_up(&mut self, module: &Module, addresses: &[u64]) -> Option<Vec<AddressInfo>> {
         let path = module.path.display();
         let found = self.symbolicator.lookup(module, addresses);
@@ -60,17 +60,17 @@ impl<'a> LookUps<'a> {
         Some(infos)
     }
 
-    /// A signal came: what has no name was perhaps never asked for.
+    /// A signal ended the look-ups: addresses without names may not have been looked up.
     pub(crate) fn cut_short(&mut self) {
         self.is_whole = false;
     }
 
-    /// True if all that was to be named was asked for.
+    /// True if all addresses were looked up.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// What the names of each library of the data were looked up in.
+    /// The source of the names of each library.
     pub(crate) fn sources(&self, data: &Data) -> Vec<SymbolSource> {
         let source = |module: Module| self.sources.get(&ModuleKey::of(&module)).copied();
         let libs = data.libs.iter();
@@ -79,9 +79,9 @@ impl<'a> LookUps<'a> {
     }
 }
 
-/// Says with -v where data that came with its names has none, by library.
+/// Prints with -v how many addresses of each library have no name, for data that came with names.
 pub(crate) fn say_nameless(data: &Data, term: &Term) {
-    // (places without a name, places); the last is of code of no file.
+    // (addresses without a name, addresses) of each library; the last entry is code of no file.
     let mut counts = vec![(0u64, 0u64); data.libs.len() + 1];
     for frame in &data.frames {
         let count = &mut counts[data.libs.len().min(frame.lib as usize)];
@@ -103,7 +103,7 @@ pub(crate) fn say_nameless(data: &Data, term: &Term) {
     }
 }
 
-/// Why code has no name, by what was looked at: after `APP: `.
+/// Why code has no name, to follow `APP: `.
 pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
     match source {
         SymbolSource::Files {

@@ -1,5 +1,5 @@
-//! The one way of files to disk: checked before the program runs, replaced only when the new one is complete, never lost
-//! silently, readable by nobody else, and never through another user's link.
+//! Writes all files: checked before the program runs, replaced only by a complete file, never lost silently, readable by no other user,
+//! and never through another user's link.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -12,77 +12,75 @@ use crate::file_kind::FileKind;
 use crate::owner::{end_of_links, folder_of, give_to_sudo_caller, is_trusted};
 use crate::term::Term;
 
-/// Earlier files of one name that are kept, at most.
+/// Earlier files of one name that are kept at most.
 const MAX_KEPT: u32 = 1000;
 
-/// Why an output cannot be had.
+/// Why an output cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
-    /// Found out before the program ran.
+    /// The output cannot be written; known before the program runs.
     #[error("cannot write the profile to {}: {reason}; nothing was run", path.display())]
     Unusable {
         /// As the user typed it.
         path: PathBuf,
-        /// What is in the way, and the next step.
+        /// The cause, and the next step.
         reason: String,
     },
-    /// Writing failed; the profile is elsewhere.
+    /// Writing failed; the profile was saved elsewhere.
     #[error("writing {} failed: {error}; the profile was saved as {} instead: move it, or free space and copy it",
             path.display(), saved.display())]
     SavedElsewhere {
-        /// Where it should have gone.
+        /// The requested path.
         path: PathBuf,
-        /// Where it is.
+        /// Path of the saved profile.
         saved: PathBuf,
-        /// What went wrong.
         error: io::Error,
     },
-    /// Writing failed everywhere.
+    /// Writing failed at all paths.
     #[error("writing {} failed: {error}; {others}. No profile was saved: free space, or name another file with -o, \
              and record again", path.display())]
     Failed {
-        /// Where it should have gone.
+        /// The requested path.
         path: PathBuf,
-        /// What went wrong.
         error: io::Error,
-        /// What else was tried.
+        /// The other paths that were tried.
         others: String,
     },
 }
 
-/// What becomes of a file that has the output's name already.
+/// What happens to an existing file with the name of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
-    /// It is kept as `profile.1.json.gz`: a recording cannot be made again.
+    /// The file is kept as `profile.1.json.gz`: a recording cannot be made again.
     Kept,
-    /// It is replaced: what is made of a file can be made again.
+    /// The file is replaced: an export can be made again.
     Replaced,
 }
 
-/// Where a profile will go, known to be writable.
+/// The destination of a profile, checked to be writable.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// As the user typed it.
     path: PathBuf,
-    place: Place,
+    destination: Destination,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Destination {
     /// A copy of stdout as it was when sprof started.
     Stdout(File),
-    /// A device or pipe: there is nothing to replace.
+    /// A device or pipe, which is not replaced.
     Direct(File),
-    /// A regular file, new or old: the new one is written beside it, and takes its name in the end.
+    /// A regular file: the new file is written beside it, and renamed at the end.
     Beside { target: PathBuf, earlier: Earlier },
 }
 
-/// Where a profile is now.
+/// A saved profile.
 #[derive(Debug)]
 pub(crate) struct Saved {
     /// The file; `None` for stdout.
     pub(crate) path: Option<PathBuf>,
-    /// What happened on the way: the profile is at `path`, which is not where it should be.
+    /// Why the profile is at another path than requested.
     pub(crate) problem: Option<OutputError>,
 }
 
@@ -93,16 +91,16 @@ impl Saved {
 }
 
 impl Output {
-    /// Makes sure that `path` can be written: by creating a file beside it, which is removed at once.
+    /// Checks that `path` can be written, by creating and removing a file beside it.
     pub(crate) fn prepare(path: &Path, kind: FileKind, earlier: Earlier) -> Result<Output, OutputError> {
         let unusable = |reason: String| OutputError::Unusable {
             path: path.to_owned(),
             reason,
         };
-        let done = |place| {
+        let done = |destination| {
             Ok(Output {
                 path: path.to_owned(),
-                place,
+                destination,
             })
         };
         let target = end_of_links(path).map_err(unusable)?;
@@ -111,14 +109,14 @@ impl Output {
                 return Err(unusable("it is a folder; name a file in it".into()));
             }
             let file_type = meta.file_type();
-            // Without truncation: the old content stays until the new one is complete.
+            // Without truncation: the old content stays until the new content is complete.
             let file = OpenOptions::new()
                 .write(true)
                 .open(&target)
                 .map_err(|error| unusable(next_step(&error)))?;
             if file_type.is_char_device() || file_type.is_fifo() || file_type.is_block_device() || file_type.is_socket()
             {
-                return done(Place::Direct(file));
+                return done(Destination::Direct(file));
             }
             if !kind.is_of(&target) {
                 return Err(unusable(format!(
@@ -148,20 +146,20 @@ impl Output {
             io::ErrorKind::NotADirectory => unusable(format!("{} is no folder", folder.display())),
             _ => unusable(format!("in the folder {}: {}", folder.display(), next_step(&error))),
         })?;
-        done(Place::Beside { target, earlier })
+        done(Destination::Beside { target, earlier })
     }
 
-    /// Writes to `stdout`, a copy of our stdout.
+    /// An output to `stdout`, a copy of sprof's stdout.
     pub(crate) fn stdout(stdout: File) -> Output {
         Output {
             path: "(stdout)".into(),
-            place: Place::Stdout(stdout),
+            destination: Destination::Stdout(stdout),
         }
     }
 
-    /// `<output>.partial`, where the output is a file: for what has been recorded so far.
+    /// `<output>.partial`, if the output is a file: the path for the recording so far.
     pub(crate) fn partial_path(&self) -> Option<PathBuf> {
-        let Place::Beside { target, .. } = &self.place else {
+        let Destination::Beside { target, .. } = &self.destination else {
             return None;
         };
         let mut path = target.as_os_str().to_owned();
@@ -169,34 +167,34 @@ impl Output {
         Some(path.into())
     }
 
-    /// Calls `write` with the open file, and puts the file in its place: for what can be made again.
+    /// Calls `write` with the open file, and renames the file to its path. For files that can be made again.
     pub(crate) fn save_there(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        match self.place {
-            Place::Stdout(file) | Place::Direct(file) => fill(&file, &write),
-            Place::Beside { target, earlier } => fill_beside(&target, earlier, term, &write),
+        match self.destination {
+            Destination::Stdout(file) | Destination::Direct(file) => fill(&file, &write),
+            Destination::Beside { target, earlier } => fill_beside(&target, earlier, term, &write),
         }
     }
 
-    /// Calls `write` with the open file, and puts the file in its place. When that fails, `write` is called again for a
-    /// file elsewhere, so that no recording is lost for lack of space in one place.
+    /// Calls `write` with the open file, and renames the file to its path. After a failure, calls `write` again for a file elsewhere, so that
+    /// a full disk loses no recording.
     pub(crate) fn save(
         self,
         term: &Term,
         write: impl Fn(&mut dyn Write) -> io::Result<()>,
     ) -> Result<Saved, OutputError> {
-        let Output { path, place } = self;
-        let error = match place {
-            Place::Stdout(file) => match fill(&file, &write) {
+        let Output { path, destination } = self;
+        let error = match destination {
+            Destination::Stdout(file) => match fill(&file, &write) {
                 Ok(()) => return Ok(Saved::at(None)),
-                // Who reads our stdout has left, and does not want the rest.
+                // The reader of stdout has closed it, and does not want the rest.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Saved::at(None)),
                 Err(error) => error,
             },
-            Place::Direct(file) => match fill(&file, &write) {
+            Destination::Direct(file) => match fill(&file, &write) {
                 Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
-            Place::Beside { target, earlier } => match fill_beside(&target, earlier, term, &write) {
+            Destination::Beside { target, earlier } => match fill_beside(&target, earlier, term, &write) {
                 Ok(()) => return Ok(Saved::at(Some(path))),
                 Err(error) => error,
             },
@@ -205,7 +203,7 @@ impl Output {
     }
 }
 
-/// A new file beside the output, that only this user reads: profiles hold what others run, and addresses of the kernel.
+/// Creates a file beside the output, readable by this user only: profiles hold the programs of others, and addresses of the kernel.
 fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -230,12 +228,12 @@ fn fill_beside(
     let partial = partial_in(folder_of(target), &name)?;
     give_to_sudo_caller(partial.as_file());
     let old = fs::symlink_metadata(target).ok().filter(fs::Metadata::is_file);
-    // Who opened a file to others wants it to be so; a file that others made says nothing.
+    // The new file keeps the mode of a trusted old file; a file of another user does not count.
     if let Some(old) = old.as_ref().filter(|old| is_trusted(old.uid()) && old.len() > 0) {
         partial.as_file().set_permissions(old.permissions())?;
     }
     fill(partial.as_file(), write)?;
-    // A full disk or quota may show only now, and a crash after the rename must not find an empty file.
+    // A full disk or quota may fail only here, and a crash after the rename must not leave an empty file.
     partial.as_file().sync_data()?;
     let has_content = old.is_some_and(|old| old.len() > 0);
     if has_content && earlier == Earlier::Kept {
@@ -253,8 +251,8 @@ fn fill_beside(
     Ok(())
 }
 
-/// Gives the file `profile.json.gz` the name `profile.1.json.gz`, or the next number that is free; it keeps its own one until a
-/// new file takes that.
+/// Gives the file `profile.json.gz` the second name `profile.1.json.gz`, or the next free number. The first name stays until a new file
+/// takes it.
 fn keep(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
@@ -270,9 +268,9 @@ fn keep(path: &Path) -> io::Result<PathBuf> {
     )
 }
 
-/// Lets a file have a second name, or where there are no links only that one. Fails where the name is taken.
+/// Gives a file a second name; on a file system without links, a new name. Fails if the name is taken.
 pub(crate) fn take_name(path: &Path, name: &Path) -> io::Result<PathBuf> {
-    // A link fails where a name is taken; a rename would replace what is there. Neither follows symbolic links.
+    // A link fails if the name is taken; a rename would replace the file. Neither follows symbolic links.
     match fs::hard_link(path, name) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
@@ -282,7 +280,7 @@ pub(crate) fn take_name(path: &Path, name: &Path) -> io::Result<PathBuf> {
     Ok(name.to_owned())
 }
 
-/// Calls `take` with the names of the numbers from `first`, until one is not taken.
+/// Calls `take` with numbered names from `first` on, until a name is free.
 pub(crate) fn free_name<T>(
     first: u32,
     name: impl Fn(u32) -> PathBuf,

@@ -1,13 +1,13 @@
-//! Whose files: which links may be followed, and whom a new file belongs to.
+//! Owners of files: which links are followed, and who owns a new file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Links that lead to an output, one to the next (path_resolution(7) has the same limit).
+/// Links to follow at most (path_resolution(7) has the same limit).
 const MAX_LINKS: usize = 40;
 
-/// Where the path leads, as far as one may follow: in a folder such as /tmp, another user's link may lead to any file.
+/// Follows the links of a path that are trusted: in a folder such as /tmp, another user's link may lead to any file.
 pub(crate) fn end_of_links(path: &Path) -> Result<PathBuf, String> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -21,7 +21,7 @@ pub(crate) fn end_of_links(path: &Path) -> Result<PathBuf, String> {
                 meta.uid()
             ));
         }
-        // A descriptor's link in /proc leads to a pipe by no path that can be read.
+        // The link of a descriptor in /proc to a pipe is no path that can be opened.
         let leads_to_file = fs::metadata(&path).map_or(true, |end| end.is_file() || end.is_dir());
         if !meta.is_symlink() || !leads_to_file {
             return Ok(path);
@@ -32,23 +32,23 @@ pub(crate) fn end_of_links(path: &Path) -> Result<PathBuf, String> {
     Err("too many links lead on from it; name another file with -o".into())
 }
 
-/// True for files of this user, of root, and of who called sudo.
+/// True for files of this user, of root, and of the user who called sudo.
 pub(crate) fn is_trusted(owner: u32) -> bool {
     owner == rustix::process::geteuid().as_raw() || owner == 0 || sudo_caller().is_some_and(|(uid, _)| uid == owner)
 }
 
-/// User and group of who called sudo (`SUDO_UID` and `SUDO_GID`, sudo(8)).
+/// User and group of the caller of sudo (`SUDO_UID` and `SUDO_GID`, sudo(8)).
 fn sudo_caller() -> Option<(u32, u32)> {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     rustix::process::geteuid().is_root().then_some(())?;
     Some((number("SUDO_UID")?, number("SUDO_GID")?))
 }
 
-/// What sudo wrote belongs to who called it: nobody else may read it, and they asked for it.
+/// Gives a file to the caller of sudo, who asked for the file; no other user may read it.
 pub(crate) fn give_to_sudo_caller(file: &File) {
     if let Some((uid, gid)) = sudo_caller() {
         let owner = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-        // Some file systems have no owners; then root's stays root's.
+        // Some file systems have no owners; then the file stays root's.
         let _ = rustix::fs::fchown(file, Some(owner.0), Some(owner.1));
     }
 }

@@ -1,4 +1,4 @@
-//! The journey as the libraries offer it: recorder -> unwinder -> profile, then symbols.
+//! The journey through the libraries: recorder -> unwinder -> profile -> symbols.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,54 +33,54 @@ pub(crate) use recorder_macos as recorder;
 pub(crate) use recorder::{Target, examine, say_if_quit};
 pub(crate) use recording::session::{ProgramExit, RecordOptions, StopReason, Whom};
 
-/// What to record, beside what the recorder has to know.
+/// What to record: the options of the recorder, and the rest.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) recorder: RecordOptions,
     pub(crate) build: BuildOptions,
     /// Runs of the program, into one profile.
     pub(crate) iterations: u32,
-    /// Go on after a run that failed.
+    /// Continue after a failed run.
     pub(crate) ignore_exit_code: bool,
     /// Arguments that go into the profile at most.
     pub(crate) max_args: usize,
     pub(crate) profile_name: Option<String>,
-    /// What is recorded is what cargo runs.
+    /// Record the programs that cargo runs.
     pub(crate) cargo: Option<CargoRun>,
 }
 
-/// A recording that has ended; the last run's program may not have.
+/// A recording that has ended; the program of the last run may still run.
 pub(crate) struct Recorded {
     pub(crate) profile: Profile,
-    /// The sampled modules' files, still open: when symbols are looked up, they may be on no path any more.
+    /// Open files of the sampled modules: their paths may be gone when symbols are looked up.
     pub(crate) kept_files: Vec<(Arc<Module>, KeptFile)>,
-    /// What JIT compilers told of the code that samples fell into.
+    /// Symbols of the JIT code with samples.
     pub(crate) jit_symbols: JitModules,
     pub(crate) stop: StopReason,
     pub(crate) program: Program,
-    /// Runs that took place.
+    /// Completed runs.
     pub(crate) iterations: u32,
-    /// A further run that could not be recorded.
+    /// The failure of a further run.
     pub(crate) failure: Option<Failure>,
-    /// The same once more, on disk: until the profile is.
+    /// The copy on disk, until the profile is saved.
     pub(crate) spool: Option<Spool>,
 }
 
 /// The program after its (last) run.
 pub(crate) enum Program {
-    /// It may have to be waited for, up to 5 s.
+    /// The program may still run for up to 5 s.
     Ending(Option<Target>),
-    /// It has ended.
+    /// The program has ended.
     Ended(ProgramExit),
 }
 
 impl Program {
-    /// False once it is known how it ended, and where there was no program to launch.
+    /// False if the program has ended, or none was launched.
     pub(crate) fn may_be_running(&self) -> bool {
         matches!(self, Program::Ending(Some(_)))
     }
 
-    /// How it ended.
+    /// Waits for the program; returns how it ended.
     pub(crate) fn wait(&mut self) -> ProgramExit {
         match self {
             Program::Ending(target) => {
@@ -93,15 +93,15 @@ impl Program {
     }
 }
 
-/// Runs and records the program. What has been recorded so far stands in the spool meanwhile.
+/// Runs and records the program. The spool holds the recording so far.
 pub(crate) fn record(
     plan: &mut Plan,
     term: &Term,
     interrupt: &Interrupt,
     mut spool: Option<Spool>,
 ) -> Result<Recorded, Failure> {
-    // Of a build tool, the profile begins when it has built. Of all else, nothing may come between attaching and recording:
-    // threads that start meanwhile would be found late.
+    // With cargo, the profile begins after the build. Else nothing may come between attaching and recording: threads that start
+    // meanwhile would be found late.
     let before = recorder::clock_reference();
     let mut first = match plan.cargo {
         Some(_) => Some(open(plan, 1, term)?),
@@ -135,7 +135,7 @@ pub(crate) fn record(
                 Some(cargo) => cargo.record(&mut named, |sink| recording.run(clock, sink)),
                 None => recording.run(clock, &mut named),
             };
-            // The next run's program is forked from a process of one thread.
+            // The program of the next run must be forked from a process with one thread.
             unwinder.next_mut().stop();
             Ok(finished?)
         });
@@ -188,7 +188,7 @@ pub(crate) fn record(
         info.run_starts = run_starts;
     }
     if let Some(cargo) = &plan.cargo {
-        cargo.tell(&mut info);
+        cargo.add_notes(&mut info);
     }
     let (profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
     Ok(Recorded {
@@ -203,7 +203,7 @@ pub(crate) fn record(
     })
 }
 
-/// A failure in the middle of a recording, with where the rest of that is.
+/// A failure in the middle of a recording, with the path of the part on disk.
 fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
     match (error, spool.filter(Spool::is_started)) {
         (Failure::Failed(message), Some(spool)) => Failure::failed(format_args!("{message}; {}", spool.left())),
@@ -215,7 +215,7 @@ fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
     }
 }
 
-/// Opens the events of one run. Returns when recording can begin, of a build tool when it has built.
+/// Opens the events of one run. Returns when the recording can start; with cargo, after the build.
 fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Recording, Failure> {
     let recording = recorder::Recording::open(&plan.recorder)?;
     if iteration == 1 {
@@ -231,7 +231,7 @@ fn open(plan: &mut Plan, iteration: u32, term: &Term) -> Result<recorder::Record
     }
 }
 
-/// What the user said of the profile as a whole.
+/// Adds the user's options to the facts of the recording.
 fn complete(info: &mut RecordingInfo, plan: &Plan) {
     if let Some(args) = &mut info.args {
         args.truncate(plan.max_args);
@@ -241,7 +241,7 @@ fn complete(info: &mut RecordingInfo, plan: &Plan) {
     }
 }
 
-/// What is kept of the runs so far.
+/// Sums over the runs so far.
 #[derive(Default)]
 struct Runs {
     count: u32,
@@ -251,7 +251,7 @@ struct Runs {
     asked_rate_hz: f64,
     cpu_time_ns: Option<u64>,
     cpu_account: CpuAccount,
-    /// Samples that were delivered, where the event counts time.
+    /// Delivered samples, if the event counts time.
     delivered: Option<f64>,
 }
 
@@ -304,8 +304,8 @@ impl From<RecordError> for Failure {
     }
 }
 
-/// Tells the builder where the kernel is, so that its frames can have names. Before the first event: a frame is resolved
-/// when it is first seen.
+/// Gives the builder the address of the kernel, so that kernel frames can have names. Must come before the first event, because a frame is
+/// resolved when it first occurs.
 fn name_kernel(builder: &mut Builder) {
     use recording::address::Avma;
     use recording::module::{Image, ModuleKind};
@@ -327,7 +327,7 @@ fn name_kernel(builder: &mut Builder) {
     });
 }
 
-/// Tells the builder which functions of the kernel wait for what.
+/// Gives the builder the kernel functions that wait, with their reasons.
 pub(crate) fn name_waits(builder: &mut Builder) {
     use recording::address::Avma;
 
@@ -340,7 +340,7 @@ pub(crate) fn name_waits(builder: &mut Builder) {
     );
 }
 
-/// Gives all addresses of the profile their names. What has none is told, by module, when the user wants to know.
+/// Gives names to all addresses of the profile. With -v, reports the modules without names.
 pub(crate) fn symbolicate(
     profile: &mut Profile,
     look_ups: &mut LookUps<'_>,
@@ -377,7 +377,7 @@ pub(crate) fn symbolicate(
     enriched
 }
 
-/// What the server answers symbol requests with.
+/// The function that answers the server's symbol requests.
 pub(crate) fn symbol_answers(symbolicator: Arc<Symbolicator>) -> Arc<AnswerSymbols> {
     Arc::new(move |path, body| symbolicator::api::handle(&symbolicator, path, body))
 }

@@ -1,4 +1,4 @@
-//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to places in files and in the kernel.
+//! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to addresses in files and in the kernel.
 
 use std::fmt::Display;
 use std::io::Read;
@@ -9,9 +9,9 @@ use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{self, AtOffset, Functions, StaticProbe};
 
-/// Names that a message lists.
+/// Names in a message at most.
 const MAX_LISTED: usize = 5;
-/// Where dynamic linkers look without further settings (ld.so(8)), with the folders of Debian's multiarch.
+/// Default folders of dynamic linkers (ld.so(8)), with Debian's multiarch folders.
 const LIBRARY_FOLDERS: [&str; 9] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -24,7 +24,7 @@ const LIBRARY_FOLDERS: [&str; 9] = [
     "/usr/local/lib",
 ];
 
-/// Finds the places. `text` is the event as the user wrote it, `place` what stands behind the first colon.
+/// Finds the addresses of a probe. `text` is the event as typed, `place` the part behind the first colon.
 pub(crate) fn find(kind: ProbeKind, text: &str, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
     let find = || {
         let found = match kind {
@@ -48,7 +48,7 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// Finds a name in a file, and says which that is if it was not given by its path.
+/// Finds a name in a file. If the file was not given as a path, a note has the path.
 fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Found, String>) -> Result<Found, String> {
     let (path, name) = split(place)?;
     let path = std::path::absolute(&path).unwrap_or(path);
@@ -60,7 +60,7 @@ fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Found, String>) -> 
     Ok(found)
 }
 
-/// A function of the kernel. Of several with one name, Linux before 6.6 probes the first that it finds and is silent about the others.
+/// Finds a function of the kernel. If several have the same name, Linux before 6.6 probes only the first one, without an error.
 fn kprobe(place: &str) -> Result<Found, String> {
     let (function, offset) = function_and_offset(place);
     if function.is_empty() {
@@ -104,7 +104,7 @@ fn kprobe(place: &str) -> Result<Found, String> {
     })
 }
 
-/// `function+OFFSET`. `operator+` has no number behind it.
+/// Splits `function+OFFSET`. `operator+` has no number behind it.
 fn function_and_offset(place: &str) -> (&str, u64) {
     match place.rsplit_once('+').map(|(name, offset)| (name, number(offset))) {
         Some((name, Some(offset))) if !name.is_empty() => (name, offset),
@@ -155,7 +155,7 @@ fn at(path: &Path, file_offset: u64) -> ProbePlace {
     })
 }
 
-/// What is at an offset. In the middle of an instruction a probe would make another instruction of it.
+/// Checks an offset. A probe in the middle of an instruction would change that instruction.
 fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<String, String> {
     match probe::place_at(path, file_offset, options).map_err(|error| error.to_string())? {
         AtOffset::Instruction(Some(name)) => Ok(format!("{file_offset:#x} is {name}")),
@@ -171,7 +171,7 @@ fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result
     }
 }
 
-/// What is not plain: that there are several, and the calls that no probe sees.
+/// Notes on several functions of one name, and on calls that no probe sees.
 fn what_escapes(name: &str, functions: &Functions) -> Vec<String> {
     let mut notes = Vec::new();
     if functions.found.len() > 1 {
@@ -279,7 +279,7 @@ fn usdt(path: &Path, name: &str) -> Result<Found, String> {
     })
 }
 
-/// Takes file and name apart. Both may hold colons: the longest beginning that is a file is the path.
+/// Splits file and name. Both may hold colons: the path is the longest beginning that is a file.
 fn split(text: &str) -> Result<(PathBuf, &str), String> {
     let colons = text.char_indices().filter(|(_, c)| *c == ':').map(|(at, _)| at);
     let mut parts: Vec<(&str, &str)> = colons.map(|at| (&text[..at], &text[at + 1..])).collect();
@@ -300,7 +300,7 @@ fn split(text: &str) -> Result<(PathBuf, &str), String> {
     })
 }
 
-/// A path; or a name: of a file here, of a program in PATH, of a library (`libc`, `libc.so.6`).
+/// Finds a file by path, or by the name of a file here, a program in PATH, or a library (`libc`, `libc.so.6`).
 fn find_file(text: &str) -> Option<PathBuf> {
     let here = PathBuf::from(text);
     if text.contains('/') || here.is_file() {
@@ -329,7 +329,7 @@ fn find_library(name: &str, folders: &[&Path]) -> Option<PathBuf> {
     })
 }
 
-/// `libc.so` is a text for the linker.
+/// True for ELF files; `libc.so` is a text for the linker.
 fn is_elf(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -344,7 +344,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The first few, and how many more.
+/// Joins the first few names, and says how many more there are.
 fn list(names: impl Iterator<Item = impl Display>) -> String {
     let names: Vec<String> = names.map(|name| name.to_string()).collect();
     let shown = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");

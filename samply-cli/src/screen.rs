@@ -1,8 +1,8 @@
-//! The one way of text to stdout and stderr: nothing in it that came from outside moves a cursor or sends a command.
+//! All text to stdout and stderr goes through here, so that text from outside cannot control the terminal.
 //!
-//! Messages hold names of processes, threads, files and functions of other users, and errors quote what they could not parse.
-//! So it is the whole text that is looked at where it leaves, not each name where it is put in: what a terminal obeys is
-//! written out (`\u001b`), except for line breaks, tabs and the styles of sprof itself.
+//! Messages hold names of processes, threads, files and functions of other users, and errors quote what they could not parse. So the
+//! whole text is escaped before it is written, not each name: control characters become `\u001b` and the like, except for line breaks,
+//! tabs and the styles of sprof itself.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
@@ -11,7 +11,7 @@ use profile::text::{is_obeyed, push_shown};
 use crate::exit::{Failure, Outcome, Status};
 use crate::term::{self, Style};
 
-/// The text as it may be printed. `styles`: sprof uses colours there.
+/// Escapes control characters. `styles`: keep the colours of sprof.
 pub(crate) fn printable(text: &str, styles: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -41,7 +41,7 @@ struct Screen {
 }
 
 impl Write for Screen {
-    /// Callers write whole characters: `write!` does.
+    /// Callers must write whole characters, as `write!` does.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.out.write_all(printable(&text, self.styles).as_bytes())?;
@@ -62,7 +62,7 @@ pub(crate) fn print(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result
     of_writing(what, write(&mut out).and_then(|()| out.flush()))
 }
 
-/// What writing to stdout came to.
+/// The outcome of writing to stdout.
 pub(crate) fn of_writing(what: &str, written: io::Result<()>) -> Outcome {
     match written {
         Ok(()) => Ok(Status::SUCCESS),

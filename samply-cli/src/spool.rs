@@ -1,4 +1,4 @@
-//! The file beside the output that holds what has been recorded so far, until the profile is complete.
+//! `<output>.partial`: the recording so far, until the profile is complete.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -17,18 +17,18 @@ use crate::owner::{give_to_sudo_caller, is_trusted};
 use crate::pipeline;
 use crate::term::Term;
 
-/// An open `<output>.partial`. Nothing but [`Spool::remove`] removes one that a recording was written to: whatever keeps the
-/// profile from being saved, it is what is left of the recording.
+/// An open `<output>.partial`. Once it holds a recording, only [`Spool::remove`] removes it: if the profile cannot be saved, this file is
+/// the recording.
 pub(crate) struct Spool {
     path: PathBuf,
-    /// Until recording starts.
+    /// The file, until the recording starts.
     file: Option<File>,
     is_whole: bool,
 }
 
 impl Spool {
-    /// Creates the file. One that is there already, of a recording that was cut short, is kept under another name.
-    /// Recording goes on without a spool where none can be had.
+    /// Creates the file. The file of an earlier recording that was cut short is renamed. `None` if no file can be created; the recording
+    /// continues without it.
     pub(crate) fn create(path: &Path, term: &Term) -> Option<Spool> {
         match create(path, term) {
             Ok(spool) => {
@@ -52,7 +52,7 @@ impl Spool {
         }
     }
 
-    /// Lets the stage write to it from here on.
+    /// Starts writing.
     pub(crate) fn start(
         &mut self,
         sink: &mut SpoolSink<JitWatch<Builder>>,
@@ -84,12 +84,12 @@ impl Spool {
         }
     }
 
-    /// Some of the recording could not be written to it.
+    /// Marks the file as incomplete.
     pub(crate) fn set_cut(&mut self) {
         self.is_whole = false;
     }
 
-    /// What is left when the profile was not saved, as the end of the message that says why.
+    /// The end of the message that the profile was not saved: where the recording is.
     pub(crate) fn left(&self) -> String {
         let what = if self.is_whole {
             "all of it"
@@ -103,15 +103,15 @@ impl Spool {
         )
     }
 
-    /// True once a recording may be in it.
+    /// True if the file may hold a recording.
     pub(crate) fn is_started(&self) -> bool {
         self.file.is_none()
     }
 
-    /// The profile is saved, or there is nothing to save.
+    /// Removes the file: the profile is saved, or there is nothing to save.
     pub(crate) fn remove(self) {
         pipeline::say_if_quit(None);
-        // Nothing is lost if it stays.
+        // If that fails, the file stays; nothing is lost.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -136,8 +136,7 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
         PathBuf::from(name)
     };
     if !is_ours(path) || is_in_use(path) {
-        // Another recording with the same output: the last to end will have the name, and each has its own spool. What others
-        // put there is not touched.
+        // Another recording has the same output: the last to end gets the name, and each has its own spool. Files of others stay.
         return free_name(2, numbered, try_create);
     }
     let kept = free_name(2, numbered, |kept| take_name(path, kept))?;
@@ -153,11 +152,11 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
 }
 
 fn try_create(path: &Path) -> io::Result<Spool> {
-    // O_EXCL follows no link, and fails where there is anything of the name (open(2)).
+    // O_EXCL follows no link, and fails if the name exists (open(2)).
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
     give_to_sudo_caller(&file);
-    // Held until the file is closed: how others see that it is not one of a crash. A file system may have no locks.
+    // The lock is held until the file is closed: it shows others that no crash left the file. A file system may have no locks.
     let _ = file.try_lock();
     Ok(Spool {
         path: path.to_owned(),
@@ -166,7 +165,7 @@ fn try_create(path: &Path) -> io::Result<Spool> {
     })
 }
 
-/// False for links, pipes and the like, and for what another user put there.
+/// False for links, pipes and other special files, and for files of another user.
 fn is_ours(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && is_trusted(meta.uid()))
 }

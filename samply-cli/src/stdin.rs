@@ -1,7 +1,7 @@
-//! `-` in the place of a file: what comes on stdin.
+//! `-` instead of a file: stdin.
 //!
-//! Files are read several times, and from any place in them, so what comes through a pipe goes to a file without a name first.
-//! That file becomes stdin: all commands open it as `/dev/stdin`, and so call it in messages.
+//! Files are read several times and at any offset, so the content of a pipe is first copied to a file without a name. That file becomes
+//! stdin: all commands open it as `/dev/stdin`, also in messages.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read as _, Seek as _};
@@ -12,10 +12,10 @@ use crate::exit::Failure;
 
 const STDIN: &str = "/dev/stdin";
 
-/// Who writes without end fills no disk.
+/// Bytes that are copied at most: an endless pipe must not fill the disk.
 const MAX_BYTES: u64 = 16 << 30;
 
-/// Puts the path of stdin in the place of each `-`.
+/// Replaces each `-` with the path of stdin.
 pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
     let mut files: Vec<&mut PathBuf> = files
         .into_iter()
@@ -39,7 +39,7 @@ pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads stdin to its end, and makes a file with what came the new stdin.
+/// Copies stdin to a file, and makes that file the new stdin.
 fn keep() -> io::Result<()> {
     let mut file: File = tempfile::tempfile()?;
     let bytes = io::copy(&mut io::stdin().lock().take(MAX_BYTES + 1), &mut file)?;

@@ -1,4 +1,4 @@
-//! What was recorded and how far it can be trusted: a few lines for people, one JSON object for machines.
+//! The summary after a recording: what was recorded, and its quality; a few lines of text, or one JSON object.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::term::{Style, Term};
 use crate::unrecorded;
 use crate::waits;
 
-/// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
+/// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
 /// A summary.
@@ -34,18 +34,18 @@ pub(crate) struct Summary {
     pub(crate) highlights: Highlights,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
-    /// Those that the user named.
+    /// Events that the user named.
     pub(crate) events: Vec<NamedEvent>,
-    /// What the symbols came to; `None` if they come later, or not at all.
+    /// The outcome of the look-up of names; `None` if names are looked up later or never.
     pub(crate) enriched: Option<Enriched>,
-    /// Where the profile is; `None` if it went to stdout.
+    /// Path of the profile; `None` if it went to stdout.
     pub(crate) path: Option<PathBuf>,
-    /// The link, when it is served.
+    /// The link, if the profile is served.
     pub(crate) link: Option<String>,
 }
 
 impl Summary {
-    /// What the profile itself says.
+    /// The summary of a profile, without path and link.
     pub(crate) fn of(profile: &Profile, stop: StopReason) -> Summary {
         Summary {
             info: profile.info().clone(),
@@ -66,7 +66,7 @@ impl Summary {
         Duration::from_nanos(self.info.end.nanos_since(self.info.clock.timestamp))
     }
 
-    /// The lines for the terminal.
+    /// Prints the lines for the terminal.
     pub(crate) fn print(&self, term: &Term) {
         let counts = &self.counts;
         let mut recorded = format!(
@@ -103,7 +103,7 @@ impl Summary {
                 NoSamples::EventIsRare => "; /period=N/ sets after how many there is one".to_owned(),
                 NoSamples::NotDelivered => "; `-e cpu-clock` samples by the kernel's timer".to_owned(),
                 NoSamples::OnlyKernel | NoSamples::NothingCame => {
-                    format!("; `{} doctor` tells what may be recorded", own())
+                    format!("; `{} doctor` shows what may be recorded", own())
                 }
                 NoSamples::LeftOut | NoSamples::Lost | NoSamples::LostEvents | NoSamples::WithoutEvents => {
                     String::new()
@@ -131,7 +131,7 @@ impl Summary {
         }
     }
 
-    /// As the kernel counted it for the recorded tasks, or as the samples stand for it; with a comma.
+    /// The CPU time that the kernel counted for the recorded tasks, or that of the samples; with a comma.
     fn cpu_time(&self) -> String {
         match (self.quality.cpu_time_ns, self.highlights.sampled_cpu_ns) {
             (Some(ns), _) => format!("{:.2} s of CPU time, ", ns as f64 / 1e9),
@@ -151,7 +151,7 @@ impl Summary {
                 percent(number, whole + quality.lost_total())
             ),
         };
-        // Stacks are those of samples and of waits.
+        // Samples and waits have stacks.
         let of_samples = |number: u64| of(number, quality.samples.max(self.counts.samples));
         let flag = |number: u64, text: String| match number {
             0 => text,
@@ -192,7 +192,7 @@ impl Summary {
     }
 
     fn rates(&self) -> Option<String> {
-        // Of an event that does not count time its own line tells.
+        // An event that does not count time has a line of its own.
         if self.info.unit == PeriodUnit::Counts {
             return None;
         }
@@ -209,7 +209,7 @@ impl Summary {
         })
     }
 
-    /// What else is missing, a line each, only where there is something.
+    /// What else is missing, a line each.
     fn limits(&self) -> Vec<String> {
         let quality = &self.quality;
         let mut lines = Vec::new();
@@ -250,7 +250,7 @@ impl Summary {
         lines
     }
 
-    /// The object for machines.
+    /// The JSON object.
     pub(crate) fn json(&self, exit: ProgramExit) -> Value {
         let (quality, counts) = (&self.quality, &self.counts);
         let lost: serde_json::Map<String, Value> = (quality.lost.iter())
@@ -374,14 +374,14 @@ fn miss_name(miss: ModuleMiss) -> &'static str {
     }
 }
 
-/// Anonymous code is no file that could be read, and every program with a JIT has it: no warning.
+/// The warning for a file that was not used. Anonymous code gets none: it is no file, and every program with a JIT has it.
 fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
     match miss {
         ModuleMiss::Anonymous => None,
         ModuleMiss::NotFound => Some("gone when unwind tables were needed"),
         ModuleMiss::PermissionDenied => Some("not readable for this user: stacks may be cut"),
         ModuleMiss::Replaced => Some("replaced on disk: restart the program to get whole stacks"),
-        ModuleMiss::NotIdentified => Some("not used: the recording has nothing to tell files of the same name apart"),
+        ModuleMiss::NotIdentified => Some("not used: the recording cannot distinguish files of the same name"),
         ModuleMiss::Malformed => Some("without sound ELF headers: stacks may be cut"),
     }
 }

@@ -1,4 +1,4 @@
-//! What sprof says on stderr: lines, colour, progress. Writing never fails: who closed stderr does not want to read.
+//! Messages on stderr: lines, colour, progress. Errors of writing are ignored: a user who closed stderr reads nothing.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,23 +10,34 @@ use profile::text::one_line;
 
 use crate::screen::printable;
 
-/// How much the user wants to read.
+/// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only.
     Quiet,
     /// Announcements, progress and the summary.
     Normal,
-    /// Also what each stage did.
+    /// Also the work of each stage.
     Verbose,
 }
 
-/// The terminal, or what stands in its place.
+impl Verbosity {
+    /// The verbosity by `-q` and `-v`.
+    pub(crate) fn of(quiet: bool, verbose: bool) -> Verbosity {
+        match (quiet, verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, true) => Verbosity::Verbose,
+            (false, false) => Verbosity::Normal,
+        }
+    }
+}
+
+/// The terminal, or the file or pipe instead.
 #[derive(Debug)]
 pub(crate) struct Term {
     verbosity: Verbosity,
     color: bool,
-    /// A progress line can be overwritten.
+    /// True if a progress line can be overwritten.
     redraws: bool,
     progress_shown: Cell<bool>,
 }
@@ -34,11 +45,10 @@ pub(crate) struct Term {
 /// The few styles in use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
-    /// The word that matters.
     Bold,
     /// Details.
     Dim,
-    /// Something that limits the truth of the profile.
+    /// A limit of the profile.
     Warning,
     /// Failure.
     Error,
@@ -60,7 +70,7 @@ impl Style {
         }
     }
 
-    /// The sequence with which the text begins, if that is one of sprof's own.
+    /// The escape sequence at the start of the text, if it is one of sprof's styles.
     pub(crate) fn sequence_at(text: &str) -> Option<&'static str> {
         let mut own = Style::ALL.into_iter().map(Style::sgr).chain([PLAIN]);
         own.find(|sequence| text.starts_with(sequence))
@@ -70,7 +80,7 @@ impl Style {
 /// Ends all styles.
 const PLAIN: &str = "\x1b[0m";
 
-/// Text with a style, shown where colour is wanted.
+/// Text with a style, which is used if colour is on.
 pub(crate) struct Styled<T> {
     text: T,
     sgr: Option<&'static str>,
@@ -102,12 +112,12 @@ impl Term {
         }
     }
 
-    /// How much the user wants to read.
+    /// How much to print.
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
 
-    /// True where [`Verbosity::Verbose`] was asked for.
+    /// True with -v.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
@@ -128,7 +138,7 @@ impl Term {
         }
     }
 
-    /// Columns of the terminal that stderr is; `None` if it is none.
+    /// Columns of the terminal on stderr; `None` without a terminal.
     pub(crate) fn columns(&self) -> Option<usize> {
         columns(io::stderr())
     }
@@ -140,19 +150,19 @@ impl Term {
         }
     }
 
-    /// A line for those who asked for more.
+    /// A line with -v.
     pub(crate) fn verbose(&self, text: impl fmt::Display) {
         if self.is_verbose() {
             self.line(text);
         }
     }
 
-    /// A line that also the quiet ones must read.
+    /// A line, also with -q.
     pub(crate) fn always(&self, text: impl fmt::Display) {
         self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
     }
 
-    /// Something that limits what the user gets.
+    /// A limit of the result.
     pub(crate) fn warning(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));
     }
@@ -162,8 +172,7 @@ impl Term {
         self.always(format_args!("{} {text}", self.style(Style::Error, "error:")));
     }
 
-    /// What is being done right now: overwritten by the next line on a terminal, printed as a line of its own only
-    /// when `starts_stage` elsewhere.
+    /// A progress line: on a terminal the next line overwrites it; elsewhere it is printed only if `starts_stage`.
     pub(crate) fn progress(&self, starts_stage: bool, text: impl fmt::Display) {
         if self.verbosity < Verbosity::Normal {
             return;
@@ -177,15 +186,15 @@ impl Term {
         }
     }
 
-    /// Takes the progress line away.
+    /// Erases the progress line.
     pub(crate) fn erase_progress(&self) {
         if self.progress_shown.replace(false) {
-            // CR, then ED 0: a progress line may have wrapped at the terminal's edge, so all below goes, too.
+            // CR, then ED 0: a progress line may have wrapped, so everything below is erased, too.
             self.write("\r\x1b[J");
         }
     }
 
-    /// What clap says of wrong usage.
+    /// A usage error of clap.
     pub(crate) fn usage(&self, error: &mut clap::Error) {
         let text = text_of(error);
         let text = match text.strip_prefix("error:") {
@@ -200,19 +209,19 @@ impl Term {
         self.write(&(self.message(text) + "\n"));
     }
 
-    /// Further lines are indented: none looks like the beginning of another message.
+    /// Indents further lines, so that none looks like the start of another message.
     fn message(&self, text: fmt::Arguments<'_>) -> String {
         printable(text.to_string().trim_end_matches('\n'), self.color).replace('\n', "\n       ")
     }
 
     fn write(&self, text: &str) {
-        // One write a line, so that lines of the recorded program do not end up inside ours.
+        // One write for each line, so that output of the recorded program does not split it.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
 
-/// The text of a usage error. clap quotes arguments, and with `*` in a shell these are names of files that others made: a line
-/// break in one of them is none in the text.
+/// The text of a usage error. clap quotes arguments, which may be names of other users' files (`*` in a shell): line breaks in them are
+/// escaped.
 fn text_of(error: &mut clap::Error) -> String {
     let quoted = error.context().filter_map(|(kind, value)| match value {
         ContextValue::String(text) => Some((kind, ContextValue::String(one_line(text).into_owned()))),
@@ -225,12 +234,12 @@ fn text_of(error: &mut clap::Error) -> String {
     error.to_string()
 }
 
-/// Colour on stdout, for what is printed there.
+/// True if stdout gets colour.
 pub(crate) fn stdout_color() -> bool {
     wants_color(io::stdout().is_terminal(), &|name| std::env::var(name).ok())
 }
 
-/// Columns of the terminal that stdout is; `None` if it is none.
+/// Columns of the terminal on stdout; `None` without a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     columns(io::stdout())
 }
@@ -247,24 +256,24 @@ fn columns(stream: impl IsTerminal + AsFd) -> Option<usize> {
 }
 
 impl<T> Styled<T> {
-    /// The text in a style, or as it is.
+    /// The text in a style, or unchanged.
     pub(crate) fn new(color: bool, style: Style, text: T) -> Styled<T> {
         let sgr = color.then(|| style.sgr());
         Styled { text, sgr }
     }
 }
 
-/// Colour for clap's own help and errors, decided in the same way.
+/// The colour choice for clap's help and errors.
 pub(crate) fn clap_color() -> clap::ColorChoice {
     if wants_color(io::stderr().is_terminal(), &|name| std::env::var(name).ok()) {
-        // clap looks whether its own stream is a terminal, as help goes to stdout.
+        // clap checks its own stream: help goes to stdout.
         clap::ColorChoice::Auto
     } else {
         clap::ColorChoice::Never
     }
 }
 
-/// <https://no-color.org>, <https://bixense.com/clicolors>, cargo's `term.color`; the first that says something decides.
+/// <https://no-color.org>, <https://bixense.com/clicolors>, cargo's `term.color`; the first one that is set decides.
 fn wants_color(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     if is_set("NO_COLOR") {

@@ -1,4 +1,4 @@
-//! What was not recorded, by the kernel's own account of CPU time: lines of the summary, and the same for programs.
+//! CPU time that was not recorded, by the kernel's own account: lines of the summary, and JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::summary::{count, grouped};
 
-/// Processes that a line names.
+/// Processes in a line at most.
 const NAMED: usize = 5;
 
-/// A line each; none if nothing is missing. `recorded_ns` is the CPU time for which events were there.
+/// The lines; none if nothing is missing. `recorded_ns` is the CPU time with events.
 pub(crate) fn lines(account: &CpuAccount, recorded_ns: Option<u64>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut by_cause: BTreeMap<UnrecordedCause, Vec<&ProcessTime>> = BTreeMap::new();
@@ -95,7 +95,7 @@ fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(crate) fn to_json(account: &CpuAccount) -> Value {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let list = |processes: &[ProcessTime]| -> Vec<Value> {

@@ -1,5 +1,5 @@
-//! What the summary says of waits. Shares here are of the time that threads were off-CPU: those of the hottest functions
-//! are of samples on a CPU, and the two are never mixed.
+//! The summary's lines about waits. Their shares are of the off-CPU time of threads; shares of the hottest functions are of samples on a
+//! CPU. The two are never mixed.
 
 use profile::WaitTotals;
 use profile::view::WaitPlace;
@@ -10,17 +10,18 @@ use crate::fit;
 use crate::summary::{count, grouped};
 use crate::term::{Style, Term};
 
-/// A guess of another wait's stack is one of a statistic: warned of only from this share of the time on.
+/// Share of the time in waits with a stack of another wait, from which on the summary warns.
 const GUESSED_PERCENT: f64 = 1.0;
 
-/// The kernel counts a switch, a microsecond, as CPU time of the thread that comes, and switch records as its waiting. Worth
-/// words from some 100,000 switches a second on.
+/// CPU time and waits together, as a part of the time, from which on the summary mentions it: some 100,000 switches a second. A switch takes a
+/// microsecond. The kernel counts it as CPU time of the next thread, and switch records count it as waiting of that thread. Waits are not cut:
+/// only records of all tasks would show which thread had the CPU before.
 const COUNTED_TWICE: f64 = 1.02;
 
 /// Columns of a function's name.
 const NAME_COLUMNS: usize = 60;
 
-/// The lines for the terminal.
+/// Prints the lines for the terminal.
 pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     let (all, cpu, blocked) = (waits.all(), waits.of(WaitReason::Cpu), waits.blocked());
     term.detail(format_args!(
@@ -53,7 +54,7 @@ pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     }
 }
 
-/// What of this is not as it seems, a line each.
+/// Limits of the figures, a line each.
 fn doubts(waits: &WaitTotals) -> Vec<String> {
     let all = waits.all().ns;
     let mut lines = Vec::new();
@@ -95,7 +96,7 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
     lines
 }
 
-/// For machines.
+/// The same as JSON.
 pub(crate) fn to_json(waits: &WaitTotals, places: &[WaitPlace]) -> Value {
     let sum = |sum: profile::WaitSum| json!({"waits": sum.count, "time_s": sum.ns as f64 / 1e9});
     let reasons: serde_json::Map<String, Value> = (WaitReason::ALL.into_iter())

@@ -1,7 +1,7 @@
-//! What people type who come from perf, samply and cargo flamegraph, as a command line that the definition takes.
+//! Translates command lines of perf, samply and cargo flamegraph into lines of sprof.
 //!
-//! Give: the words as typed, and what looks at files. Get: the words to parse. What stays unclear is left to the definition's errors,
-//! which [`advised`] completes with the line to type. Out of scope: options that mean the same here, which are options.
+//! The caller gives the words as typed, and a function that looks at files, and gets the words to parse. Unclear lines become errors of
+//! the definition; [`advised`] adds the line to type. Out of scope: options with the same meaning here, which are defined as options.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,7 +11,7 @@ use recording::command::own;
 /// What a word names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// A program or a script: by its path, or by its name in PATH.
+    /// A program or a script, by path or by name in PATH.
     Program,
     /// Another file.
     File,
@@ -19,10 +19,10 @@ pub(crate) enum Named {
     Nothing,
 }
 
-/// Options of `cargo flamegraph` that name what cargo builds.
+/// Options of `cargo flamegraph` that name a target of cargo.
 const CARGO_TARGETS: [&str; 6] = ["--bin", "--bench", "--example", "--test", "--unit-test", "--unit-bench"];
 
-/// The line to parse for the line that was typed. Both begin with the name of sprof.
+/// The line to parse for a typed line. Both begin with the name of sprof.
 pub(super) fn understood(
     line: Vec<OsString>,
     definition: &clap::Command,
@@ -35,7 +35,7 @@ pub(super) fn understood(
     if begins_with_dash(first) || definition.find_subcommand(first).is_some() {
         return line;
     }
-    // `sprof ./app` as `time ./app`. A bare name may be a mistyped command.
+    // `sprof ./app` works like `time ./app`. A bare name may be a mistyped command.
     let command = match look(first) {
         Named::Program if has_slash(first) => "record",
         Named::File => "load",
@@ -53,7 +53,7 @@ fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&Os
     let Some(definition) = definition.find_subcommand("flamegraph") else {
         return line;
     };
-    // Words behind the program's name, and the values of cargo's options, are no words of ours.
+    // Words behind the program's name, and values of cargo's options, are not for sprof.
     let target = line[..ours].iter().position(names_target);
     let program = first_positional(&line[..ours], 2, definition);
     match (target, program) {
@@ -63,7 +63,7 @@ fn flamegraph(line: Vec<OsString>, definition: &clap::Command, look: impl Fn(&Os
     }
 }
 
-/// Where the first word is that is neither an option nor the value of one.
+/// Index of the first word that is neither an option nor the value of one.
 fn first_positional(line: &[OsString], from: usize, definition: &clap::Command) -> Option<usize> {
     let mut at = from;
     while let Some(word) = line.get(at) {
@@ -102,7 +102,7 @@ fn takes_next_word(word: &str, definition: &clap::Command) -> Takes {
         };
         return definition.get_arguments().find(is_it).map_or(Takes::Nothing, takes);
     }
-    // `-qF 99`: the first letter with a value takes the rest of the word, or else the next one.
+    // `-qF 99`: the first letter with a value takes the rest of the word, or the next word.
     let mut letters = word.chars().skip(1);
     while let Some(letter) = letters.next() {
         let is_it = |arg: &&clap::Arg| {
@@ -131,7 +131,7 @@ fn with(mut line: Vec<OsString>, at: usize, word: &str) -> Vec<OsString> {
     line
 }
 
-/// Letters that mean something else elsewhere: command, letter, what to type.
+/// Letters with another meaning in other tools: command, letter, what to type.
 const OTHER_LETTERS: [(&str, &str, &str); 3] = [
     (
         "report",
@@ -150,7 +150,7 @@ const OTHER_LETTERS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Names of other tools' commands, and ours.
+/// Commands of other tools, and the same commands of sprof.
 const OTHER_COMMANDS: [(&str, &str); 6] = [
     ("import", "load FILE"),
     ("script", "export FILE --format perf-script"),
@@ -160,7 +160,7 @@ const OTHER_COMMANDS: [(&str, &str); 6] = [
     ("stackcollapse", "export FILE --format folded"),
 ];
 
-/// The error of a line with what to type instead, where that is known.
+/// The error of a line, with the line to type instead, if that is known.
 pub(super) fn advised(mut error: clap::Error, line: &[OsString], look: impl Fn(&OsStr) -> Named) -> clap::Error {
     let Some(first) = line.get(1) else { return error };
     let invalid = |kind| match error.get(kind) {

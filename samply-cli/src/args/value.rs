@@ -1,4 +1,4 @@
-//! Values of flags: what is accepted, and what the user reads when something is not.
+//! Parsers of flag values, with their error messages.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 /// A port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
-    /// The first to try; 0 lets the system choose.
+    /// The first port to try; 0 lets the system choose.
     pub(crate) first: u16,
-    /// `3000+`: when it is taken, try the ones after it.
+    /// `3000+`: if the port is taken, try the next ones.
     pub(crate) or_next: bool,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share of 100.
+/// A percentage, 0 to 100.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim_end().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
@@ -92,7 +92,7 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A width in pixels, also a part of one.
+/// A width in pixels, may be below 1.
 pub(crate) fn pixels(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(pixels) if pixels.is_finite() && pixels >= 0.0 => Ok(pixels),
@@ -116,12 +116,12 @@ pub(crate) fn ui_url(text: &str) -> Result<String, String> {
     }
 }
 
-/// A part of the recording, in seconds since it began.
+/// A part of the recording, in seconds since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeRange {
-    /// From its beginning if `None`.
+    /// `None`: from the start of the recording.
     pub(crate) from_s: Option<f64>,
-    /// To its end if `None`.
+    /// `None`: to the end of the recording.
     pub(crate) to_s: Option<f64>,
 }
 

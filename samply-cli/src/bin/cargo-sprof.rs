@@ -1,4 +1,4 @@
-//! `cargo sprof`: cargo runs a program of this name. It becomes the `sprof` that was installed with it.
+//! `cargo sprof`: cargo runs a program of this name. It executes the `sprof` that was installed with it.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    // Cargo puts its name for this command before the others.
+    // Cargo passes the name of the command as the first word.
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if words.first().is_some_and(|word| word == "sprof") {
         words.remove(0);

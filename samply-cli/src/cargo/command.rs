@@ -1,11 +1,11 @@
-//! Cargo's command line: which of cargo's commands it is, and what of it matters for a recording.
+//! Parses a command line of cargo, as far as a recording needs it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Options of cargo and of cargo-nextest whose value is a word of its own. Only where the first word that is no option
-/// ends cargo's options (`cargo run`) does it matter to know them all.
+/// Options of cargo and cargo-nextest whose value is the next word. The list must be complete for `cargo run`, where the first word that
+/// is no option ends cargo's options.
 const WITH_VALUE: &[&str] = &[
     "--bench",
     "--bin",
@@ -34,7 +34,7 @@ const WITH_VALUE: &[&str] = &[
     "-p",
 ];
 
-/// What cargo is told to run.
+/// The subcommands that run programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subcommand {
     Bench,
@@ -49,19 +49,18 @@ pub(crate) struct CargoCommand {
     /// `cargo`, and the toolchain (`+nightly`).
     pub(crate) program: Vec<OsString>,
     pub(crate) subcommand: Subcommand,
-    /// Name of the profile that is built with.
+    /// Name of the build profile.
     pub(crate) profile: String,
-    /// `--target`, as given; several for several.
+    /// `--target`, as typed; may be several.
     pub(crate) targets: Vec<String>,
     pub(crate) manifest_path: Option<PathBuf>,
-    /// `--config`, in their order.
+    /// `--config`, in order.
     pub(crate) config: Vec<String>,
     /// `-C`.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// Takes a command line apart; `None` if it is not cargo's, or one that runs no programs. `alias` knows the user's own names
-/// of subcommands.
+/// Parses a command line; `None` if it is not cargo's, or runs no programs. `alias` resolves the user's own subcommands.
 pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<String>>) -> Option<CargoCommand> {
     let (program, rest) = words.split_first()?;
     if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
@@ -72,7 +71,7 @@ pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<Strin
     if rest.first().is_some_and(|word| word.as_bytes().starts_with(b"+")) {
         program.push(rest.remove(0));
     }
-    // An alias may stand for another one; cargo refuses circles.
+    // An alias may refer to another alias; cargo refuses circles.
     for _ in 0..8 {
         let at = subcommand_at(&rest)?;
         let name = rest[at].to_str()?.to_owned();
@@ -88,7 +87,7 @@ pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<Strin
     None
 }
 
-/// Where the name of the subcommand is: the first word that is neither an option of cargo itself nor its value.
+/// Index of the subcommand: the first word that is neither an option of cargo nor the value of one.
 fn subcommand_at(words: &[OsString]) -> Option<usize> {
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -130,7 +129,7 @@ struct Options {
 }
 
 impl Options {
-    /// Takes options up to `--`; with `until_positional`, up to the first word that is none.
+    /// Reads options up to `--`; with `until_positional`, up to the first word that is no option.
     fn read(&mut self, words: &[OsString], until_positional: bool) {
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -168,7 +167,7 @@ impl Options {
             Subcommand::Test | Subcommand::Nextest => "test",
             Subcommand::Run => "dev",
         };
-        // `--profile` of nextest is one of its own, not of cargo's.
+        // `--profile` of nextest is a profile of nextest, not of cargo.
         let named = match subcommand {
             Subcommand::Nextest => self.cargo_profile,
             _ => self.profile,
@@ -186,7 +185,7 @@ impl Options {
 }
 
 impl Subcommand {
-    /// As it is typed.
+    /// The subcommand as typed.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Subcommand::Bench => "bench",

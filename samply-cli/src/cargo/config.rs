@@ -1,4 +1,4 @@
-//! Cargo's settings, from the command line, the environment and configuration files, as far as a recording needs them.
+//! Cargo's settings from the command line, the environment and configuration files, as far as a recording needs them.
 //!
 //! <https://doc.rust-lang.org/cargo/reference/config.html>
 
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-/// Larger files are no configuration.
+/// Larger files are not read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Settings, those that count first.
+/// Settings; an earlier layer overrides a later one.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     layers: Vec<Layer>,
@@ -21,12 +21,12 @@ pub(crate) struct Config {
 #[derive(Debug)]
 struct Layer {
     table: Table,
-    /// What relative paths in it are relative to.
+    /// The folder that relative paths in it start from.
     folder: PathBuf,
     from_command_line: bool,
 }
 
-/// Where a setting is from.
+/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The variable's name.
@@ -42,7 +42,7 @@ impl Config {
         let env: Vec<(String, String)> = (env.iter())
             .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
             .collect();
-        // Of several, the last one counts.
+        // The last `--config` overrides the others.
         let mut layers: Vec<Layer> = words.iter().rev().filter_map(|word| of_word(word, folder)).collect();
         let home = variable(&env, "CARGO_HOME").map(PathBuf::from);
         let home = home.or_else(|| Some(Path::new(variable(&env, "HOME")?).join(".cargo")));
@@ -52,7 +52,7 @@ impl Config {
             if seen.contains(&place) {
                 continue;
             }
-            // Where there are both, cargo takes the one without the ending.
+            // If both files exist, cargo reads the one without the ending.
             let table = ["config", "config.toml"]
                 .iter()
                 .find_map(|name| read_table(&place.join(name)));
@@ -73,7 +73,7 @@ impl Config {
         variable(&self.env, name)
     }
 
-    /// A setting by its path in the tables. The environment counts less than the command line, and more than files.
+    /// A setting by its path in the tables. The command line overrides the environment, the environment overrides files.
     pub(crate) fn setting(&self, path: &[&str]) -> Option<(Value, Origin)> {
         let name = environment_name(path);
         let of_environment = || {
@@ -89,14 +89,14 @@ impl Config {
             .or_else(|| from_files.find_map(|layer| found(layer, Origin::File)))
     }
 
-    /// All tables at this path, with the folder that paths in them are relative to.
+    /// All tables at this path, each with the folder that paths in it start from.
     pub(crate) fn tables<'a>(&'a self, path: &'a [&str]) -> impl Iterator<Item = (&'a Table, &'a Path)> {
         self.layers
             .iter()
             .filter_map(move |layer| Some((at(&layer.table, path)?.as_table()?, layer.folder.as_path())))
     }
 
-    /// A setting that is one word or a list of words, with the folder that paths in it are relative to.
+    /// A setting that is a word or a list of words, with the folder that paths in it start from.
     pub(crate) fn words(&self, path: &[&str]) -> Option<(Vec<String>, PathBuf)> {
         if let Some(value) = self.variable(&environment_name(path)) {
             return Some((split(value), PathBuf::new()));
@@ -113,7 +113,7 @@ pub(crate) fn environment_name(path: &[&str]) -> String {
     format!("CARGO_{}", joined.replace(['-', '.'], "_").to_uppercase())
 }
 
-/// A list, or one text with blanks between the words.
+/// The words of a list, or of a text with blanks.
 pub(crate) fn words(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => Some(split(text)),
@@ -122,7 +122,7 @@ pub(crate) fn words(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-/// A file with settings; `None` if it is none.
+/// Reads a file with settings; `None` if it has none.
 pub(crate) fn read_table(path: &Path) -> Option<Table> {
     let metadata = std::fs::metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
@@ -131,7 +131,7 @@ pub(crate) fn read_table(path: &Path) -> Option<Table> {
     toml::from_str(&std::fs::read_to_string(path).ok()?).ok()
 }
 
-/// What stands at a path of keys.
+/// The value at a path of keys.
 pub(crate) fn at<'a>(table: &'a Table, path: &[&str]) -> Option<&'a Value> {
     let (first, rest) = path.split_first()?;
     let value = table.get(*first)?;

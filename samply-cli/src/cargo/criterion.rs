@@ -1,4 +1,4 @@
-//! What Criterion wrote down of its benchmarks: `<target>/criterion/<id>/new/benchmark.json`, once each is measured.
+//! Reads Criterion's results: it writes `<target>/criterion/<id>/new/benchmark.json` after each benchmark.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use profile::harness::Told;
 use serde::Deserialize;
 
-/// Folders are group, function and parameter.
+/// Folders below each other: group, function and parameter.
 const MAX_DEPTH: usize = 6;
 const MAX_FOLDERS: usize = 20_000;
 const MAX_BYTES: u64 = 1 << 16;
@@ -16,9 +16,9 @@ struct Benchmark {
     full_id: String,
 }
 
-/// The benchmarks that were measured since then, in the order of their ends.
-pub(crate) fn told(folder: &Path, since: SystemTime) -> Vec<Told> {
-    let mut told = Vec::new();
+/// The benchmarks measured since a time, in the order of their ends.
+pub(crate) fn results(folder: &Path, since: SystemTime) -> Vec<Told> {
+    let mut results = Vec::new();
     let mut folders: Vec<(PathBuf, usize)> = vec![(folder.to_owned(), 0)];
     let mut seen = 0;
     while let Some((folder, depth)) = folders.pop() {
@@ -29,14 +29,14 @@ pub(crate) fn told(folder: &Path, since: SystemTime) -> Vec<Told> {
         for entry in entries.flatten() {
             let path = entry.path();
             if entry.file_name() == "new" {
-                told.extend(read(&path.join("benchmark.json"), since));
+                results.extend(read(&path.join("benchmark.json"), since));
             } else if depth < MAX_DEPTH && seen < MAX_FOLDERS && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push((path, depth + 1));
             }
         }
     }
-    told.sort_by_key(|told| told.at);
-    told
+    results.sort_by_key(|result| result.at);
+    results
 }
 
 fn read(path: &Path, since: SystemTime) -> Option<Told> {

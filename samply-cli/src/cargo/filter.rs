@@ -1,5 +1,5 @@
-//! Of the events of a recording of cargo, lets those through that are of programs which cargo runs, and of all that these
-//! start. Cargo, rustc, linkers and build scripts end here, before their stacks are unwound.
+//! Passes on the events of the programs that cargo runs, and of their children. Events of cargo, rustc, linkers and build scripts end
+//! here, before their stacks are unwound.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use recording::sink::EventSink;
 use super::names::Names;
 use super::runner::{self, Note};
 
-/// What programs start that is no part of them.
+/// Programs that belong to cargo, also where a benchmark or test starts them.
 const BUILDERS: [&str; 4] = ["cargo", "rustc", "rustdoc", "rustup"];
 
 /// The sink, in front of the next one.
@@ -19,9 +19,9 @@ pub(crate) struct Programs<'a, N> {
     next: &'a mut N,
     folder: &'a Path,
     names: &'a Names,
-    /// Let through what else there is, too.
+    /// Pass on the events of all other processes, too.
     all: bool,
-    /// With the note of those that cargo started itself.
+    /// Recorded processes, with the note of those that cargo started itself.
     programs: HashMap<Pid, Option<Note>>,
     left_out: u64,
     seen: u64,
@@ -40,12 +40,12 @@ impl<'a, N: EventSink> Programs<'a, N> {
         }
     }
 
-    /// Samples that did not get through.
+    /// Samples that were not passed on.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Programs that cargo ran.
+    /// Number of programs that cargo ran.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
@@ -54,8 +54,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
         self.all || self.programs.contains_key(&pid)
     }
 
-    /// A process has another program. What a runner becomes is told as a process that starts now: what it was before is none
-    /// of the program's.
+    /// A process executes a program. The program of a runner is reported as a process that starts now, because the runner before it is no
+    /// part of the program.
     fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
         if name != runner::NAME
             && let Some(note) = runner::take_note(self.folder, pid.0)
@@ -72,7 +72,7 @@ impl<'a, N: EventSink> Programs<'a, N> {
             }
             self.programs.insert(pid, Some(note));
         }
-        // Criterion asks `cargo metadata` where to write; trybuild compiles. That is work of cargo's again.
+        // Criterion runs `cargo metadata`, trybuild compiles: that is cargo's work again.
         if !self.all && matches!(self.programs.get(&pid), Some(None)) && BUILDERS.contains(&name) {
             self.programs.remove(&pid);
             self.next.on_event(&Event::ProcessEnd { time, pid });
@@ -81,7 +81,7 @@ impl<'a, N: EventSink> Programs<'a, N> {
             return;
         }
         let own_name = match self.programs.get(&pid) {
-            // A runner of the user's stands for the program that it is to run.
+            // The user's own runner has the name of the program that it runs.
             Some(Some(note)) => self.names.of(note, name),
             _ => name.to_owned(),
         };

@@ -1,14 +1,14 @@
-//! Recording what cargo builds: `sprof record cargo bench`.
+//! Records the programs that cargo builds: `sprof record cargo bench`.
 //!
-//! The caller gives a plan; if its command is one of cargo's that run programs, the plan becomes one that records these, with
-//! names and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program's.
+//! The caller gives a plan. If its command is a command of cargo that runs programs, the plan changes to record these programs, with names
+//! and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
 //!
-//! 1. [`command`]: which command of cargo's it is.
-//! 2. [`config`], [`workspace`]: how cargo is set up.
-//! 3. [`profiles`]: what the profile lacks that it is built with.
-//! 4. [`runner`]: what cargo runs in the place of each program; [`runners`]: of the user's own.
+//! 1. [`command`]: parses the command line.
+//! 2. [`config`], [`workspace`]: cargo's settings and targets.
+//! 3. [`profiles`]: what the build profile lacks.
+//! 4. [`runner`]: cargo runs it instead of each program; [`runners`]: the user's own runner.
 //! 5. [`criterion`]: which benchmark was measured when.
-//! 6. [`filter`]: cargo and compilers are left out. [`names`]: what the programs are called.
+//! 6. [`filter`]: leaves out cargo and compilers. [`names`]: names the programs.
 
 mod command;
 mod config;
@@ -49,13 +49,13 @@ pub(crate) struct CargoRun {
     desk: Desk,
     names: Names,
     include_build: bool,
-    /// Where Criterion keeps its results.
+    /// Folder of Criterion's results.
     criterion: Option<PathBuf>,
     left_out: u64,
     programs: u64,
 }
 
-/// Sets the plan up for cargo, if that is its command.
+/// Prepares the plan for cargo, if its command is cargo's.
 pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Result<(), Failure> {
     if plan.recorder.whom != Whom::Command {
         return Ok(());
@@ -141,7 +141,7 @@ fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets
     profiles::advice(profile, &manifest.unwrap_or_default(), config, targets)
 }
 
-/// The workspace that a command line of cargo would be about.
+/// The workspace of a command line of cargo.
 fn workspace_of(manifest_path: Option<&OsStr>) -> Option<Workspace> {
     let mut words: Vec<OsString> = vec!["cargo".into(), "test".into()];
     if let Some(path) = manifest_path {
@@ -151,7 +151,7 @@ fn workspace_of(manifest_path: Option<&OsStr>) -> Option<Workspace> {
     workspace::ask(&command, &std::env::current_dir().ok()?, &environment(&[]))
 }
 
-/// Cargo's options for the unit tests of all libraries and programs. `--lib` is an error of cargo's where there is no library.
+/// Cargo's options for the unit tests of all libraries and programs. Without a library, `--lib` would be an error.
 pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>) -> Vec<OsString> {
     let workspace = workspace_of(manifest_path);
     let here = manifest_path.map(PathBuf::from).or_else(|| {
@@ -172,7 +172,7 @@ pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>)
         let mut targets = all.iter().filter(is_meant).flat_map(|package| &package.targets);
         let is_no_library =
             |kind: &String| ["bin", "test", "bench", "example", "custom-build"].contains(&kind.as_str());
-        // A specification that is no name is cargo's to judge.
+        // Cargo judges a specification that is no name.
         targets.any(|target| !target.kind.iter().any(is_no_library))
             || packages
                 .iter()
@@ -182,7 +182,7 @@ pub(crate) fn all_unit_tests(packages: &[String], manifest_path: Option<&OsStr>)
     library.into_iter().chain(["--bins".into()]).collect()
 }
 
-/// Cargo's options for the unit tests of a library or program; `None` if there is none of this name.
+/// Cargo's options for the unit tests of a library or program; `None` if no target has this name.
 pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Vec<OsString>> {
     let workspace = workspace_of(manifest_path)?;
     let has_name = |target: &&workspace::Target| target.name == name || target.name.replace('-', "_") == name;
@@ -201,20 +201,20 @@ pub(crate) fn unit_tests(name: &str, manifest_path: Option<&OsStr>) -> Option<Ve
     None
 }
 
-/// As Criterion finds it.
+/// The folder where Criterion keeps its results.
 fn criterion_folder(config: &Config, workspace: Option<&Workspace>) -> Option<PathBuf> {
     let home = config.variable("CRITERION_HOME").map(PathBuf::from);
     home.or_else(|| Some(workspace?.target_directory.join("criterion")))
 }
 
-/// The machines that are built for, as cargo's variables name them.
+/// The target machines, as in cargo's variables.
 fn targets(named: &[String], config: &Config, host: impl FnOnce() -> Option<String>) -> Vec<String> {
     let of_config = || config.words(&["build", "target"]).map(|(targets, _)| targets);
     let targets = match named {
         [] => of_config().unwrap_or_else(|| host().into_iter().collect()),
         named => named.to_vec(),
     };
-    // A specification in a file has the file's name.
+    // A target specification in a file has the name of the file.
     let name = |target: String| match target.strip_suffix(".json") {
         Some(path) => Path::new(path)
             .file_name()
@@ -224,7 +224,7 @@ fn targets(named: &[String], config: &Config, host: impl FnOnce() -> Option<Stri
     targets.into_iter().map(name).collect()
 }
 
-/// Sprof's own environment, with what the user has added to it.
+/// sprof's own environment, with the variables that the user added.
 fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     for (name, value) in added {
@@ -235,7 +235,7 @@ fn environment(added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
 }
 
 impl CargoRun {
-    /// Lets cargo build, until the first program waits to be recorded.
+    /// Lets cargo build until the first program waits to be recorded.
     pub(crate) fn hold(&mut self, recording: Recording) -> Result<Recording, Failure> {
         if self.include_build {
             self.desk.begin();
@@ -265,20 +265,20 @@ impl CargoRun {
         recorded
     }
 
-    /// True if there is something to show.
+    /// True if a program was recorded.
     pub(crate) fn has_content(&self) -> bool {
         self.include_build || self.programs > 0
     }
 
-    /// Puts markers on benchmarks and tests, once the profile has names. Of several runs Criterion's files have the last one only.
+    /// Adds markers for benchmarks and tests; the profile must have names. Of several runs, Criterion's files have the last one only.
     pub(crate) fn mark_benchmarks(&self, profile: &mut Profile, runs: u32) {
         let folder = self.criterion.as_ref().filter(|_| runs == 1);
-        let told = folder.map(|folder| criterion::told(folder, profile.info().clock.wall));
-        harness::mark(profile, &told.unwrap_or_default());
+        let results = folder.map(|folder| criterion::results(folder, profile.info().clock.wall));
+        harness::mark(profile, &results.unwrap_or_default());
     }
 
-    /// What has to be known to judge the profile.
-    pub(crate) fn tell(&self, info: &mut RecordingInfo) {
+    /// Adds notes on what limits the profile.
+    pub(crate) fn add_notes(&self, info: &mut RecordingInfo) {
         if self.left_out > 0 {
             info.notes.push(format!(
                 "left out: {} of cargo and of what it builds with; --include-build keeps them",
@@ -288,7 +288,7 @@ impl CargoRun {
     }
 }
 
-/// Cargo ended, and no program was there to be recorded.
+/// The failure if cargo ended and ran no program.
 pub(crate) fn ran_nothing(exit: ProgramExit) -> Failure {
     Failure::NothingRan {
         message: "cargo ran no program, so there is nothing to record (--include-build records cargo and rustc)"

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::runner::Note;
 use super::workspace::Workspace;
 
-/// A file that says what a program was made of is short.
+/// Larger dependency files are not read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Knows the targets of a workspace.
+/// The targets of a workspace.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     root: PathBuf,
@@ -35,7 +35,7 @@ impl Names {
         }
     }
 
-    /// The name of the process that the runner became; `usual` is what the kernel calls it.
+    /// The name of a program that a runner executed; `usual` is its name in the kernel.
     pub(crate) fn of(&self, note: &Note, usual: &str) -> String {
         let program = PathBuf::from(OsString::from_vec(note.program.clone()));
         let Some(stem) = program.file_name().and_then(|name| name.to_str()) else {
@@ -56,8 +56,7 @@ impl Names {
         else {
             return stem.to_owned();
         };
-        // Test and bench targets are crates whose root is the target's source; the libraries and programs are compiled with
-        // their unit tests in them.
+        // The root of a test or bench target is the target's source; libraries and programs are compiled with their unit tests.
         let source = self.source(&program);
         let target = source.and_then(|source| self.targets.iter().find(|(path, ..)| *path == source));
         match target.map(|(_, name, kind)| (name.as_str(), kind.as_str())) {
@@ -72,7 +71,7 @@ impl Names {
         }
     }
 
-    /// The source that a program was made of: the first one in the dependency file that rustc writes beside it.
+    /// The source of a program: the first one in the dependency file that rustc writes beside it.
     fn source(&self, program: &Path) -> Option<PathBuf> {
         let path = program.with_extension("d");
         if std::fs::metadata(&path).ok()?.len() > MAX_BYTES {
@@ -87,7 +86,7 @@ impl Names {
     }
 }
 
-/// Cargo's: 16 hexadecimal digits.
+/// True for cargo's hashes: 16 hexadecimal digits.
 fn is_hash(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

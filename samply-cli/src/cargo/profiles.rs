@@ -1,8 +1,7 @@
-//! Which settings a profile of cargo's lacks for a recording to have function names and lines.
+//! Which settings a build profile of cargo lacks for function names and lines.
 //!
-//! <https://doc.rust-lang.org/cargo/reference/profiles.html>. A variable `CARGO_PROFILE_<NAME>_DEBUG` counts more than
-//! Cargo.toml and configuration files, and is part of what cargo compares to see whether there is something to build: the
-//! same variable in the next run builds nothing.
+//! <https://doc.rust-lang.org/cargo/reference/profiles.html>. A variable `CARGO_PROFILE_<NAME>_DEBUG` overrides Cargo.toml and
+//! configuration files, and is part of cargo's fingerprint: the same variable in the next run builds nothing.
 
 use toml::{Table, Value};
 
@@ -10,21 +9,21 @@ use super::config::{self, Config, Origin};
 
 /// Profiles inherit from each other; cargo refuses circles.
 const MAX_CHAIN: usize = 16;
-/// Lines, and whole names of inlined functions. Of `line-tables-only` these are `wrapping_mul` and `{closure#0}`, and not
-/// `<u64>::wrapping_mul` and `<u64 as core::iter::traits::accum::Sum>::sum::{{closure}}`; it took as long to build (a Criterion
-/// benchmark with its dependencies: 71 s of CPU time, this 69 s) and 15.4 MB (18.4 MB).
+/// Lines, and whole names of inlined functions. `line-tables-only` has `wrapping_mul` and `{closure#0}` instead of
+/// `<u64>::wrapping_mul` and `<u64 as core::iter::traits::accum::Sum>::sum::{{closure}}`. A Criterion benchmark with its dependencies took
+/// 69 s of CPU time to build and has 18.4 MB; with `line-tables-only` it took 71 s and has 15.4 MB.
 const LINES: &str = "limited";
 
 /// What to do about a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
-    /// Variables that are to be set.
+    /// Variables to set.
     pub(crate) variables: Vec<(String, String)>,
-    /// What will be missing all the same, because the user said so, a sentence each.
+    /// What will be missing because of the user's own settings, a sentence each.
     pub(crate) remarks: Vec<String>,
 }
 
-/// Looks at what the profile of this name has. `manifest` is the workspace's Cargo.toml.
+/// Advises on the profile of this name. `manifest` is the workspace's Cargo.toml.
 pub(crate) fn advice(profile: &str, manifest: &Table, config: &Config, targets: &[String]) -> Advice {
     let mut advice = Advice::default();
     let chain = chain(profile, manifest, config);
@@ -61,7 +60,7 @@ pub(crate) fn advice(profile: &str, manifest: &Table, config: &Config, targets: 
     advice
 }
 
-/// What the user chose where it is meant for this very run stays.
+/// Advises on one setting. A setting that the user made for this run stays.
 fn advise(advice: &mut Advice, profile: &str, key: &str, wanted: &str, found: Option<(Value, Origin)>, loss: &str) {
     let own = match found {
         Some((value, Origin::Environment(name))) => Some(format!("{name}={}", plain(&value))),
@@ -77,7 +76,7 @@ fn advise(advice: &mut Advice, profile: &str, key: &str, wanted: &str, found: Op
     }
 }
 
-/// The profile and those that it inherits from.
+/// The profile and the profiles that it inherits from.
 fn chain(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
     let mut chain = vec![profile.to_owned()];
     while let Some(last) = chain.last().filter(|_| chain.len() < MAX_CHAIN) {
@@ -118,7 +117,7 @@ fn takes_away(strip: &Value) -> bool {
     }
 }
 
-/// Settings of single packages count more than the profile's, and were made on purpose: to build dependencies faster, mostly.
+/// Packages with settings of their own. These override the profile, and are made on purpose: mostly to build dependencies faster.
 fn of_packages(profile: &str, manifest: &Table, config: &Config) -> Vec<String> {
     let path = ["profile", profile, "package"];
     let in_manifest = config::at(manifest, &path).and_then(Value::as_table);
@@ -136,7 +135,7 @@ fn of_packages(profile: &str, manifest: &Table, config: &Config) -> Vec<String> 
     remarks
 }
 
-/// Flags for rustc come after those of the profile, and count more.
+/// A remark on flags for rustc, which override the profile.
 fn of_flags(config: &Config, targets: &[String]) -> Option<String> {
     let encoded = config.variable("CARGO_ENCODED_RUSTFLAGS");
     let encoded = encoded.map(|flags| {

@@ -1,9 +1,9 @@
-//! What cargo runs in the place of each program: sprof under another name. It says who it is about to become, waits until
-//! recording has begun, and becomes the program.
+//! Cargo runs this instead of each program: sprof under another name. It leaves a note about the program, waits until the recording has
+//! started, and executes the program.
 //!
 //! Cargo, rustdoc and nextest start programs through the runner of their target (`CARGO_TARGET_<TRIPLE>_RUNNER`), and nothing
-//! else: neither rustc nor build scripts. So what comes through here is what is to be recorded, without guessing by names. A runner
-//! of the user's is run in between as before, and the program's environment is as if sprof was not there.
+//! else: neither rustc nor build scripts. So each program that comes through here is one to record, whatever its name. The user's own
+//! runner runs in between as before, and the program's environment is the same as without sprof.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -15,20 +15,20 @@ use std::process::{Command, ExitCode};
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the link to sprof, and so of a process until it becomes the program. At most 15 bytes (TASK_COMM_LEN).
+/// Name of the link to sprof, and so of a process until it executes the program. At most 15 bytes (TASK_COMM_LEN).
 pub(crate) const NAME: &str = "sprof-runner";
-/// In the folder: where runners wait; what they are to know.
+/// Files in the folder: the socket where runners wait, and their orders.
 const SOCKET: &str = "socket";
 const ORDERS: &str = "orders.json";
 
-/// The folder through which sprof and its runners talk.
+/// The folder through which sprof and its runners communicate.
 #[derive(Debug)]
 pub(crate) struct Desk {
     folder: tempfile::TempDir,
     listener: Option<UnixListener>,
 }
 
-/// What runners are to know.
+/// Orders for runners.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Orders {
     /// The user's own runner and its arguments.
@@ -37,16 +37,16 @@ pub(crate) struct Orders {
     pub(crate) restore: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// What a runner says of the program that it becomes.
+/// A runner's note about the program that it executes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Note {
-    /// Absolute.
+    /// Absolute path.
     pub(crate) program: Vec<u8>,
     pub(crate) args: Vec<Vec<u8>>,
 }
 
 impl Desk {
-    /// A new folder, which nobody else may enter.
+    /// Makes a new folder, which no other user may enter.
     pub(crate) fn open(orders: &Orders) -> std::io::Result<Desk> {
         let folder = tempfile::Builder::new().prefix("sprof-cargo-").tempdir_in(place())?;
         std::os::unix::fs::symlink(std::env::current_exe()?, folder.path().join(NAME))?;
@@ -58,12 +58,12 @@ impl Desk {
         })
     }
 
-    /// What cargo is to run programs through.
+    /// The runner for cargo.
     pub(crate) fn runner(&self) -> PathBuf {
         self.folder.path().join(NAME)
     }
 
-    /// Where runners leave their notes.
+    /// The folder of the notes.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -73,7 +73,7 @@ impl Desk {
         self.listener.as_ref()
     }
 
-    /// Lets all runners go, those that wait and those to come: with the socket their waits end.
+    /// Ends the wait of all runners, now and later, by closing the socket.
     pub(crate) fn begin(&mut self) {
         self.listener = None;
     }
@@ -96,7 +96,7 @@ fn place() -> PathBuf {
     if has_blanks { PathBuf::from("/tmp") } else { usual }
 }
 
-/// Takes the note of a process away; `None` if it left none, or it was taken.
+/// Takes the note of a process; `None` if the process left none, or the note was taken before.
 pub(crate) fn take_note(folder: &Path, pid: i32) -> Option<Note> {
     let path = folder.join(pid.to_string());
     let note = std::fs::read(&path).ok()?;
@@ -111,7 +111,7 @@ pub(crate) fn asked() -> Option<PathBuf> {
     folder.join(ORDERS).is_file().then(|| folder.to_owned())
 }
 
-/// Becomes the program. Returns only if that fails.
+/// Executes the program. Returns only if that fails.
 pub(crate) fn run(folder: &Path) -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let orders = std::fs::read(folder.join(ORDERS)).ok();
@@ -121,10 +121,10 @@ pub(crate) fn run(folder: &Path) -> ExitCode {
     let Some((program, args)) = words.split_first() else {
         return failed("cargo named no program to run", OsStr::new(NAME));
     };
-    // nextest asks each program for its tests first. That is no run of them.
+    // nextest first lists the tests of each program. That is no run.
     if !args.iter().any(|arg| arg == "--list") {
         leave_note(folder, program, args);
-        // An error means that nobody holds us.
+        // An error means that no recording waits for this runner.
         if let Ok(mut held) = UnixStream::connect(folder.join(SOCKET)) {
             let _ = held.read(&mut [0]);
         }
@@ -150,7 +150,7 @@ fn leave_note(folder: &Path, program: &OsStr, args: &[OsString]) {
         args: args.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
     };
     if let Ok(bytes) = serde_json::to_vec(&note) {
-        // Without it the program runs and is not recorded, which is then said.
+        // Without the note the program runs unrecorded; sprof reports that.
         let _ = std::fs::write(folder.join(std::process::id().to_string()), bytes);
     }
 }

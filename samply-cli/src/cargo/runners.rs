@@ -1,12 +1,12 @@
-//! The user's own runner: what cargo would run programs through if sprof was not there.
+//! Finds the user's own runner of cargo.
 //!
-//! `target.<triple>.runner` counts more than `target.'cfg(...)'.runner`, as in cargo.
+//! `target.<triple>.runner` overrides `target.'cfg(...)'.runner`, as in cargo.
 
 use std::path::Path;
 
 use super::config::{self, Config};
 
-/// The user's runner and its arguments; empty if there is none. `cfg` gives the lines of `rustc --print cfg` for a target.
+/// The user's runner and its arguments; empty without one. `cfg` returns the lines of `rustc --print cfg` for a target.
 pub(crate) fn of_user(
     targets: &[String],
     config: &Config,
@@ -37,7 +37,7 @@ pub(crate) fn of_user(
     Vec::new()
 }
 
-/// A path with a slash is relative to where the setting is.
+/// Resolves a path with a slash, which is relative to the file of the setting.
 fn resolved(mut words: Vec<String>, base: &Path) -> Vec<String> {
     if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
         *program = base.join(&*program).to_string_lossy().into_owned();
@@ -70,7 +70,7 @@ fn holds(condition: &str, facts: &str) -> bool {
     }
 }
 
-/// The parts between commas outside of brackets.
+/// Splits at commas outside of brackets.
 fn parts(list: &str) -> Vec<&str> {
     let (mut depth, mut start) = (0_usize, 0);
     let mut parts = Vec::new();

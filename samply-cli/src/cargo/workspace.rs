@@ -1,4 +1,4 @@
-//! What cargo itself says of the workspace and of its host.
+//! Asks cargo about the workspace and the host.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) struct Target {
     pub(crate) src_path: PathBuf,
 }
 
-/// Asks cargo. `None` where it has no answer: it will say why itself, when it runs.
+/// Asks cargo. `None` without an answer: cargo will report the reason when it runs.
 pub(crate) fn ask(command: &CargoCommand, folder: &Path, env: &[(OsString, OsString)]) -> Option<Workspace> {
     let mut words: Vec<OsString> = ["metadata", "--no-deps", "--format-version", "1"]
         .map(OsString::from)
@@ -48,14 +48,14 @@ pub(crate) fn ask(command: &CargoCommand, folder: &Path, env: &[(OsString, OsStr
     serde_json::from_slice(&output(command, folder, env, &words)?).ok()
 }
 
-/// The machine that cargo builds for when it is not told: `x86_64-unknown-linux-gnu`.
+/// The default target of cargo: `x86_64-unknown-linux-gnu`.
 pub(crate) fn host(command: &CargoCommand, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
     let text = String::from_utf8(output(command, folder, env, &["-vV".into()])?).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("host: "));
     line.map(|host| host.trim().to_owned())
 }
 
-/// `target_os="linux"` and others, a line each, as rustc has them.
+/// The lines of `rustc --print cfg`: `target_os="linux"` and others.
 pub(crate) fn cfg(target: &str, folder: &Path, env: &[(OsString, OsString)]) -> Option<String> {
     let rustc = env.iter().find(|(name, _)| name == "RUSTC");
     let rustc = rustc.map_or(OsString::from("rustc"), |(_, path)| path.clone());

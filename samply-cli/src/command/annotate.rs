@@ -22,12 +22,7 @@ use crate::term::{self, Style, Styled, Term, Verbosity};
 
 /// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
-    let verbosity = if args.select.verbose {
-        Verbosity::Verbose
-    } else {
-        Verbosity::Normal
-    };
-    let term = Term::stderr(verbosity);
+    let term = Term::stderr(Verbosity::of(false, args.select.verbose));
     let input = input::open(&args.file, &args.select.input(), &term)?;
     input.notes.iter().for_each(|note| term.warning(note));
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
@@ -45,10 +40,10 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     screen::print("the annotation", |out| annotation.write(&found, out))
 }
 
-/// Larger files are no source that people wrote.
+/// Larger source files are not read.
 const MAX_SOURCE_BYTES: u64 = 16 << 20;
 
-/// What other profilers wrote names a source file, but no place in a library by which it could be found and checked.
+/// Reads a source file by its path. Files of other profilers have the path alone, and no address to find and check the source by.
 fn source_at(path: &Path) -> Result<String, String> {
     let failed = |why: &dyn std::fmt::Display| {
         format!(
@@ -80,7 +75,7 @@ impl Annotation<'_> {
         let Some(first) = rows.first() else {
             return writeln!(out, "{}: none of the selected samples is in it", self.args.function);
         };
-        // All functions of this one's name: a generic one's instances, static ones of several files.
+        // All functions of this name: instances of a generic function, static functions of several files.
         let name = self.selection.name(first.func);
         let (same, others): (Vec<&FunctionRow>, Vec<&FunctionRow>) =
             rows.iter().partition(|row| self.selection.name(row.func) == name);
@@ -195,7 +190,7 @@ impl Annotation<'_> {
                     continue;
                 }
             };
-            // By the start of the function that the symbols give for each address.
+            // By the start of the function, which the symbols give for each address.
             let mut by_start: BTreeMap<u64, BTreeMap<u64, Cost>> = BTreeMap::new();
             for ((address, cost), info) in addresses.into_iter().zip(infos) {
                 let start = info.function.map_or(address, |function| function.start);
@@ -248,7 +243,7 @@ impl Annotation<'_> {
         })
     }
 
-    /// Calls `write` for each of `wanted` and so many around it, and marks gaps.
+    /// Calls `write` for each line of `wanted` and the lines around it, and marks gaps.
     fn write_around(
         &self,
         wanted: &[usize],
@@ -294,7 +289,7 @@ impl Annotation<'_> {
         }
     }
 
-    /// `12 samples`, or what the file counts instead.
+    /// `12 samples`, or the unit of the file.
     fn amount(&self, cost: Cost) -> String {
         match (self.measure.has_samples, self.measure.amount_label()) {
             (false, Some(name)) => format!("{} {name}", self.measure.amount(cost)),

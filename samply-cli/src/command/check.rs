@@ -18,7 +18,7 @@ use crate::term::{Term, Verbosity};
 use outcome::Outcomes;
 
 const CONFIG: &str = "sprof.toml";
-/// No rule is broken, and some are unknown.
+/// Exit status if no rule is broken and some are unknown.
 const UNKNOWN: i32 = 3;
 
 /// Runs the command.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     }
 }
 
-/// The files from before and from after. `--base OLD NEW` takes both, as it takes several.
+/// The files from before and from after. clap gives both files of `--base OLD NEW` to `--base`.
 fn sides(args: &CheckArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     match (&args.base[..], &args.files[..]) {
         ([base, new], []) => Ok((std::slice::from_ref(base), std::slice::from_ref(new))),

@@ -1,4 +1,4 @@
-//! `sprof diff --open`: both profiles served, and the UI's compare view opened on them.
+//! `sprof diff --open`: serves both profiles, and opens the compare view of the UI.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -20,7 +20,7 @@ use crate::pipeline;
 use crate::serve::{Compared, Content, Listener, Server};
 use crate::term::Term;
 
-/// Serves the files, of which the data was read, until a signal ends it.
+/// Serves the files until a signal. `data` was read from them.
 pub(super) fn serve(
     listener: Listener,
     args: &ServeArgs,
@@ -61,7 +61,7 @@ pub(super) fn serve(
     Ok(Status::SUCCESS)
 }
 
-/// What the UI reads: a saved profile as it is, a file of perf converted.
+/// The file for the UI: a saved profile unchanged, a file of perf converted.
 fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
     if import::is_perf_data(path) {
@@ -91,7 +91,7 @@ fn view_name(side: &str, path: &Path) -> String {
     format!("{side}: {}", path.file_name().unwrap_or(path.as_os_str()).display())
 }
 
-/// The index of the thread that ran most.
+/// Index of the busiest thread.
 fn busiest(data: &Data) -> Result<usize, Failure> {
     let weights = data.threads.iter().map(|thread| weight(data, thread));
     let busiest = weights.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));

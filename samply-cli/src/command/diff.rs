@@ -1,4 +1,4 @@
-//! `sprof diff`: what got slower and faster from some recordings to others.
+//! `sprof diff`: what got slower and faster between two sides of recordings.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::screen;
 use crate::serve::Listener;
 use crate::term::Term;
 
-/// Of the JSON form. A field that changes its meaning makes a new one; new fields don't.
+/// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Runs the command.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let term = Term::stderr(show::verbosity(&args.serve));
     let (base_files, new_files) = sides(args)?;
     check_svg(args)?;
-    // Before anything is read: a folder that is not there would be told of after minutes.
+    // Before anything is read: else a missing folder would be reported after minutes.
     let picture = args.flamegraph.as_deref();
     let target = picture
         .map(|path| Target::prepare(Some(path), FileKind::FlameGraph))
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             let mut out = text(args, &compared, &read.renamed);
             let knows_calls = base.iter().all(|data| data.calls != Calls::Unknown);
             if args.by == By::Functions && knows_calls {
-                // A helper that is called more often changes nothing of its callers' own time: they are in this list.
+                // A helper that is called more often changes its callers' totals and not their own time, so this list has the totals.
                 let total = self::compared(base, new, By::Total, args.limits.into())?;
                 out += &lists(args, &total, ", with all that it calls");
             }
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-/// A port for the UI, before anything is read.
+/// Opens a port for the UI, before anything is read.
 fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<Option<Listener>, Failure> {
     if !args.open {
         return Ok(None);
@@ -100,7 +100,7 @@ fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> 
     Listener::bind(&args.serve).map(Some).map_err(Failure::failed)
 }
 
-/// What flame graphs have options for, and a comparison does not draw.
+/// Refuses options of flame graphs that a comparison does not support.
 fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
     let problem = match (export::svg_option(&args.svg), &args.flamegraph) {
         (Some(option), None) => format!("{option} is for the flame graph: give --flamegraph FILE, too"),
@@ -110,15 +110,15 @@ fn check_svg(args: &DiffArgs) -> Result<(), Failure> {
     Err(Failure::from(args::usage_error("diff", problem)))
 }
 
-/// What was read of both sides.
+/// The data of both sides.
 pub(super) struct Read {
     pub(super) base: Vec<Data>,
     pub(super) new: Vec<Data>,
-    /// Libraries that are the same under two names; in `base` they have those of `new`.
+    /// Renamed libraries; in `base` they have their names of `new`.
     pub(super) renamed: Vec<Renamed>,
 }
 
-/// Reads the files of both sides, and of them the samples that are wanted.
+/// Reads the files of both sides, and selects samples.
 pub(super) fn read_sides(
     base: &[PathBuf],
     new: &[PathBuf],
@@ -155,7 +155,7 @@ pub(super) fn check_sides(sides: &Sides) -> Result<(), Failure> {
         if total.samples == 0 && (sides.weights.is_none() || total.per_run <= 0.0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {side} hold no samples of running threads: there is nothing to compare; \
-                 `{} report FILE` tells what a profile holds",
+                 `{} report FILE` shows what a profile holds",
                 own()
             )));
         }
@@ -202,7 +202,7 @@ fn text(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> String {
     out + &lists(args, compared, "")
 }
 
-/// Which samples were compared, where these are not all, and under which names what is the same.
+/// Lines on the selected samples and the renamed libraries.
 pub(super) fn about(part: &PartArgs, renamed: &[Renamed]) -> Vec<String> {
     let mut lines = Vec::new();
     if !part.is_all() {
@@ -250,7 +250,7 @@ pub(super) fn signed_percent(part: f64) -> String {
     }
 }
 
-/// What got slower and what faster; `which` time is meant, where that is not said by the list's title alone.
+/// The lists of what got slower and faster; `which` names the kind of time in the titles.
 fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
     if compared.sides.weights.is_some() {
         return diff_figures::lists(args, compared, which);
@@ -327,7 +327,7 @@ fn markdown(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> Stri
 
 fn as_json(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> Value {
     let sides = &compared.sides;
-    // Of what was counted there are no samples, and chance is not told.
+    // Counted figures have no samples, and no chance.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };
     let total = |total: &Total| json!({"recordings": total.recordings, "runs": total.runs, "empty_runs": total.empty_runs, "samples": sampled(total.samples.into()), "per_run": total.per_run});
     let amount = |amount: &Amount| json!({"samples": sampled(amount.samples.into()), "share": amount.share, "per_run": amount.per_run});
@@ -372,7 +372,7 @@ fn as_json(args: &DiffArgs, compared: &Comparison, renamed: &[Renamed]) -> Value
     })
 }
 
-/// JSON has no infinity.
+/// `None` for infinity, which JSON lacks.
 pub(super) fn finite(number: f64) -> Option<f64> {
     Some(number).filter(|number| number.is_finite())
 }
@@ -434,7 +434,7 @@ pub(super) fn describe(sides: &Sides, total: &Total) -> String {
     text
 }
 
-/// What amounts are in.
+/// The unit of amounts.
 pub(super) fn unit(sides: &Sides) -> &str {
     match sides.unit {
         Unit::Milliseconds => "ms",
@@ -447,7 +447,7 @@ pub(super) fn unit(sides: &Sides) -> &str {
 pub(super) fn name(change: &Change) -> String {
     let mut name = change.function.clone();
     if let Some(caller) = change.callers.last() {
-        // The whole path is in the JSON.
+        // The JSON has the whole path.
         let above = change.callers.len() - 1;
         name = match above {
             0 => format!("{caller} > {name}"),

@@ -1,4 +1,4 @@
-//! What a comparison of other profilers' figures says: amounts, and nothing of chance.
+//! Comparison of other profilers' figures: amounts, without chance.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::args::{By, DiffArgs};
 use crate::exit::Failure;
 use crate::report::{bytes, counts, time};
 
-/// Only what counts the same can be compared, and only what the files know.
+/// Refuses files that count different things, and views that the files have no data for.
 pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
     let what = |data: &Data| match &data.weights {
         Some(weights) if weights.unit.is_empty() => weights.name.clone(),
@@ -43,7 +43,7 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
     }
 }
 
-/// An amount as the file counts it.
+/// An amount in the unit of the file.
 pub(super) fn amount(sides: &Sides, amount: f64) -> String {
     use profile::view::data::Unit;
     match sides.unit {
@@ -65,7 +65,7 @@ fn change_of(before: f64, after: f64) -> String {
     }
 }
 
-/// What takes more and what less; `which` amounts are meant, where that is not said by the list's title alone.
+/// The lists of what takes more and less; `which` names the kind of amount in the titles.
 pub(super) fn lists(args: &DiffArgs, compared: &Comparison, which: &str) -> String {
     let mut out = String::new();
     let (more, less): (Vec<_>, Vec<_>) = shown(args, compared).partition(|change| compared.delta(change) > 0.0);

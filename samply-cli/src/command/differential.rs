@@ -1,4 +1,4 @@
-//! The flame graph of what changed: of `sprof diff --flamegraph` and of `sprof flamegraph --base`.
+//! The differential flame graph: `sprof diff --flamegraph` and `sprof flamegraph --base`.
 
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
@@ -10,7 +10,7 @@ use super::export::Target;
 use crate::exit::{Failure, Outcome};
 use crate::term::Term;
 
-/// Draws it.
+/// Draws the differential flame graph.
 pub(super) fn write(
     target: Target<'_>,
     base: &[Data],
@@ -25,7 +25,7 @@ pub(super) fn write(
         if side.iter().all(|picked| picked.totals().weight == 0) {
             return Err(Failure::failed(format_args!(
                 "the profiles from {name} hold no samples of the kind that is drawn: there is nothing to compare; \
-                 `{} report FILE` tells what a profile holds",
+                 `{} report FILE` shows what a profile holds",
                 own()
             )));
         }

@@ -1,4 +1,4 @@
-//! `sprof doctor`: what works on this machine, what does not, and the command that mends it.
+//! `sprof doctor`: what works on this machine, what does not, and the command that helps.
 
 use std::fs;
 
@@ -13,12 +13,12 @@ use crate::exit::{Outcome, Status};
 use crate::pipeline;
 use crate::screen;
 
-/// Version of the JSON form: a field that goes or changes its meaning makes it one more, a new field does not.
+/// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 /// Columns of a line at most.
 const WIDTH: usize = 80;
 
-/// Runs the command. Status 125 where nothing can be recorded.
+/// Runs the command. Status 125 if nothing can be recorded.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut examination = pipeline::examine();
     examination.limits.extend([kernel_symbols(), libc_symbols()]);
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     })
 }
 
-/// The way that `sprof record` takes here.
+/// The backend that `sprof record` uses here.
 fn used(examination: &Examination) -> Option<&Finding> {
     examination.ways.iter().find(|way| way.state == State::Works)
 }
@@ -53,10 +53,10 @@ fn kernel_symbols() -> Finding {
     }
 }
 
-/// Addresses of the C library that are looked up.
+/// Number of addresses of the C library that are looked up.
 const PROBES: u64 = 200;
 
-/// How many places in the C library have a name, and whether lines are known: what every program's stacks go through.
+/// Checks names and lines in the C library, which is on every program's stacks.
 fn libc_symbols() -> Finding {
     let finding = Finding::works("libc-symbols", "names of functions in the C library", "");
     let Some((path, code)) = own_libc() else {
@@ -109,7 +109,7 @@ fn libc_symbols() -> Finding {
     }
 }
 
-/// The C library that sprof itself runs on, and where its code is, relative to its start.
+/// The C library of sprof itself, and the address range of its code, relative to its start.
 fn own_libc() -> Option<(String, std::ops::Range<u64>)> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let is_libc = |path: &str| {
@@ -174,13 +174,13 @@ fn push(out: &mut String, word: &str, finding: &Finding) {
         false => format!("{}: {}", finding.title, finding.reason),
     };
     push_wrapped(out, &format!("  {word:4}  "), &text);
-    for mend in &finding.mends {
-        // A command stays on its line, so that it can be copied.
-        out.push_str(&format!("          > {mend}\n"));
+    for command in &finding.mends {
+        // A command stays on one line, so that it can be copied.
+        out.push_str(&format!("          > {command}\n"));
     }
 }
 
-/// Appends text in lines of [`WIDTH`], the first after `start`, the others as far from the margin.
+/// Appends text in lines of [`WIDTH`]; the first follows `start`, the others are indented by its width.
 fn push_wrapped(out: &mut String, start: &str, text: &str) {
     let mut line = start.to_owned();
     let mut is_fresh = true;

@@ -1,4 +1,4 @@
-//! `-e`: the events that were named, and the list of those that there are.
+//! `-e`: the named events, and the list of all events.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use crate::pipeline::recorder;
 use crate::probes;
 use crate::screen;
 
-/// What stands in the place of an event to see all.
+/// The word for the list of all events.
 const LIST: &str = "list";
 
-/// The events as they were named, each a list that makes sense.
+/// The named events, checked.
 pub(super) fn parse(args: &RecordingArgs) -> Result<Vec<String>, Failure> {
     for list in &args.event {
         events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
@@ -23,7 +23,7 @@ pub(super) fn parse(args: &RecordingArgs) -> Result<Vec<String>, Failure> {
     Ok(args.event.clone())
 }
 
-/// The probes among them, found in their files and in the folders of debug files. Text that makes no sense is left to [`parse`].
+/// Finds the probes in their files and in the folders of debug files. [`parse`] reports wrong text.
 pub(super) fn probes(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<Vec<Probe>, Failure> {
     let options = SymbolOptions {
         symbol_dirs: symbol_dirs.to_vec(),
@@ -40,7 +40,7 @@ pub(super) fn probes(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<Ve
     Ok(found)
 }
 
-/// `-e list`, `-e list:PATTERN`: the pattern, empty for all.
+/// The pattern of `-e list:PATTERN`, empty for `-e list`.
 pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
     args.event.iter().find_map(|event| {
         let rest = event.strip_prefix(LIST)?;
@@ -51,7 +51,7 @@ pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
     })
 }
 
-/// Prints what this machine has.
+/// Prints the events of this machine.
 pub(super) fn list(pattern: &str) -> Outcome {
     let text = recorder::list_events(pattern).map_err(Failure::failed)?;
     screen::print("the list", |out| out.write_all(text.as_bytes()))

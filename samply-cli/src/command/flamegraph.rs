@@ -1,4 +1,4 @@
-//! `sprof flamegraph`: run, record, draw. Of a saved profile, `sprof export --format svg` with a file to write to.
+//! `sprof flamegraph`: run, record, draw. With a saved profile it is `sprof export --format svg` with a default output.
 
 use std::io;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     failure.map_or(Ok(record::status(exit)), Err)
 }
 
-/// The event of several that is drawn, where that is not the one that samples weigh: the first that was named and did happen.
+/// The event to draw, if it is not the event of the sample weights: the first named event that happened.
 fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str> {
     let events = || info.events.iter().enumerate();
     if events().any(|(_, event)| event.role == Role::Running) {
@@ -112,7 +112,7 @@ fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str
     first.or(events().next()).map(|(_, event)| event.name.as_str())
 }
 
-/// Of a file with several events one is drawn.
+/// The one event to draw of a file.
 fn event(asked: &[String]) -> Result<Option<String>, Failure> {
     match asked {
         [] => Ok(None),

@@ -1,4 +1,4 @@
-//! `sprof load`: serves a saved profile, untouched. Files of other profilers are converted first (see `convert`).
+//! `sprof load`: serves a saved profile unchanged. Files of other profilers are converted first (see `convert`).
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// Another profiler's file as a profile. Whether it can be saved is found out first.
+/// Saves another profiler's file as a profile. The output is checked first.
 fn save(args: &LoadArgs, options: &InputOptions, term: &Term) -> Outcome {
     let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
     let converted = convert::foreign(&args.file, options, term)?;
@@ -101,10 +101,10 @@ fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {
     format!("{}: {product}, {threads}, {form}, {symbols}", args.file.display())
 }
 
-/// The module behind a profile's library, as far as the profile says.
+/// The module of a profile's library, as far as the profile has it.
 pub(crate) fn module(lib: &SavedLib) -> Option<Module> {
     let name = lib.debug_name.as_deref().or(lib.name.as_deref())?;
-    // The file name is half of what symbols are asked by, so the path must end with it.
+    // Symbol requests contain the file name, so the path must end with it.
     let ends_with_name = |path: &&str| path.rsplit('/').next() == Some(name);
     let paths = [lib.path.as_deref(), lib.debug_path.as_deref()];
     let path = paths.into_iter().flatten().find(ends_with_name).unwrap_or(name);

@@ -1,4 +1,4 @@
-//! What each command does: arguments to options to library calls.
+//! The commands: from arguments to options to library calls.
 
 pub(crate) mod annotate;
 pub(crate) mod cargo;

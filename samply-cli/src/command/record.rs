@@ -43,7 +43,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     cargo::prepare(&mut plan, &args.recording, &term)?;
     say_changes(&plan, &args.recording, &term);
 
-    // All that can fail for reasons known beforehand fails before the program runs.
+    // Everything that can fail early fails before the program runs.
     let listener = match shows(&args) {
         true => Some(Listener::bind(&args.serve).map_err(Failure::failed)?),
         false => None,
@@ -64,12 +64,12 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     if !args.no_symbolicate {
         let profile = &mut recorded.profile;
         enriched = Some(pipeline::symbolicate(profile, &mut look_ups, &term, &interrupt));
-        // Names of benchmarks and tests are in the stacks.
+        // Markers of benchmarks and tests are made from named stacks.
         if let Some(cargo) = &plan.cargo {
             cargo.mark_benchmarks(profile, recorded.iterations);
         }
     }
-    // Who ended us with a signal does not want a server.
+    // A user who ended sprof with a signal wants no server.
     let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
     let highlights = Highlights::of(&recorded.profile, &look_ups);
     let status = save_and_show(
@@ -84,7 +84,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     failure.map_or(Ok(status), Err)
 }
 
-/// What is done otherwise than asked for: a rate that the machine does not permit, another way to unwind.
+/// Reports changed options: a rate that the machine does not permit, another way to unwind.
 pub(super) fn say_changes(plan: &Plan, args: &RecordingArgs, term: &Term) {
     match args.call_graph {
         None | Some(CallGraph::Dwarf(_)) => {}
@@ -102,7 +102,7 @@ pub(super) fn say_changes(plan: &Plan, args: &RecordingArgs, term: &Term) {
     }
 }
 
-/// Knows the files of the recording, and what JIT compilers told.
+/// A symbolicator with the files of the recording and the symbols of JIT compilers.
 pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: Vec<PathBuf>) -> Symbolicator {
     let symbolicator = Symbolicator::new(SymbolOptions {
         symbol_dirs,
@@ -117,7 +117,7 @@ pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: Vec<PathBuf>) -
     symbolicator
 }
 
-/// Writes the profile and waits for the program; then serves what was written, where there is a listener.
+/// Writes the profile and waits for the program; with a listener, serves the profile.
 fn save_and_show(
     args: &RecordArgs,
     term: &Term,
@@ -128,7 +128,7 @@ fn save_and_show(
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, recorded)?;
-    // Opened before the program ends: the next recording may take its place.
+    // Opened before the program ends: the next recording may replace the file.
     let opened = (listener.as_ref()).map(|_| serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-"))));
     let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
     let summary = Summary {
@@ -144,13 +144,13 @@ fn save_and_show(
     if let Some(path) = &saved.path {
         say_next(term, path, listener.is_some());
     }
-    // Source and assembly are still asked for.
+    // The UI will request source and assembly.
     for lib in recorded.profile.libs() {
         symbolicator.add_module(&lib.module);
     }
-    // Before the server has a thread: until then Ctrl-C means the program, from then on the server.
+    // Before the server has a thread: until then Ctrl-C goes to the program, then to the server.
     let exit = wait(term, &mut recorded);
-    // What ends a recording of others, as `sleep 10` does, is not what was recorded.
+    // With -p and -a the command, such as `sleep 10`, only ends the recording; it is not what was recorded.
     let is_program = args.recording.pid.is_empty() && !args.recording.all;
     if is_program && recorded.stop == StopReason::ProgramEnded {
         say_exit(term, &recorded.profile.info().program, exit);
@@ -172,7 +172,7 @@ fn save_and_show(
     Ok(status)
 }
 
-/// Waits for the program, which recording may have outlived.
+/// Waits for the program, which may run longer than the recording.
 pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     if recorded.stop != StopReason::ProgramEnded && recorded.program.may_be_running() {
         term.progress(false, "waiting for the program to end; Ctrl-C kills it");
@@ -182,12 +182,12 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     exit
 }
 
-/// The contract's "terminal and browser": someone who can read the link and end the server.
+/// True if a user at a terminal can read the link and end the server.
 fn shows(args: &RecordArgs) -> bool {
     !args.save_only && !to_stdout(args) && io::stderr().is_terminal() && !in_ci()
 }
 
-/// True on a build server. `CI=false` is how some say that they are none.
+/// True on a build server. Some set `CI=false` elsewhere.
 pub(super) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
@@ -196,7 +196,7 @@ fn to_stdout(args: &RecordArgs) -> bool {
     args.output == Path::new("-")
 }
 
-/// stdout has one use at most.
+/// Refuses two uses of stdout.
 fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
     let refused = |message| Err(Failure::from(args::usage_error("record", message)));
     if args.json && to_stdout(args) {
@@ -245,7 +245,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
              limit: sysctl kernel.perf_event_max_sample_rate={rate_hz:.0}"
         )));
     }
-    // The kernel lowers its limit where interrupts take long, as in many virtual machines: seen at 250 Hz.
+    // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
     Ok(Plan {
         recorder: RecordOptions {
@@ -282,8 +282,7 @@ fn rate_limit_hz() -> Option<f64> {
     text.trim().parse().ok()
 }
 
-/// The output, ready to be written to. Where that is stdout, the program gets stderr in its place, so that what it prints
-/// does not end up inside the profile.
+/// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with the profile.
 pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     if path != Path::new("-") {
         return Output::prepare(path, kind, Earlier::Kept).map_err(Failure::failed);
@@ -294,7 +293,7 @@ pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     Ok(Output::stdout(File::from(stdout)))
 }
 
-/// Writes the profile. Also where that fails the program is not left to itself.
+/// Writes the profile. If that fails, waits for the program all the same.
 fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
     term.progress(false, "writing the profile");
     let started = Instant::now();
@@ -335,7 +334,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What to type next; of a profile that is about to be served, what else.
+/// Prints the next commands; fewer if the profile will be served.
 fn say_next(term: &Term, path: &Path, is_served: bool) {
     let ways = [("open it with", "load"), ("read it with", "report")];
     for (how, command) in ways.into_iter().skip(usize::from(is_served)) {
@@ -346,7 +345,7 @@ fn say_next(term: &Term, path: &Path, is_served: bool) {
     }
 }
 
-/// Of a program that failed: shells tell how a signal ended what they started themselves, which is sprof.
+/// Reports how a program failed: the shell reports only signals that ended sprof.
 fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
     let how = match exit {
         ProgramExit::Code(0) | ProgramExit::StillRunning | ProgramExit::NotOurs => return,
@@ -359,7 +358,7 @@ fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
     term.line(term.style(Style::Warning, format_args!("{program} {how}")));
 }
 
-/// Of those that have the same number everywhere.
+/// The name of a signal with the same number on all systems.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",
@@ -378,11 +377,11 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// The last words: the summary for machines, and the status.
+/// Prints the JSON summary, and returns the status.
 fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) -> Outcome {
     if args.json {
         match screen::print("the summary", |out| writeln!(out, "{}", summary.json(exit))) {
-            // Nobody reads it: the profile is saved all the same.
+            // The reader of stdout has left; the profile is saved.
             Err(Failure::BrokenPipe) => {}
             printed => drop(printed?),
         }

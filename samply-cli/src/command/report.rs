@@ -1,4 +1,4 @@
-//! `sprof report`: a file to views to text, Markdown or JSON.
+//! `sprof report`: from a file to views to text, Markdown or JSON.
 
 use std::io::{self, Write};
 
@@ -22,17 +22,12 @@ use crate::term::{self, Term, Verbosity};
 
 /// Rows of each table of the summary.
 const SUMMARY_ROWS: usize = 10;
-/// Rows of a view that was asked for.
+/// Rows of each table of other views.
 const VIEW_ROWS: usize = 40;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
-    let verbosity = if args.select.verbose {
-        Verbosity::Verbose
-    } else {
-        Verbosity::Normal
-    };
-    let term = Term::stderr(verbosity);
+    let term = Term::stderr(Verbosity::of(false, args.select.verbose));
     let input = input::open(&args.file, &args.select.input(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
@@ -53,7 +48,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let in_circles = arcs::in_circles(&selection);
     if in_circles > 0 {
         notes.push(format!(
-            "{in_circles} functions call each other in circles; their totals are at most what is told: arcs don't say more"
+            "{in_circles} functions call each other in circles; their totals may be smaller than shown, because the file has calls and no call paths"
         ));
     }
     let shortfalls = shortfalls(&selection, &input.sources);

@@ -1,17 +1,13 @@
-//! Shows a served profile to the user, wherever the user sits.
+//! Shows a served profile to the user, here or over SSH.
 
 use crate::args::ServeArgs;
 use crate::serve::Links;
 use crate::serve::browser::{self, Desk};
 use crate::term::{Style, Term, Verbosity};
 
-/// The verbosity that the flags ask for.
+/// The verbosity by the flags.
 pub(crate) fn verbosity(args: &ServeArgs) -> Verbosity {
-    match (args.quiet, args.verbose) {
-        (true, _) => Verbosity::Quiet,
-        (false, true) => Verbosity::Verbose,
-        (false, false) => Verbosity::Normal,
-    }
+    Verbosity::of(args.quiet, args.verbose)
 }
 
 /// Warns of an address that others can reach, before anything can be read there.
@@ -24,7 +20,7 @@ pub(crate) fn warn_of_others(term: &Term, args: &ServeArgs) {
     }
 }
 
-/// Prints the link, and opens it where there is a browser and nobody minds.
+/// Prints the link, and opens it if there is a browser and `may_open`.
 pub(crate) fn open(term: &Term, args: &ServeArgs, address: std::net::SocketAddr, links: &Links, may_open: bool) {
     let link = term.style(Style::Link, &links.open);
     let desk = match browser::desk(address) {

@@ -1,4 +1,4 @@
-//! What a profile is of, and how far it can be trusted.
+//! The head of a report: what was recorded, and the quality of the profile.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use profile::view::select::Selection;
 use super::{Measure, bytes, time};
 use crate::summary::{count, grouped};
 
-/// Lines for people, and the same for programs.
+/// The lines of the head.
 pub(crate) struct About {
-    /// What, when, how long, by whom.
+    /// Program, date, duration, recorder.
     pub(crate) recorded: String,
-    /// How much.
+    /// Processes, threads and samples.
     pub(crate) samples: String,
-    /// What weights are, where that needs a name.
+    /// The unit of weights, if the file names it.
     pub(crate) counted: Option<String>,
-    /// How far it can be trusted; the second is true if something limits that.
+    /// The quality line; true if something limits the quality.
     pub(crate) quality: (String, bool),
-    /// Which samples are shown.
+    /// The selected samples.
     pub(crate) selected: Option<String>,
-    /// Waits, which are apart.
+    /// Waits, which are not part of the CPU time.
     pub(crate) apart: Option<String>,
-    /// What limits the data.
+    /// Limits of the data.
     pub(crate) notes: Vec<String>,
     pub(crate) json: serde_json::Value,
 }
@@ -89,7 +89,7 @@ fn recorded(file: &Path, data: &Data) -> String {
     text
 }
 
-/// As recorded, or else up to the last sample.
+/// The recorded duration, or the time up to the last sample.
 fn duration_ms(data: &Data) -> Option<f64> {
     let last = || {
         let times = data
@@ -140,7 +140,7 @@ fn samples(selection: &Selection<'_>, waits: bool) -> String {
     text
 }
 
-/// What an imported file counts, and what else it could show.
+/// What an imported file counts, and its other events.
 fn counted(data: &Data) -> Option<String> {
     let weights = data.weights.as_ref()?;
     let mut text = format!("shown: {}", weights.name);
@@ -156,7 +156,7 @@ fn counted(data: &Data) -> Option<String> {
     Some(text)
 }
 
-/// False for folded stacks: what a sample of theirs stands for, nobody knows.
+/// False for folded stacks, whose samples have no known unit.
 pub(crate) fn has_times(data: &Data) -> bool {
     data.interval_ms > 0.0 && data.interval_ms.is_finite()
 }
@@ -268,7 +268,7 @@ fn json(
     })
 }
 
-/// A whole number where it is one: `12`, not `12.0`.
+/// JSON without a fraction for whole numbers: `12`, not `12.0`.
 pub(crate) fn number_json(number: f64) -> serde_json::Value {
     match number.fract() == 0.0 && number.abs() < 9e15 {
         true => (number as i64).into(),

@@ -1,4 +1,4 @@
-//! From views to tables.
+//! Makes tables of views.
 
 use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
@@ -15,26 +15,26 @@ use super::{Row, Table};
 use crate::args::{Sort, View};
 use crate::summary::grouped;
 
-/// How many rows.
+/// The extent of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) rows: usize,
-    /// Of the selected weight.
+    /// Rows below this share of the selected weight are left out.
     pub(crate) min_percent: Option<f64>,
-    /// For people: what is on nearly every stack and ran nothing itself is left out of the summary.
+    /// Leave out of the summary the functions that are on nearly every stack and ran nothing themselves.
     pub(crate) no_frame_of_all: bool,
     pub(crate) sort: Sort,
 }
 
-/// What trees leave out unless told otherwise.
+/// Default of [`Extent::min_percent`] in trees.
 const TREE_PERCENT: f64 = 1.0;
-/// Levels of a bottom-up tree: what is further away says little about a leaf.
+/// Levels of a bottom-up tree at most: callers further up say little about a leaf.
 const DEPTH_UP: usize = 60;
-/// The hot path ends where no callee has this part of its caller,
+/// The hot path continues to a callee with at least this part of its caller,
 const HOT_PART: f64 = 0.25;
-/// or this share of all.
+/// and at least this share of all.
 const HOT_SHARE: f64 = 0.03;
-/// `main`, `start_thread`, `catch_unwind`: what has this share of all, and none itself, tells nothing.
+/// Functions with this share of all and no self time say nothing: `main`, `start_thread`, `catch_unwind`.
 const NEARLY_ALL: f64 = 0.98;
 
 /// The tables of a view.
@@ -137,7 +137,7 @@ impl Build<'_> {
             name,
             is_function: true,
             place: match lib.as_str() {
-                // cachegrind knows files and no libraries.
+                // cachegrind has files and no libraries.
                 "" if data.weights.is_some() => file.to_owned(),
                 _ => lib,
             },
@@ -196,7 +196,7 @@ impl Build<'_> {
         self.table("lines", "Lines", rows.collect())
     }
 
-    /// Below each function the callee with the largest part, as long as there is one that matters.
+    /// Follows from each function to the callee with the largest part, down to the limits above.
     fn hot_path(&self) -> Table {
         let least = self.selection.total.weight * HOT_SHARE;
         let tree = top_down_where(self.selection, |total| total.weight >= least);
@@ -215,7 +215,7 @@ impl Build<'_> {
             });
             node = child;
         }
-        // Its end tells more than its beginning.
+        // The end of the path is more useful than its start.
         let left_out = rows.len().saturating_sub(self.extent.rows.max(1));
         rows.drain(..left_out);
         let mut table = self.table("hot_path", "Hot path", rows);
@@ -259,7 +259,7 @@ impl Build<'_> {
                 ..self.function_row(node.func)
             });
             let children = shown(node);
-            // A chain of calls that all have the same stays in its column.
+            // A chain of calls with the same samples stays in its column.
             let is_chain =
                 children.len() == 1 && tree.nodes[children[0] as usize].total.weight >= node.total.weight * 0.98;
             let indent = indent + usize::from(!is_chain);
@@ -272,7 +272,7 @@ impl Build<'_> {
         table
     }
 
-    /// Of files that know arcs, and no paths: one step up and one down.
+    /// Tables of files that have arcs and no call paths: one step up and one down.
     fn arcs(&self, function: &str, funcs: &[u32], up: Vec<ArcRow>, down: Vec<ArcRow>) -> Vec<Table> {
         let found = functions(self.selection).into_iter();
         let found = found.filter(|row| funcs.contains(&row.func));

@@ -1,4 +1,4 @@
-//! What can't be shown of files that have no call paths. Such a tree would be made up.
+//! Refuses views and conditions that need call paths, for files without them.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use profile::view::select::Filter;
 use crate::args::View;
 use crate::exit::Failure;
 
-/// Refuses views that the file has no data for, and says what there is instead.
+/// Refuses views that the file has no data for, and names views that it has.
 pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<(), Failure> {
     let by = &data.imported_from;
     for view in views {
@@ -30,7 +30,7 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
     Ok(())
 }
 
-/// Refuses conditions that are about call paths.
+/// Refuses conditions on call paths.
 pub(crate) fn check_conditions(file: &Path, data: &Data, filter: &Filter) -> Result<(), Failure> {
     let option = match (filter.focus.is_empty(), filter.hide.is_empty()) {
         _ if data.calls == Calls::Paths => return Ok(()),

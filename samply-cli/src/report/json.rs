@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! schema          "sprof-report"
-//! schema_version  1; one more where a field goes or changes its meaning, not for a new one
+//! schema_version  1; a removed or changed field increases it, a new field does not
 //! sprof_version
-//! file            as it was named
+//! file            as named by the user
 //! profile         product, arguments, recorded_by, os, cpu, start_unix_ms, duration_ms, interval_ms, processes, threads,
-//!                 symbolicated, extra: what the recorder says about lost and truncated samples
-//! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, what shares are of;
-//!                 without_stack; other_kind: what was kept apart
+//!                 symbolicated, extra: the recorder's facts about lost and truncated samples
+//! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, the whole of shares;
+//!                 without_stack; other_kind: samples of the other kind
 //! unit            of weights: "samples", "ms", "bytes" or "count"
-//! weights         of imported files, else null: name, unit: as the file has them; others: what else it counts
-//! notes           what limits the data, a sentence each
-//! views           id, rows, left_out: rows that there are, too
-//!   rows          function, library, file, line, name, pid, tid, process, threads, bucket, functions: as far as known
+//! weights         of imported files, else null: name, unit: as in the file; others: its other events
+//! notes           limits of the data, a sentence each
+//! views           id, rows, left_out: number of rows that are not listed
+//!   rows          function, library, file, line, name, pid, tid, process, threads, bucket, functions: if known
 //!                 depth: in trees; rows are in depth-first order
-//!                 self, total, other_kind: samples (null where the file tells of none), weight, share (0 to 1), time_ms
-//!                 (null where samples stand for no time)
+//!                 self, total, other_kind: samples (null if the file has none), weight, share (0 to 1), time_ms
+//!                 (null if samples stand for no time)
 //! ```
 
 use std::io::{self, Write};

@@ -22,7 +22,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\n### {}\n", escaped(&table.title))?;
         let has = |cost: fn(&super::Row) -> Option<Cost>| table.rows.iter().any(|row| cost(row).is_some());
         let (has_total, has_other) = (has(|row| row.total), has(|row| row.other));
-        // Of calls only what they cost in all is known.
+        // Calls have a total cost only.
         let has_own = has(|row| row.own) || !has_total;
         let has_place = table.rows.iter().any(|row| !row.place.is_empty());
         let amount_label = escaped(report.measure.amount_label().unwrap_or("time"));
@@ -67,7 +67,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             if has_other {
                 write!(out, " {} |", measure.amount(row.other.unwrap_or_default()))?;
             }
-            // Spaces at the beginning of a cell are not shown.
+            // Markdown drops spaces at the start of a cell.
             write!(out, " {}{} |", "&nbsp;".repeat(2 * row.indent), code(&row.name))?;
             match has_place {
                 true => writeln!(out, " {} |", escaped(&row.place))?,
@@ -81,7 +81,7 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A code span; a bar would end the cell even there.
+/// A code span, with bars escaped: a bar ends the cell also in a code span.
 fn code(text: &str) -> String {
     let text = text.replace(['\n', '\r'], " ").replace('|', "\\|");
     match text.contains('`') {

@@ -1,6 +1,7 @@
-//! What is said of a profile without a browser: tables, the same ones for people, Markdown and programs.
+//! Reports: the same tables as text, Markdown and JSON.
 //!
-//! [`calls`]: what a file without call paths can't show. [`build`]: from views to tables. [`about`]: what the profile is of. [`text`], [`markdown`], [`json`]: how they are written.
+//! [`calls`] refuses views that a file has no data for. [`build`] makes tables of views. [`about`] is the head. [`text`], [`markdown`] and
+//! [`json`] write them.
 
 pub(crate) mod about;
 pub(crate) mod build;
@@ -14,24 +15,23 @@ use profile::view::data::{Data, Unit};
 
 use about::About;
 
-/// A report.
 pub(crate) struct Report {
     pub(crate) about: About,
     pub(crate) tables: Vec<Table>,
     pub(crate) measure: Measure,
 }
 
-/// What costs are, and of what shares are.
+/// The unit of costs, and the whole of shares.
 #[derive(Clone, Debug)]
 pub(crate) struct Measure {
-    /// All selected samples.
+    /// Cost of all selected samples.
     pub(crate) whole: Cost,
     pub(crate) unit: Unit,
-    /// The file's own name of what weights count, where it has one.
+    /// The file's name of its unit, if it has one.
     pub(crate) name: Option<String>,
-    /// False where nothing was sampled: an imported file may count something else, and not tell how many samples there were.
+    /// False if an imported file counts something and has no number of samples.
     pub(crate) has_samples: bool,
-    /// What a sample stands for where weights count samples.
+    /// Time of a sample, if weights count samples.
     pub(crate) interval_ms: Option<f64>,
 }
 
@@ -46,7 +46,7 @@ impl Measure {
         }
     }
 
-    /// What weights are called, at the head of a column; `None` where samples say all.
+    /// Heading of the column of weights; `None` if the number of samples suffices.
     pub(crate) fn amount_label(&self) -> Option<&str> {
         match (&self.name, self.unit) {
             (_, Unit::Samples) => self.interval_ms.map(|_| "time"),
@@ -57,7 +57,7 @@ impl Measure {
         }
     }
 
-    /// `1.23 s`, `1.2 MB`, `1,234`; `-` where only samples are known.
+    /// `1.23 s`, `1.2 MB`, `1,234`; `-` if only the number of samples is known.
     pub(crate) fn amount(&self, cost: Cost) -> String {
         match (self.time_ms(cost), self.unit) {
             (Some(ms), _) => time(ms),
@@ -71,7 +71,7 @@ impl Measure {
         100.0 * cost.share_of(self.whole)
     }
 
-    /// The time that it stands for; `None` where samples stand for none.
+    /// The time of a cost; `None` if samples stand for no time.
     pub(crate) fn time_ms(&self, cost: Cost) -> Option<f64> {
         match self.unit {
             Unit::Milliseconds => Some(cost.weight),
@@ -81,37 +81,37 @@ impl Measure {
     }
 }
 
-/// Rows of one kind.
+/// A table of a report.
 pub(crate) struct Table {
-    /// For programs.
+    /// Id in JSON.
     pub(crate) id: &'static str,
-    /// For people.
+    /// Title in text and Markdown.
     pub(crate) title: String,
-    /// What costs of rows are called.
+    /// Heading of the first cost.
     pub(crate) own_label: &'static str,
-    /// What the third cost is called, where rows have one.
+    /// Heading of the third cost, if rows have one.
     pub(crate) other_label: &'static str,
     pub(crate) rows: Vec<Row>,
-    /// Rows that there are, too.
+    /// Number of rows that are not listed.
     pub(crate) left_out: usize,
 }
 
 /// One row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
-    /// In a tree: levels below the first.
+    /// Level in a tree, from 0.
     pub(crate) depth: usize,
-    /// In a tree as people see it: only what stands beside others is further in.
+    /// Indent in text: only a row with siblings is indented further.
     pub(crate) indent: usize,
     pub(crate) name: String,
-    /// False for names that are no functions': these are never shortened as such.
+    /// False if the name is no function, and must not be shortened like one.
     pub(crate) is_function: bool,
-    /// Where it is: a library, a process.
+    /// Library or process.
     pub(crate) place: String,
     pub(crate) own: Option<Cost>,
     pub(crate) total: Option<Cost>,
     pub(crate) other: Option<Cost>,
-    /// The same and more for programs: (key, value).
+    /// Fields in JSON: (key, value).
     pub(crate) fields: Vec<(&'static str, serde_json::Value)>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn time(ms: f64) -> String {
     }
 }
 
-/// `1,234`; negative where profiles were subtracted.
+/// `1,234`; negative in differences of profiles.
 pub(crate) fn counts(counts: f64) -> String {
     let digits = crate::summary::grouped(counts.abs().round() as u64);
     match counts < 0.0 {

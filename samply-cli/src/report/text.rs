@@ -1,4 +1,4 @@
-//! A report for people: tables that fit the terminal. In a pipe nothing is cut.
+//! A report as text: tables that fit the terminal. In a pipe nothing is cut.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ use crate::fit::{cut, cut_start, function};
 use crate::summary::grouped;
 use crate::term::{Style, Styled};
 
-/// What the text goes to.
+/// The terminal or pipe that the text goes to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
-    /// Columns of the terminal; `None` where there is none.
+    /// Columns of the terminal; `None` without a terminal.
     pub(crate) columns: Option<usize>,
     pub(crate) color: bool,
 }
 
-/// Columns of numbers go until a name has at least this, or half of the terminal.
+/// Columns of numbers are dropped until a name has at least so many columns, or half of the terminal.
 const NAME_COLUMNS: usize = 44;
 
 impl Page {
@@ -61,7 +61,7 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// Lines of words, broken where the terminal ends.
+/// Words in lines that fit the terminal.
 struct Wrapped<'a> {
     page: Page,
     out: &'a mut dyn Write,
@@ -100,7 +100,7 @@ impl Wrapped<'_> {
 struct Column {
     head: String,
     cells: Vec<String>,
-    /// The last to go where space is short has 0.
+    /// Order in which columns are dropped; 0 is dropped last.
     rank: u8,
 }
 
@@ -119,7 +119,7 @@ fn columns(table: &Table, measure: &Measure) -> Vec<Column> {
     };
     let share =
         |rank: u8, head: &str, cost: fn(&Row) -> Cost| column(rank, head, &|row| percent(measure.percent(cost(row))));
-    // In trees, and where it is what orders them, the total comes first.
+    // In trees, and in tables ordered by total, the total comes first.
     let total_first = matches!(
         table.id,
         "tree" | "bottom_up" | "callers" | "callees" | "hot_path" | "functions_by_total"
@@ -204,13 +204,13 @@ fn write_table(table: &Table, measure: &Measure, page: Page, out: &mut dyn Write
     Ok(())
 }
 
-/// Name and place of a row in so many columns.
+/// Fits name and place of a row into a number of columns.
 fn fit(row: &Row, columns: Option<usize>) -> (String, String) {
     let (name, place) = (row.name.clone(), row.place.clone());
     let Some(columns) = columns else {
         return (format!("{}{name}", "  ".repeat(row.indent)), place);
     };
-    // Deep trees must leave space for names.
+    // The indent of a deep tree must leave space for names.
     let indent = " ".repeat(row.indent.min(columns / 3));
     let space = columns - indent.len();
     let len = |text: &str| text.chars().count();

@@ -1,11 +1,10 @@
-//! How the UI writes what it shows into its addresses.
+//! The UI's encoding of its view in addresses.
 
-/// The version of the UI's addresses that these are of: the first that writes threads as below (2021). Newer UIs upgrade it;
-/// one that finds a version above its own refuses the link.
+/// Version of the address format: the first one that encodes threads in this way (2021). Newer UIs upgrade it; a UI refuses a version above
+/// its own.
 pub(super) const VERSION: u32 = 6;
 
-/// As the UI writes indexes in addresses (its `uintarray-encoding`): digits of 5 bits, the highest first, all but the last one with
-/// a sixth bit.
+/// Encodes an index as the UI's `uintarray-encoding`: digits of 5 bits, the highest first; all but the last have a sixth bit set.
 pub(super) fn encode_index(index: usize) -> String {
     const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ._";
     let mut digits = vec![DIGITS[index % 32]];

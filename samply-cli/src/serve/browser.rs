@@ -1,4 +1,4 @@
-//! Opening the link: in the user's browser where there is one, else in words.
+//! Opens the link in the user's browser, or says how to open it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,18 +8,18 @@ use std::process::{Command, Stdio};
 /// Where the user sits.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Desk {
-    /// In front of this machine's screen.
+    /// At the screen of this machine.
     Here,
-    /// At the other end of an SSH connection; the command that makes our port reachable there.
+    /// At the other end of an SSH connection.
     OverSsh {
-        /// To be typed on the user's own machine.
+        /// The command to type on the user's own machine; it makes the port reachable there.
         tunnel: String,
     },
     /// No browser can be started from here, and why.
     NoBrowser(&'static str),
 }
 
-/// Looks around.
+/// Finds out where the user sits.
 pub(crate) fn desk(server: SocketAddr) -> Desk {
     desk_of(server, &|name| {
         std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -34,7 +34,7 @@ fn desk_of(server: SocketAddr, variable: &dyn Fn(&str) -> Option<String>) -> Des
         };
     }
     if variable("SUDO_USER").is_some() {
-        // A browser that is started as root refuses to run, or leaves root's files in the user's home.
+        // A browser that root starts refuses to run, or leaves root's files in the user's home.
         return Desk::NoBrowser("sprof runs under sudo");
     }
     let has_screen = cfg!(target_os = "macos")
@@ -66,7 +66,7 @@ fn tunnel(server: SocketAddr, connection: &str, user: Option<&str>) -> String {
     format!("ssh -N -L {port}:{ip}:{port}{ssh_port} {user}{host}")
 }
 
-/// Starts the browser, without waiting for it. `failed` is called, on another thread, if it says that it could not.
+/// Starts the browser without waiting for it. Calls `failed` on another thread if the browser fails.
 pub(crate) fn open(url: &str, failed: impl FnOnce(String) + Send + 'static) -> io::Result<()> {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut child = Command::new(opener)
@@ -74,7 +74,7 @@ pub(crate) fn open(url: &str, failed: impl FnOnce(String) + Send + 'static) -> i
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Ctrl-C ends the server, not a browser that was started for it.
+        // Ctrl-C must end the server and not the browser.
         .process_group(0)
         .spawn()?;
     std::thread::Builder::new()

@@ -1,24 +1,24 @@
 //! The link to the UI's compare view.
 //!
-//! The view takes the links of two profiles, each as the UI itself would show it, with the one thread that is selected: it compares
-//! these threads, and refuses profiles without one.
+//! The view takes the UI's links of two profiles, each with one selected thread. It compares these threads, and refuses profiles without a
+//! selected thread.
 
 use super::address::{VERSION, encode_index};
-use super::{Links, Listener, Places, encode};
+use super::{LinkParts, Links, Listener, encode};
 
 /// A profile in the compare view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
-    /// What the view calls it.
+    /// Its name in the view.
     pub(crate) name: &'a str,
-    /// Index of the thread that is shown of it.
+    /// Index of the thread to compare.
     pub(crate) thread: usize,
 }
 
 impl Listener {
     /// The links for the user, to both profiles side by side.
     pub(crate) fn compare_links(&self, base: Compared<'_>, new: Compared<'_>) -> Links {
-        let Places { origin, ui, ours } = self.places();
+        let LinkParts { origin, ui, ours } = self.link_parts();
         let profile = |file: &str, compared: Compared<'_>| {
             let address = format!(
                 "{ui}/from-url/{}/calltree/?thread={}&profileName={}&v={VERSION}",

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
-/// Bytes read at once: few enough for a hundred clients, enough that 500 MB take no time.
+/// Bytes read at once: little memory for a hundred clients, and fast for 500 MB.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// The rest of a file.
@@ -23,7 +23,7 @@ pub(super) struct FileBody {
 }
 
 impl FileBody {
-    /// The whole file, as long as it is now.
+    /// The whole file at its current size.
     pub(super) fn new(file: Arc<File>) -> io::Result<FileBody> {
         let end = file.metadata()?.len();
         Ok(FileBody {
@@ -48,7 +48,7 @@ impl Body for FileBody {
         let reading = self.reading.get_or_insert_with(|| {
             tokio::task::spawn_blocking(move || {
                 let mut piece = vec![0; piece_bytes];
-                // A file that became shorter is an error: the client must not take what it got for the whole.
+                // A file that became shorter is an error: the client must not take the part for the whole.
                 file.read_exact_at(&mut piece, offset)?;
                 Ok(Bytes::from(piece))
             })

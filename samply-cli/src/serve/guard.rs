@@ -1,4 +1,4 @@
-//! Who may ask: the Host header against DNS rebinding, the token, and the UI's origin for cross-origin requests.
+//! Access checks: the Host header against DNS rebinding, the token, and the UI's origin for cross-origin requests.
 
 use std::net::IpAddr;
 
@@ -6,14 +6,14 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
 
-/// True if the request was meant for us by someone who knew our address: the host is `localhost` or an IP number that we
-/// listen on. A web page that points a name of its own at 127.0.0.1 sends that name, and is refused.
+/// True if the host is `localhost` or an IP number that the server listens on. A web page that points a name of its own at 127.0.0.1 sends
+/// that name, and is refused.
 pub(super) fn is_our_host(parts: &Parts, listening_on: IpAddr) -> bool {
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return false;
     };
-    // `GET http://other/ HTTP/1.1` names the host twice; both must be ours (RFC 9112 3.2.2).
+    // `GET http://other/ HTTP/1.1` names the host twice; both must be the server's (RFC 9112 3.2.2).
     let in_target = parts
         .uri
         .authority()
@@ -42,7 +42,7 @@ fn is_ours(authority: &str, listening_on: IpAddr) -> bool {
     }
 }
 
-/// Compares without telling by the time taken how much was right.
+/// Compares in constant time.
 pub(super) fn is_token(given: &str, token: &str) -> bool {
     given.len() == token.len() && given.bytes().zip(token.bytes()).fold(0, |diff, (a, b)| diff | (a ^ b)) == 0
 }
@@ -57,8 +57,8 @@ pub(super) fn origin_of(url: &str) -> Option<String> {
     }
 }
 
-/// Names of the headers that a browser sends, and wants back, before it lets a public page talk to a local server.
-/// "Private" is how Chrome 98 to 141 spell it, "local" is in the newer draft of the same.
+/// Headers that a browser sends, and expects in the answer, before a public page may talk to a local server. Chrome 98 to 141 spell it
+/// "private", the newer draft "local".
 const LOCAL_NETWORK: [(HeaderName, HeaderName); 2] = [
     (
         HeaderName::from_static("access-control-request-private-network"),
@@ -83,14 +83,14 @@ pub(super) fn allow_origin(response: &mut HeaderMap, request: &HeaderMap, ui_ori
     }
 }
 
-/// Answers a browser's question what it may send (Fetch standard, "CORS-preflight fetch").
+/// Answers a preflight request (Fetch standard, "CORS-preflight fetch").
 pub(super) fn allow_preflight(response: &mut HeaderMap, request: &HeaderMap, methods: &'static str) {
     response.insert(header::ALLOW, HeaderValue::from_static(methods));
     if !response.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
     response.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
-    // The UI sets User-Agent by itself, which makes its requests ask first.
+    // The UI sets User-Agent by itself, so its requests need a preflight.
     let headers = HeaderValue::from_static("user-agent, content-type");
     response.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, headers);
     response.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));

@@ -1,10 +1,10 @@
-//! The local server: gives the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
+//! The local server: serves the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
 //!
-//! Give: a listener that was bound before the program ran ([`Listener`]), the profile's file and a function that answers
-//! symbol requests ([`Content`]). Get: links, and a thread that serves until a signal ends it.
+//! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a function that answers
+//! symbol requests ([`Content`]), and gets links, and a thread that serves until a signal.
 //!
-//! The way of a request: [`server`] (connections, limits) -> [`routes`] (who may ask what) -> [`file`](mod@file) or
-//! [`ui`] or the symbol function; a browser comes through [`once`].
+//! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file) or [`ui`] or the symbol function.
+//! A browser comes through [`once`].
 
 mod address;
 pub(crate) mod browser;
@@ -35,23 +35,22 @@ use crate::args::value::Port;
 pub(crate) use compare::Compared;
 pub(crate) use server::Server;
 
-/// How many ports `3000+` tries.
+/// Ports that `3000+` tries at most.
 const PORTS_TO_TRY: u16 = 100;
 
-/// The UI that everyone has.
+/// The public UI.
 const PUBLIC_UI: &str = "https://profiler.firefox.com";
 
 /// Why nothing can be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The port or address cannot be had.
+    /// The port or address cannot be used.
     #[error("cannot listen on {address}: {error}; {next_step}")]
     Bind {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
-        /// What to do.
         next_step: String,
     },
     /// `--ui-dir` is not a built UI.
@@ -59,7 +58,7 @@ pub(crate) enum ServeError {
     UiDir {
         /// As the user typed it.
         dir: String,
-        /// What is in the way, and the next step.
+        /// The cause, and the next step.
         reason: String,
     },
     /// PROFILER_URL is no address.
@@ -70,28 +69,26 @@ pub(crate) enum ServeError {
     Start(String),
 }
 
-/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; called on threads of its own.
+/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
 pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
-/// What is served.
 pub(crate) struct Content {
-    /// The profile, opened once: when its path is overwritten by the next recording, this one is still served.
+    /// The profile, opened once: it is still served when the next recording replaces the file.
     pub(crate) profile: File,
-    /// One to compare it to.
+    /// A profile to compare with.
     pub(crate) base: Option<File>,
-    /// Symbols.
     pub(crate) symbols: Arc<AnswerSymbols>,
 }
 
 /// Where the UI comes from.
 enum Ui {
-    /// From elsewhere: this address (scheme, host, port, perhaps a path).
+    /// From this address (scheme, host, port, perhaps a path).
     Remote(String),
-    /// From us.
+    /// From a folder, by this server.
     Local(ui::UiDir),
 }
 
-/// A port of our own, with nothing on it yet.
+/// A bound port before the server starts.
 pub(crate) struct Listener {
     socket: TcpListener,
     address: SocketAddr,
@@ -119,14 +116,14 @@ impl Listener {
         })
     }
 
-    /// Where we listen.
+    /// The address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The links for the user; `tracks` are those of the profile, where they are known.
+    /// The links for the user; `tracks` are the tracks of the profile, if known.
     pub(crate) fn links(&self, tracks: Option<&Tracks>) -> Links {
-        let Places { origin, ui, ours } = self.places();
+        let LinkParts { origin, ui, ours } = self.link_parts();
         let view = match tracks.and_then(view::query) {
             Some(query) => format!("calltree/?{query}&"),
             None => "?".to_owned(),
@@ -141,10 +138,10 @@ impl Listener {
         Links { origin, open, once }
     }
 
-    fn places(&self) -> Places {
+    fn link_parts(&self) -> LinkParts {
         let host = SocketAddr::new(reachable(self.address.ip()), self.address.port());
         let origin = format!("http://{host}");
-        Places {
+        LinkParts {
             ui: match &self.ui {
                 Ui::Remote(url) => url.clone(),
                 Ui::Local(_) => origin.clone(),
@@ -155,28 +152,28 @@ impl Listener {
     }
 }
 
-/// What links are made of.
-struct Places {
-    /// Of the server.
+/// The parts of links.
+struct LinkParts {
+    /// Origin of the server.
     origin: String,
-    /// Of the UI.
+    /// Address of the UI.
     ui: String,
-    /// Above the profile and its symbols. Holds the secret token.
+    /// Folder of the profile and its symbols. Holds the secret token.
     ours: String,
 }
 
 /// Addresses of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
-    /// Of the server itself.
+    /// Address of the server.
     pub(crate) origin: String,
-    /// Of the UI with the profile. Holds the secret token.
+    /// Address of the UI with the profile. Holds the secret token.
     pub(crate) open: String,
-    /// Leads there once: for arguments of programs, which all users can read.
+    /// Redirects to `open` once. For a browser's arguments, which all users can read.
     pub(crate) once: String,
 }
 
-/// `encodeURIComponent` (ECMA-262 19.2.6.4), which the UI undoes with `decodeURIComponent`.
+/// `encodeURIComponent` (ECMA-262 19.2.6.4); the UI decodes with `decodeURIComponent`.
 const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -239,7 +236,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
     if !ip.is_unspecified() {
         return ip;
     }
-    // Connecting a UDP socket sends nothing; it only chooses the address that faces outwards (TEST-NET-1, RFC 5737).
+    // To connect a UDP socket sends nothing; it only chooses the outward address (TEST-NET-1, RFC 5737).
     let outward = UdpSocket::bind(("0.0.0.0", 0)).and_then(|socket| {
         socket.connect(("192.0.2.1", 9))?;
         socket.local_addr()
@@ -247,7 +244,7 @@ fn reachable(ip: IpAddr) -> IpAddr {
     outward.map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
 }
 
-/// 128 random bits in hex: who does not know it can neither read the profile nor ask for sources.
+/// 128 random bits in hex. Without the token nobody can read the profile or the sources.
 fn token() -> Result<String, ServeError> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| ServeError::Start(format!("no random bytes: {error}")))?;

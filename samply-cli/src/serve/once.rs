@@ -1,7 +1,7 @@
-//! The link that a browser is started with.
+//! The link for the start of a browser.
 //!
-//! All users of a machine may read the arguments of all processes (`/proc/PID/cmdline`, proc(5)), so the link with the token is
-//! not among a browser's. It gets one that leads there once, and only for connections of who runs sprof.
+//! All users of a machine may read the arguments of all processes (`/proc/PID/cmdline`, proc(5)), so a browser does not get the link with
+//! the token as an argument. It gets a link that redirects there once, and only for connections of the user who runs sprof.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::owner::is_trusted;
 
-/// A link to be followed once.
+/// A link that works once.
 #[derive(Debug)]
 pub(super) struct Once {
     key: String,
@@ -24,14 +24,14 @@ pub(super) struct Ends {
     pub(super) own: SocketAddr,
 }
 
-/// What came of following it.
+/// The outcome of following the link.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Followed<'a> {
-    /// It leads here.
+    /// Redirect to this link.
     To(&'a str),
     /// The connection is another user's.
     Stranger,
-    /// It was followed before.
+    /// The link was used before.
     Used,
 }
 
@@ -45,23 +45,23 @@ impl Once {
         }
     }
 
-    /// Its path on this server, which leads to `link` from now on.
+    /// The path of the link on this server; from now on it redirects to `link`.
     pub(super) fn path_to(&self, link: &str) -> String {
-        // There is one link only: the UI's with the profile, or with the comparison.
+        // There is only one target: the UI with the profile, or with the comparison.
         let _ = self.leads_to.set(link.to_owned());
         format!("/{}/open", self.key)
     }
 
-    /// True for its path.
+    /// True for the path of the link.
     pub(super) fn is_at(&self, path: &str) -> bool {
         path.strip_prefix('/')
             .and_then(|path| path.strip_suffix("/open"))
             .is_some_and(|key| super::guard::is_token(key, &self.key))
     }
 
-    /// Follows it on this connection, as far as its ends are known.
+    /// Follows the link on this connection; `ends` are its ends, if known.
     pub(super) fn follow(&self, ends: Option<Ends>) -> Followed<'_> {
-        // Where nobody tells whose a connection is, that it works once has to do.
+        // If the owner of a connection is unknown, the link still works only once.
         if ends.and_then(owner_of).is_some_and(|owner| !is_trusted(owner)) {
             return Followed::Stranger;
         }
@@ -72,9 +72,9 @@ impl Once {
     }
 }
 
-/// The user at the other end of a connection within this machine, where the system tells.
+/// The user at the other end of a connection on this machine, if the system reports it.
 fn owner_of(ends: Ends) -> Option<u32> {
-    // A socket of IPv6 may be at an end of an IPv4 connection.
+    // An IPv6 socket may be an end of an IPv4 connection.
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
     tables
         .iter()
@@ -94,7 +94,7 @@ fn owner_in(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     })
 }
 
-/// As the kernel writes an address: words of 4 bytes in the order of the processor, then the port; for both kinds of sockets.
+/// An address in the kernel's notation: words of 4 bytes in the byte order of the processor, then the port; for IPv4 and IPv6 sockets.
 fn written(address: SocketAddr) -> [String; 2] {
     let words = |bytes: &[u8]| -> String {
         bytes

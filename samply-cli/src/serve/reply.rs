@@ -1,4 +1,4 @@
-//! Responses: every one has a length, a type, and no way to be taken for something else.
+//! Responses: each has a length and a type that browsers must not guess.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use hyper::{Response, StatusCode};
 
 use super::file::FileBody;
 
-/// A response's body: some bytes, or a file.
+/// The body of a response: bytes or a file.
 pub(super) enum Payload {
     Bytes(Option<Bytes>),
     File(FileBody),
@@ -46,17 +46,17 @@ impl Body for Payload {
 
 pub(super) type Reply = Response<Payload>;
 
-/// Bytes of a type.
+/// A response with bytes.
 pub(super) fn bytes(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
     reply(status, Some(content_type), Payload::Bytes(Some(body.into())))
 }
 
-/// A file.
+/// A response with a file.
 pub(super) fn file(content_type: &'static str, body: FileBody) -> Reply {
     reply(StatusCode::OK, Some(content_type), Payload::File(body))
 }
 
-/// No body.
+/// A response without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
     reply(status, None, Payload::Bytes(None))
 }
@@ -81,7 +81,7 @@ fn reply(status: StatusCode, content_type: Option<&'static str>, body: Payload) 
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // The address holds the token.
+    // The address of the page holds the token.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -1,13 +1,13 @@
-//! Which request gets what.
+//! Routes: which request gets which answer.
 //!
 //! | request | answer |
 //! |---|---|
 //! | `GET /` | a page that says what this is, or the UI of `--ui-dir`; never the token |
-//! | `GET /TOKEN/profile.json` | the profile's bytes |
-//! | `GET /TOKEN/base.json` | those of one to compare it to |
+//! | `GET /TOKEN/profile.json` | the profile |
+//! | `GET /TOKEN/base.json` | the profile to compare with |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
-//! | `GET /KEY/open` | once, and for who runs sprof: on to the UI with the profile |
-//! | `OPTIONS` of these | what the UI's origin may do |
+//! | `GET /KEY/open` | a redirect to the UI with the profile; once, and only for the user who runs sprof |
+//! | `OPTIONS` of these | the permissions of the UI's origin |
 //! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
 
 use std::fs::File;
@@ -31,25 +31,25 @@ use super::{AnswerSymbols, Content, Listener, Ui, guard};
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// A client must have sent its body by then.
+/// Time for a client to send its body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After a body that is too long, this much of the rest is read and thrown away, so that the client, which is still
-/// sending, gets to see the answer instead of a reset connection.
+/// Bytes that are read and dropped of a body that is too long, so that the client, which is still sending, gets the answer and no reset
+/// connection.
 const DISCARD_BYTES: usize = 64 << 20;
 
-/// Symbol requests worked on at the same time; the others wait.
+/// Symbol requests in work at the same time; others wait.
 const SYMBOL_REQUESTS: usize = 4;
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
 
-/// What all requests share.
+/// State of all requests.
 pub(super) struct Site {
     listening_on: IpAddr,
     token: String,
     once: Arc<Once>,
-    /// `None`: the UI is ours, no other origin needs access.
+    /// `None`: this server serves the UI, and no other origin needs access.
     ui_origin: Option<String>,
     ui: Option<UiDir>,
     profile: Arc<File>,
@@ -58,8 +58,8 @@ pub(super) struct Site {
     symbol_permits: Arc<Semaphore>,
 }
 
-/// A place on this site.
-enum Place<'a> {
+/// The target of a request.
+enum Route<'a> {
     Front,
     Once,
     Profile(&'a Arc<File>),
@@ -99,44 +99,44 @@ impl Site {
                 "the Host header must be this server's IP address or localhost",
             );
         }
-        let place = self.place(parts.uri.path());
-        let is_secret = matches!(place, Place::Profile(_) | Place::Symbols(_));
-        let mut reply = match place {
-            Place::Front => self.front(&parts),
-            Place::Once => self.once(&parts, ends).await,
-            Place::Profile(file) => profile(file, &parts),
-            Place::Symbols(path) => self.symbols(&parts, path, body).await,
-            Place::Elsewhere => self.elsewhere(&parts),
+        let route = self.route(parts.uri.path());
+        let is_secret = matches!(route, Route::Profile(_) | Route::Symbols(_));
+        let mut reply = match route {
+            Route::Front => self.front(&parts),
+            Route::Once => self.once(&parts, ends).await,
+            Route::Profile(file) => profile(file, &parts),
+            Route::Symbols(path) => self.symbols(&parts, path, body).await,
+            Route::Elsewhere => self.elsewhere(&parts),
         };
         if is_secret {
             let headers = reply.headers_mut();
             guard::allow_origin(headers, &parts.headers, self.ui_origin.as_deref());
             if parts.method == Method::OPTIONS {
-                let methods = if matches!(place, Place::Profile(_)) { GET } else { POST };
+                let methods = if matches!(route, Route::Profile(_)) { GET } else { POST };
                 guard::allow_preflight(headers, &parts.headers, methods);
             }
         }
         reply
     }
 
-    fn place<'a>(&'a self, path: &'a str) -> Place<'a> {
+    fn route<'a>(&'a self, path: &'a str) -> Route<'a> {
         if path == "/" {
-            return Place::Front;
+            return Route::Front;
         }
         if self.once.is_at(path) {
-            return Place::Once;
+            return Route::Once;
         }
         let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
-            return Place::Elsewhere;
+            return Route::Elsewhere;
         };
         if !guard::is_token(first, &self.token) {
-            return Place::Elsewhere;
+            return Route::Elsewhere;
         }
         match &path[1 + first.len()..] {
-            "/profile.json" => Place::Profile(&self.profile),
-            "/base.json" => self.base.as_ref().map_or(Place::Elsewhere, Place::Profile),
-            rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Place::Symbols(rest),
-            _ => Place::Elsewhere,
+            "/profile.json" => Route::Profile(&self.profile),
+            "/base.json" => self.base.as_ref().map_or(Route::Elsewhere, Route::Profile),
+            rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Route::Symbols(rest),
+            _ => Route::Elsewhere,
         }
     }
 
@@ -206,7 +206,7 @@ impl Site {
         });
         match answer.await {
             Ok(answer) => reply::bytes(StatusCode::OK, JSON, answer),
-            // The UI shows errors in replies of status 200 alone.
+            // The UI shows only errors in replies of status 200.
             Err(_) => reply::error(
                 StatusCode::OK,
                 "sprof failed while it answered; this is a bug, its terminal shows more",
@@ -259,7 +259,7 @@ fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
     if !super::is_gzip(profile) {
         return reply::file(JSON, body);
     }
-    // Browsers unpack it on the way. Who does not say that it can gets the .gz file as a file.
+    // Browsers unpack gzip. A client that does not accept it gets the .gz file as a file.
     let unpacks = accepts_gzip(&parts.headers);
     let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
     let headers = reply.headers_mut();

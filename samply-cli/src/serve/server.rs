@@ -1,4 +1,4 @@
-//! Connections: accepted, limited in number and time, answered one request each.
+//! Connections: limited in number and time, one request each.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,16 +23,16 @@ use super::routes::Site;
 use super::write_timeout::WriteTimeout;
 use super::{Content, Listener, ServeError, reply};
 
-/// Connections open at once; more wait in the kernel's queue.
+/// Open connections at most; more wait in the kernel's queue.
 const CONNECTIONS: usize = 128;
 
-/// A client must have sent its request's head by then.
+/// Time for a client to send the head of its request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client must have taken a part of the answer by then: one that reads nothing would keep its connection from others.
+/// Time for a client to take a part of the answer: a client that reads nothing would block a connection.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Longest request head. Paths with a profile's address in them stay below 2 KB.
+/// Longest request head. Paths with the address of a profile stay below 2 KB.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// Threads for symbols and for reading files.
@@ -44,7 +44,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts to serve. SIGINT, SIGTERM and SIGHUP end the server from here on, not the process.
+    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process.
     pub(crate) fn start(listener: Listener, content: Content) -> Result<Server, ServeError> {
         let start = |error: io::Error| ServeError::Start(error.to_string());
         let site = Arc::new(Site::new(&listener, content));
@@ -71,7 +71,7 @@ impl Server {
                     _ = hangup.recv() => {}
                 }
             });
-            // Not waiting for symbol requests that are being worked on: nobody will read the answers.
+            // Symbol requests in work are not waited for: nobody will read the answers.
             runtime.shutdown_background();
         });
         Ok(Server {
@@ -79,9 +79,9 @@ impl Server {
         })
     }
 
-    /// Returns when a signal has ended the server.
+    /// Waits until a signal ends the server.
     pub(crate) fn wait(self) {
-        // The only way to fail is a panic, which has printed itself.
+        // Only a panic fails here, and it has printed its message.
         let _ = self.thread.join();
     }
 }
@@ -103,7 +103,7 @@ async fn accept(socket: StdListener, site: Arc<Site>) {
                     drop(permit);
                 });
             }
-            // Out of file descriptors, say: it passes, and trying again at once would burn a CPU.
+            // For example out of file descriptors: that ends some time, and to try again at once would burn a CPU.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -123,21 +123,21 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
         let site = &site;
         async move { Ok::<_, Infallible>(site.answer(request, ends).await) }
     });
-    // An error here is a client that left, or one that was told what was wrong.
+    // An error here is a client that left, or that got an error answer.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES)
         // One request a connection: on loopback a connection costs nothing, and an idle one would hold a permit.
         .keep_alive(false)
-        // Who has sent everything may say so (`nc -N`) and still wants the answer.
+        // A client may close its sending side (`nc -N`) and still want the answer.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-/// hyper answers what is not HTTP with an empty 400 of its own. This gives these answers the JSON body that all our errors
-/// have: what is written before the service was asked can only be such an answer.
+/// Adds the JSON body of errors to hyper's own answers: hyper answers other protocols with an empty 400. Bytes that are written before the
+/// service was called can only be such an answer.
 struct ExplainedErrors {
     stream: WriteTimeout<TcpStream>,
     asked: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! `--ui-dir`: a built profiler UI from our own origin, so that the browser makes no cross-origin request at all.
+//! `--ui-dir`: serves a built profiler UI from the server's own origin, so that the browser makes no cross-origin request.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct UiFile {
 }
 
 impl UiDir {
-    /// Checks that there is a UI.
+    /// Checks that the folder holds a UI.
     pub(super) fn open(dir: &Path) -> Result<UiDir, ServeError> {
         let error = |reason: String| ServeError::UiDir {
             dir: dir.display().to_string(),
@@ -38,7 +38,7 @@ impl UiDir {
         }
     }
 
-    /// The file for a URL path. A path that is no file is a place within the UI, which its index.html knows.
+    /// The file for a URL path. A path without a file is a page of the UI, and gets index.html.
     pub(super) fn find(&self, url_path: &str, wants_page: bool) -> Option<UiFile> {
         if let Some(relative) = relative_path(url_path)
             && let Some(found) = self.read(&relative)
@@ -53,7 +53,7 @@ impl UiDir {
     }
 
     fn read(&self, relative: &Path) -> Option<UiFile> {
-        // A symbolic link may lead anywhere; only what lies in the folder after all links is given out.
+        // A symbolic link may lead anywhere; only files whose resolved path is in the folder are served.
         let path = self.root.join(relative).canonicalize().ok()?;
         if !path.starts_with(&self.root) || !path.is_file() {
             return None;
@@ -64,7 +64,7 @@ impl UiDir {
     }
 }
 
-/// The path below the root; `None` for anything that could lead out of it.
+/// The path below the root; `None` for a path that could leave it.
 fn relative_path(url_path: &str) -> Option<PathBuf> {
     let mut relative = PathBuf::new();
     for segment in url_path.split('/').filter(|segment| !segment.is_empty()) {

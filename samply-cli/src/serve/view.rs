@@ -1,7 +1,7 @@
-//! What a link says of the view: processes in the order of their starts.
+//! The view in a link: processes in the order of their starts.
 //!
-//! The UI orders processes by how busy their main threads were, so a shell stands below what it started. A link that names an order
-//! must also name what is hidden: the UI hides nothing by itself then.
+//! The UI orders processes by the CPU use of their main threads, so a shell would stand below its children. A link with an order must also
+//! name hidden tracks: the UI then hides nothing by itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,15 +9,15 @@ use profile::Tracks;
 
 use super::address::{VERSION, encode_index};
 
-/// A link that is longer is none that a terminal shows whole.
+/// Longest link: a terminal does not show longer ones whole.
 const LONGEST: usize = 4000;
 
-/// The part of a link's query that is the view; `None` where the UI's own is as good (of one process), or where there is no room.
+/// The view as a part of a link's query; `None` for one process, whose default view is right, or if the link would be too long.
 pub(super) fn query(tracks: &Tracks) -> Option<String> {
     let Tracks { threads, visible } = tracks;
     let selected = visible.first()?;
     let shown: HashSet<usize> = visible.iter().copied().collect();
-    // The UI numbers processes as they first appear among the threads, and the threads of each that are not its main thread.
+    // The UI numbers processes in the order of their first threads, and the other threads of each process.
     let mut processes: Vec<Process<'_>> = Vec::new();
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     for (index, thread) in threads.iter().enumerate() {
@@ -37,7 +37,7 @@ pub(super) fn query(tracks: &Tracks) -> Option<String> {
             process.locals += 1;
         }
     }
-    // The UI has no way to escape these.
+    // The UI cannot escape other characters.
     let is_plain = |pid: &str| pid.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
     if processes.len() < 2 || !processes.iter().all(|process| is_plain(process.pid)) {
         return None;
@@ -61,23 +61,23 @@ pub(super) fn query(tracks: &Tracks) -> Option<String> {
     if !partly.is_empty() {
         query.push_str(&format!("&hiddenLocalTracksByPid={}", partly.join("~")));
     }
-    // Links of this version without it are of a time when graphs had no CPU use.
+    // Without it, links of this version show graphs without CPU use.
     query.push_str(&format!("&timelineType=cpu-category&v={VERSION}"));
     (query.len() <= LONGEST).then_some(query)
 }
 
-/// A row of the timeline, with those of its threads below it.
+/// A process in the timeline, with its threads below it.
 #[derive(Default)]
 struct Process<'a> {
     pid: &'a str,
     is_shown: bool,
-    /// Threads below.
+    /// Number of threads below.
     locals: usize,
-    /// Of these, which are not shown at first.
+    /// Indexes of the threads that are hidden at first.
     hidden: Vec<usize>,
 }
 
-/// Ascending numbers as the UI writes them: of consecutive ones the first and, after a `w`, the last.
+/// Encodes ascending numbers for the UI: of consecutive numbers the first and, after a `w`, the last.
 fn encode_indexes(indexes: impl Iterator<Item = usize>) -> String {
     let mut text = String::new();
     let mut indexes = indexes.peekable();

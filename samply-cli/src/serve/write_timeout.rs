@@ -1,4 +1,4 @@
-//! A stream whose writes fail when the other side takes nothing for too long.
+//! A stream whose writes fail if the other side reads nothing for too long.
 
 use std::future::Future;
 use std::io;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// hyper has a time-out for a request's head, and none for the answer.
+/// A stream with a time limit for writes: hyper has one for the head of a request, and none for the answer.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     limit: Duration,
-    /// While a write waits.
+    /// The end of the time, while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Each write may take this long.
+    /// Limits each write to this time.
     pub(super) fn new(stream: S, limit: Duration) -> WriteTimeout<S> {
         WriteTimeout {
             stream,

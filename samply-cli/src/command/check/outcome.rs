@@ -1,4 +1,4 @@
-//! What became of the rules, in words: for people, pull requests, CI systems and programs.
+//! The outcomes of rules as text, Markdown, JUnit and JSON.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use crate::command::diff::{count, describe, describe_increase, finite, range, signed_percent, unit};
 use crate::command::diff_figures;
 
-/// Of the JSON form. A field that changes its meaning makes a new one; new fields don't.
+/// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
-/// So many functions are named that make a rule unknown.
+/// Functions that are named at most as a reason why a rule is unknown.
 const SHOWN: usize = 3;
 
-/// Rules, and what became of each.
+/// Rules with their outcomes.
 pub(super) struct Outcomes<'a> {
     pub(super) sides: &'a Sides,
-    /// What else is to be said of the files.
+    /// Notes on the files.
     pub(super) notes: Vec<String>,
     pub(super) rules: Vec<(&'a Rule, &'a Checked)>,
 }
@@ -77,7 +77,7 @@ impl Outcomes<'_> {
         out
     }
 
-    /// The form that CI systems agree on: <https://github.com/testmoapp/junitxml>. An unknown rule is a skipped test there.
+    /// JUnit's XML, which CI systems read: <https://github.com/testmoapp/junitxml>. An unknown rule is a skipped test there.
     pub(super) fn junit(&self) -> String {
         let number = |is: fn(&Verdict) -> bool| self.rules.iter().filter(|(_, checked)| is(&checked.verdict)).count();
         let counts = format!(
@@ -152,7 +152,7 @@ impl Outcomes<'_> {
         })
     }
 
-    /// Why, a line each.
+    /// The reasons of an outcome, a line each.
     fn reasons(&self, rule: &Rule, checked: &Checked) -> Vec<String> {
         let found = &checked.found;
         match checked.verdict {
@@ -203,7 +203,7 @@ impl Outcomes<'_> {
                     "an increase far above the limit can't be ruled out: {}",
                     match (runs, recordings) {
                         (..5, _) => "record several runs a side (--iteration-count 5)",
-                        // Runs that follow each other at once don't show how the machine changes.
+                        // Consecutive runs do not show how the machine changes.
                         (_, ..3) =>
                             "record both sides again, in turn, and name all files (NEW NEW NEW --base OLD OLD OLD)",
                         _ => "record longer, more often, or on a quieter machine",
@@ -285,7 +285,7 @@ fn describe_rule(rule: &Rule) -> String {
     }
 }
 
-/// Text in XML. Control characters are not allowed in any form.
+/// Escapes text for XML, which allows no control characters in any form.
 fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
