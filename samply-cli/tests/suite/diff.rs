@@ -10,8 +10,8 @@ use crate::support::machine::{alone, share_again};
 use crate::support::skip::perf_events;
 use crate::support::{program, record, sprof, temp_dir};
 
-/// Some seconds' work of the program.
-const ROUNDS: &str = "2500";
+/// A second's work of the program.
+const ROUNDS: &str = "1250";
 const RUNS: usize = 10;
 
 /// Records a version of the program into a folder: the first, or that with a fifth more work in one function.
@@ -22,7 +22,7 @@ fn recorded(dir: &Path, name: &str, slower: bool) -> PathBuf {
     }
     // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
     let (recording, _) = record()
-        .options(&["--rate", "4000"])
+        .options(&["--rate", "8000"])
         .profile(program("versions").unwrap(), &arguments);
     let file = dir.join(name);
     std::fs::copy(&recording.output, &file).unwrap();
