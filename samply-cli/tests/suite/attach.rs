@@ -346,7 +346,7 @@ fn static_programs_are_recorded() {
     let Some(()) = perf_events() else { return };
     let Some(split) = program("split_static") else { return };
     let target = Target::start(split, &["60000"]);
-    let profile = attached_profile(&target.pid(), &["-d", "4"]);
+    let profile = attached_profile(&target.pid(), &["-d", "1", "-r", "4000"]);
     let sixty = profile.share_of("sixty");
     assert!(sixty.of > 500, "{}", profile.summary());
     sixty.assert_is(60.0, 4.0, "sixty", &profile);
@@ -616,7 +616,7 @@ fn statically_linked_musl_and_go_programs_are_recorded() {
         let Some(split) = program(name) else { continue };
         let target = Target::start(split, &["60000"]);
         std::thread::sleep(Duration::from_millis(200));
-        let profile = attached_profile(&target.pid(), &["-d", "4"]);
+        let profile = attached_profile(&target.pid(), &["-d", "1", "-r", "4000"]);
         let sixty = profile.share(
             |names| names.contains(&function),
             |names| names.iter().any(|name| name.ends_with("sixty")),

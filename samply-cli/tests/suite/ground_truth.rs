@@ -59,8 +59,8 @@ fn split_of_cpu_time_without_frame_pointers() {
     let Some(()) = perf_events() else { return };
     alone();
     let (_, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(program("split").unwrap(), &["3000"]);
+        .options(&["--rate", "10000"])
+        .profile(program("split").unwrap(), &["1500"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "main");
 }
@@ -70,8 +70,8 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
     let Some(()) = perf_events() else { return };
     alone();
     let (_, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(program("split_rs").unwrap(), &["3000"]);
+        .options(&["--rate", "10000"])
+        .profile(program("split_rs").unwrap(), &["1500"]);
     assert_split(&profile, "split::");
     for name in ["left", "right"] {
         let thread = profile
@@ -92,7 +92,9 @@ fn split_of_cpu_time_in_rust_on_two_named_threads() {
 fn split_of_cpu_time_on_four_threads() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record().profile(program("split").unwrap(), &["3000", "4"]);
+    let (_, profile) = record()
+        .options(&["--rate", "4000"])
+        .profile(program("split").unwrap(), &["750", "4"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "thread_main");
     for i in 0..4 {
@@ -100,7 +102,7 @@ fn split_of_cpu_time_on_four_threads() {
         let samples: usize = profile.threads_named(&name).map(|thread| thread.samples.len()).sum();
         assert!(
             (2400..3900).contains(&samples),
-            "{name} used 3000 ms of CPU time and has {samples} samples at 1 kHz"
+            "{name} used 750 ms of CPU time and has {samples} samples at 4 kHz"
         );
     }
 }
@@ -110,7 +112,7 @@ fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
     let Some(()) = perf_events() else { return };
     alone();
     let Some(path) = program("split_static") else { return };
-    let (_, profile) = record().options(&["--rate", "5000"]).profile(path, &["3000"]);
+    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "main");
 }
@@ -120,7 +122,7 @@ fn split_of_cpu_time_in_a_binary_linked_by_lld() {
     let Some(()) = perf_events() else { return };
     alone();
     let Some(path) = program("split_lld") else { return };
-    let (_, profile) = record().options(&["--rate", "5000"]).profile(path, &["3000"]);
+    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "main");
 }
@@ -130,8 +132,8 @@ fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
     let Some(()) = perf_events() else { return };
     alone();
     let (_, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(program("split_frame_pointer").unwrap(), &["3000"]);
+        .options(&["--rate", "10000"])
+        .profile(program("split_frame_pointer").unwrap(), &["1500"]);
     assert_split(&profile, "");
     // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
     // their caller `one_round`, but not `main`.
@@ -146,8 +148,8 @@ fn split_of_cpu_time_with_debug_frame_only() {
     // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
     // code in the same file has `.eh_frame`.
     let (_, profile) = record()
-        .options(&["--rate", "5000"])
-        .profile(program("split_debug_frame").unwrap(), &["3000"]);
+        .options(&["--rate", "10000"])
+        .profile(program("split_debug_frame").unwrap(), &["1500"]);
     assert_split(&profile, "");
     assert_split_rooted(&profile, "main");
     let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));

@@ -62,8 +62,8 @@ fn assert_jitdump(memory: &str) {
     let folder = dir.path().to_str().unwrap();
     let (_, profile) = undisturbed(|| {
         record()
-            .options(&["--rate", "5000"])
-            .profile(program("jit").unwrap(), &["3000", memory, folder])
+            .options(&["--rate", "10000"])
+            .profile(program("jit").unwrap(), &["1500", memory, folder])
     });
     assert_share(&profile, "run_split", "mover", 60.0);
     assert_share(&profile, "run_split", "stayer", 20.0);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::machine::share_again;
 use crate::support::perf::{assert_as_perf, load, own_share};
 use crate::support::profile::is_mark;
 use crate::support::skip::{perf, root};
@@ -18,16 +19,18 @@ fn perf_record(file: &Path, options: &[&str]) {
         .args(options)
         .arg("--")
         .arg(program("split").unwrap())
-        .arg("2000")
+        .arg("1000")
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The recording needs the machine alone; what is read of it does not.
 fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
     perf_record(&file, options);
+    share_again();
     (dir, file)
 }
 
@@ -49,7 +52,7 @@ fn assert_rooted(profile: &Profile) {
 #[test]
 fn frame_pointer_chains() {
     let Some(()) = perf() else { return };
-    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "fp"]);
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "fp"]);
     let (profile, stderr) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert!(!stderr.contains("warning"), "{stderr}");
@@ -68,7 +71,7 @@ fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
 #[test]
 fn the_text_of_perf_script_shows_what_perf_report_shows() {
     let Some(()) = perf() else { return };
-    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let script = dir.path().join("script.txt");
     for options in [&[][..], &["-F", "+pid"], &["--header"]] {
         let output = Command::new("perf")
@@ -120,7 +123,7 @@ fn the_text_of_perf_script_shows_what_perf_report_shows() {
 #[test]
 fn stack_dumps_are_unwound() {
     let Some(()) = perf() else { return };
-    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert_rooted(&profile);
@@ -129,7 +132,7 @@ fn stack_dumps_are_unwound() {
 #[test]
 fn compressed_files() {
     let Some(()) = perf() else { return };
-    let (_dir, file) = recorded(&["-z", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"]);
+    let (_dir, file) = recorded(&["-z", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert_rooted(&profile);
@@ -141,10 +144,10 @@ fn pipe_mode() {
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
     let status = Command::new("perf")
-        .args(["record", "-e", "cpu-clock", "-F", "1000", "-g", "-o", "-", "--"])
+        .args(["record", "-e", "cpu-clock", "-F", "2000", "-g", "-o", "-", "--"])
         .arg(program("split").unwrap())
         // The program's own output would stand in the middle of the file.
-        .args(["2000"])
+        .args(["1000"])
         .stdout(fs::File::create(&file).unwrap())
         .stderr(Stdio::null())
         .status()
@@ -157,7 +160,7 @@ fn pipe_mode() {
 #[test]
 fn exports_hold_what_the_report_says_of_each_event() {
     let Some(()) = perf() else { return };
-    let (dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "2000", "-g"]);
     let run = |arguments: &[&str]| {
         let output = sprof().args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -190,7 +193,7 @@ fn exports_hold_what_the_report_says_of_each_event() {
 #[test]
 fn two_events_of_which_one_is_shown() {
     let Some(()) = perf() else { return };
-    let (_dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "1000", "-g"]);
+    let (_dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "2000", "-g"]);
     let (profile, stderr) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert!(
@@ -215,7 +218,7 @@ fn the_whole_machine() {
         return;
     }
     let Some(()) = perf() else { return };
-    let (_dir, file) = recorded(&["-a", "-e", "cpu-clock", "-F", "1000", "-g"]);
+    let (_dir, file) = recorded(&["-a", "-e", "cpu-clock", "-F", "2000", "-g"]);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     assert!(profile.threads.iter().any(|thread| thread.process_name == "split"));
@@ -231,8 +234,10 @@ fn a_file_that_perf_made_beside_a_recording_of_the_whole_machine() {
     let beside = record().options(&["-a"]).attach();
     beside.wait_for_sprof("Ctrl-C");
     // -B: perf 6.1 itself takes what is there for a build id, and ends with "stack smashing detected".
-    let options = ["-B", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf"];
-    let (_dir, file) = recorded(&options);
+    let options = ["-B", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"];
+    let dir = temp_dir();
+    let file = dir.path().join("perf.data");
+    perf_record(&file, &options);
     beside.signal_sprof("INT");
     assert_eq!(beside.finish().code, Some(0));
     let (profile, _) = load(&file, &[]);
@@ -257,9 +262,9 @@ fn a_process_that_was_running_already() {
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     let status = Command::new("perf")
-        .args(["record", "-e", "cpu-clock", "-F", "1000", "--call-graph", "dwarf", "-o"])
+        .args(["record", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf", "-o"])
         .arg(&file)
-        .args(["-p", &running.id().to_string(), "--", "sleep", "2"])
+        .args(["-p", &running.id().to_string(), "--", "sleep", "1"])
         .stderr(Stdio::null())
         .status()
         .unwrap();
@@ -275,7 +280,7 @@ fn a_process_that_was_running_already() {
 #[test]
 fn a_file_that_is_cut_off_is_shown_with_a_warning() {
     let Some(()) = perf() else { return };
-    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "1000", "-g"]);
+    let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "-g"]);
     let whole = load(&file, &[]).0.sample_count();
     let bytes = fs::read(&file).unwrap();
     let cut = dir.path().join("cut.data");

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::machine::share_again;
 use crate::support::perf::load;
 use crate::support::skip::{perf, root};
 use crate::support::steal::undisturbed;
@@ -28,6 +29,7 @@ fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf, String) {
     });
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    share_again();
     (dir, file, printed)
 }
 

@@ -131,8 +131,8 @@ fn samples_of_several_events_are_told_apart_and_counts_are_no_time() {
 fn shares_are_those_of_the_program_and_counts_those_of_the_profile() {
     let Some(()) = perf_events() else { return };
     let (recording, profile) = record()
-        .options(&["-r", "4000"])
-        .profile(program("split").unwrap(), &["2500"]);
+        .options(&["-r", "8000"])
+        .profile(program("split").unwrap(), &["1250"]);
     let json = json(&recording.output, &["--view", "functions", "--sort", "total"]);
     assert_split(&json);
     assert_eq!(json["selection"]["samples"].as_u64(), Some(profile.sample_count()));

@@ -38,7 +38,7 @@ fn can_become_nobody() -> Option<()> {
 fn an_ordinary_user_records_user_stacks_and_is_told_so() {
     let Some(()) = can_become_nobody() else { return };
     let playground = Playground::new(&["split"]);
-    let (output, path) = playground.record(&[], "split", &["4000", "2"]);
+    let (output, path) = playground.record(&["-r", "4000"], "split", &["1000", "2"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let profile = Profile::read(&path);

@@ -56,12 +56,12 @@ fn of_two_files_at_one_path_each_namespace_has_its_own() {
     let app = dir.path().join("app");
     std::fs::copy(program("callback").unwrap(), &app).unwrap();
     let script = format!(
-        "mount --bind {1} {0}; exec {0} 3000",
+        "mount --bind {1} {0}; exec {0} 1500",
         app.display(),
         program("split").unwrap().display()
     );
     let (_, profile) = record()
-        .options(&["--rate", "5000"])
+        .options(&["--rate", "10000"])
         .profile("unshare", &[IN_NAMESPACE, &[&script]].concat());
     support::assert_split(&profile, "");
     assert_named_and_rooted(&profile, "sixty", "one_round", 1500);
@@ -102,8 +102,8 @@ fn a_binary_that_is_deleted_while_it_runs_keeps_its_names() {
     let Some(()) = perf_events() else { return };
     let dir = support::temp_dir();
     let copy = copy_of("split", dir.path());
-    let script = format!("{0} 3000 & sleep 0.3; rm {0}; wait", copy.display());
-    let (_, profile) = record().options(&["--rate", "5000"]).profile("sh", &["-c", &script]);
+    let script = format!("{0} 1500 & sleep 0.3; rm {0}; wait", copy.display());
+    let (_, profile) = record().options(&["--rate", "10000"]).profile("sh", &["-c", &script]);
     support::assert_split(&profile, "");
     assert_named_and_rooted(&profile, "sixty", "one_round", 5000);
 }
