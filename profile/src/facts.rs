@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::data::{Calls, Data, Unit, Weights};
+use crate::view::data::{Calls, Data, Fields, Unit, Weights};
 
 /// Goes up when a field changes its meaning. New fields leave it.
 const VERSION: u32 = 1;
@@ -89,6 +89,17 @@ impl Facts {
             }),
             ..Facts::default()
         }
+    }
+
+    /// The object of a file.
+    pub(crate) fn of_meta(meta: &Fields) -> Facts {
+        let facts = meta.get("sprof").map(Facts::deserialize);
+        facts.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// True if these say of which units another profiler's samples are.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.imported.is_some()
     }
 
     /// Of a recording.

@@ -12,8 +12,9 @@
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
 //!    [`harness`]: of benchmarks and tests, which one ran when.
 //! 4. [`export`]: the file formats.
-//! 5. [`read`]: saved profiles, whoever wrote them, in whichever version.
-//! 6. [`view`]: what a terminal shows; [`text`]: how names from outside are shown.
+//! 5. [`merge`](mod@merge): several profiles as one.
+//! 6. [`read`]: saved profiles, whoever wrote them, in whichever version.
+//! 7. [`view`]: what a terminal shows; [`text`]: how names from outside are shown.
 
 pub mod build;
 mod built;
@@ -22,6 +23,7 @@ pub mod enrich;
 pub mod export;
 mod facts;
 pub mod harness;
+pub mod merge;
 mod model;
 pub mod read;
 pub mod text;
@@ -29,6 +31,7 @@ mod tracks;
 pub mod view;
 mod wire;
 
+pub use built::saved_form;
 pub use facts::{Limit, Recorded};
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};

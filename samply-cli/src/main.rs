@@ -67,6 +67,7 @@ fn main() -> ExitCode {
             Command::Cargo { words } => command::cargo::run(&words),
             Command::Load(args) => command::load::run(args),
             Command::Check(args) => command::check::run(&args),
+            Command::Merge(args) => command::merge::run(&args),
             Command::Diff(args) => command::diff::run(&args),
             Command::Report(args) => command::report::run(&args),
             Command::Annotate(args) => command::annotate::run(&args),

@@ -25,7 +25,7 @@ use crate::model::thread;
 use crate::read::{Loose, SavedLib, prepare};
 use crate::view::data::{Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
 use cpu::CpuDelta;
-pub(crate) use meta::GECKO_VERSION;
+pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use tracks::Shown;
 
 /// What views are of: the same as of the profile's file.
@@ -36,23 +36,24 @@ impl From<&Profile> for Data {
         let mut data = Data {
             threads: threads.collect(),
             stacks: built.stacks().collect(),
-            product: profile.info.program.clone(),
-            imported_from: meta::PRODUCER.to_owned(),
-            arguments: profile
-                .info
-                .args
-                .as_ref()
-                .map_or_else(String::new, |args| args.join(" ")),
-            os: profile.info.host.os.clone().unwrap_or_default(),
-            cpu: profile.info.host.cpu_name.clone().unwrap_or_default(),
-            start_ms: meta::start_ms(profile),
-            duration_ms: Some(meta::duration_ms(profile)),
-            interval_ms: profile.info.interval_ns as f64 / 1e6,
-            extra: extra::sections(profile),
-            ..tables(profile)
+            ..built.about()
         };
         prepare(&mut data, built.loose());
         data
+    }
+}
+
+/// The profile in the form that its file is read in: see [`read::everything`](crate::read::everything).
+pub fn saved_form(profile: &Profile) -> Data {
+    let built = Built::new(profile);
+    Data {
+        threads: built.threads().map(Cow::into_owned).collect(),
+        stacks: built.stacks().collect(),
+        meta: meta::meta(profile),
+        schemas: markers::schemas(profile),
+        counters: counters::counters(profile),
+        recorded: Some(quality::recorded_facts(profile)),
+        ..built.about()
     }
 }
 
@@ -68,6 +69,27 @@ impl<'a> Built<'a> {
         Built {
             profile,
             cpu: CpuDelta::of(profile),
+        }
+    }
+
+    /// What is said of the recording as a whole, and the tables but for stacks.
+    fn about(&self) -> Data {
+        let profile = self.profile;
+        Data {
+            product: profile.info.program.clone(),
+            imported_from: PRODUCER.to_owned(),
+            arguments: profile
+                .info
+                .args
+                .as_ref()
+                .map_or_else(String::new, |args| args.join(" ")),
+            os: profile.info.host.os.clone().unwrap_or_default(),
+            cpu: profile.info.host.cpu_name.clone().unwrap_or_default(),
+            start_ms: meta::start_ms(profile),
+            duration_ms: Some(meta::duration_ms(profile)),
+            interval_ms: profile.info.interval_ns as f64 / 1e6,
+            extra: extra::sections(profile),
+            ..tables(profile)
         }
     }
 

@@ -284,7 +284,7 @@ pub struct Func {
 }
 
 /// A place in a function.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Index of a function.
     pub func: u32,
@@ -341,7 +341,7 @@ impl Frame {
 }
 
 /// A call path: a frame, and the path to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stack {
     /// Index of the stack of the caller, less than this one's; [`NONE`] for a root.
     pub prefix: u32,
@@ -550,6 +550,26 @@ impl Data {
                 return frame;
             }
             stack = prefix;
+        }
+    }
+
+    /// Gives each stack that samples and markers point at another index.
+    pub(crate) fn map_stacks(&mut self, map: impl Fn(u32) -> u32) {
+        for thread in &mut self.threads {
+            let of_markers = thread.markers.iter_mut().map(|marker| &mut marker.stack);
+            let stacks = thread.samples.stack.iter_mut().chain(of_markers);
+            for stack in stacks.filter(|stack| **stack != NONE) {
+                *stack = map(*stack);
+            }
+            // `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
+            for key in ["nativeAllocations", "jsAllocations"] {
+                let stacks = thread.rest.get_mut(key).and_then(|table| table.get_mut("stack"));
+                for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
+                    if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
+                        *stack = map(index).into();
+                    }
+                }
+            }
         }
     }
 

@@ -1,9 +1,9 @@
 //! Symbols go into data that was saved without: addresses become functions, inlined functions, files and lines.
 
-use recording::symbol::{AddressInfo, SourceFrame};
+use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use rustc_hash::FxHashMap;
 
-use super::data::{Data, Frame, Func, NONE, Stack};
+use super::data::{Data, Frame, Func, NONE, Stack, Symbol};
 use crate::category::Kind;
 use crate::read::SavedLib;
 
@@ -67,6 +67,8 @@ pub fn name_addresses(
 struct Naming<'a> {
     data: &'a mut Data,
     texts: FxHashMap<Box<str>, u32>,
+    /// By library and address.
+    symbols: FxHashMap<(u32, u64), u32>,
     funcs: FxHashMap<Func, u32>,
     new_funcs: Vec<Func>,
     rust_std: Option<u32>,
@@ -79,6 +81,7 @@ impl<'a> Naming<'a> {
         Naming {
             texts: texts.collect(),
             rust_std: (data.categories.iter().position(|category| category.name == rust_std)).map(|at| at as u32),
+            symbols: FxHashMap::default(),
             funcs: FxHashMap::default(),
             new_funcs: Vec::new(),
             data,
@@ -109,14 +112,8 @@ impl<'a> Naming<'a> {
             }
             leaf_of.push(prefix);
         }
-        let samples = self
-            .data
-            .threads
-            .iter_mut()
-            .flat_map(|thread| &mut thread.samples.stack);
-        for stack in samples.filter(|stack| **stack != NONE) {
-            *stack = leaf_of[*stack as usize];
-        }
+        self.data
+            .map_stacks(|stack| leaf_of.get(stack as usize).copied().unwrap_or(NONE));
     }
 
     /// Adds the frames of all functions at the frame's address: at least one.
@@ -132,6 +129,8 @@ impl<'a> Naming<'a> {
             None | Some([]) => &nameless[..],
             Some(frames) => frames,
         };
+        let of_lib = symbol.filter(|_| old.lib != NONE);
+        let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
         for (depth, source) in sources.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
             let name = source.function.as_deref();
             let name = name.or_else(|| symbol.filter(|_| depth == 0).map(|symbol| symbol.name.as_str()));
@@ -148,10 +147,27 @@ impl<'a> Naming<'a> {
                 category: self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category),
                 column: source.column.filter(|column| *column > 0).unwrap_or(old.column),
                 inline_depth: depth as u16,
+                symbol: native,
                 ..old
             };
             self.data.frames.push(frame);
         }
+    }
+
+    fn symbol(&mut self, lib: u32, symbol: &FunctionSymbol) -> u32 {
+        if let Some(&known) = self.symbols.get(&(lib, symbol.start)) {
+            return known;
+        }
+        let name = self.text(&symbol.name);
+        let id = self.data.symbols.len() as u32;
+        self.data.symbols.push(Symbol {
+            lib,
+            address: symbol.start,
+            name,
+            size: symbol.size,
+        });
+        self.symbols.insert((lib, symbol.start), id);
+        id
     }
 
     fn text(&mut self, text: &str) -> u32 {

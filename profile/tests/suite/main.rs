@@ -16,6 +16,7 @@ mod differential;
 mod enrich;
 mod exports;
 mod foreign;
+mod merge;
 mod names;
 mod offcpu;
 mod read;

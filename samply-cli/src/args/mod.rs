@@ -11,6 +11,7 @@ mod doctor;
 mod export;
 mod habits;
 mod load;
+mod merge;
 mod record;
 mod report;
 mod select;
@@ -24,6 +25,7 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
 pub(crate) use habits::Named;
 pub(crate) use load::LoadArgs;
+pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::{PartArgs, SelectArgs};
@@ -90,6 +92,8 @@ pub(crate) enum Command {
     },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
+    /// Merge several profiles into one, as tracks of one timeline.
+    Merge(MergeArgs),
     /// Show what got slower or faster between two profiles, without changes that may be chance.
     Diff(DiffArgs),
     /// Print where the time of a profile went: functions, lines, call trees, threads, kinds of cost.
@@ -137,6 +141,7 @@ impl Command {
             Command::Report(args) => vec![&mut args.file],
             Command::Annotate(args) => vec![&mut args.file],
             Command::Export(args) => vec![&mut args.file],
+            Command::Merge(args) => args.files.iter_mut().collect(),
             Command::Diff(args) => args.files.iter_mut().chain(&mut args.new).collect(),
             Command::Check(args) => args.files.iter_mut().chain(&mut args.base).collect(),
             Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),

@@ -14,6 +14,7 @@ mod events;
 pub(crate) mod export;
 pub(crate) mod flamegraph;
 pub(crate) mod load;
+pub(crate) mod merge;
 pub(crate) mod record;
 pub(crate) mod report;
 mod show;

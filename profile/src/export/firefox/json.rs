@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use crate::view::data::{Fields, NONE};
+use serde_json::Value;
+
+use crate::view::data::NONE;
 
 /// Written to the output whenever this much is there. Measured: 16 KiB to 256 KiB write equally fast.
 const FLUSH_BYTES: usize = 64 * 1024;
@@ -107,7 +109,7 @@ impl<'a> Json<'a> {
     }
 
     /// `"key":value` for each, whatever their keys are.
-    pub(super) fn fields(&mut self, fields: &Fields) -> io::Result<()> {
+    pub(super) fn fields<'f>(&mut self, fields: impl IntoIterator<Item = (&'f String, &'f Value)>) -> io::Result<()> {
         for (key, value) in fields {
             self.comma()?;
             put_string(&mut self.buf, key);

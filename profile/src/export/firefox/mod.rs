@@ -3,8 +3,10 @@
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
 //!
-//! `meta`, `tables`, `threads`: the parts of the file, in its order; `json`: how they are written.
+//! `meta`, `tables`, `threads`: the parts of the file, in its order; `json`: how they are written. `imported`: what files of other
+//! profilers lack.
 
+mod imported;
 mod json;
 mod meta;
 mod tables;
@@ -39,6 +41,9 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes what was read of a file, as JSON.
 pub fn write_data(data: &Data, out: &mut dyn Write) -> io::Result<()> {
+    if !data.is_saved_form() {
+        return write_data(&data.clone().into_saved_form(), out);
+    }
     let threads = data.threads.iter().map(Cow::Borrowed);
     document(data, || data.stacks.iter().copied(), threads, out)
 }
@@ -63,7 +68,7 @@ fn document<'a, S: Iterator<Item = Stack>>(
         json.key("threads")?;
         json.array(|json| {
             for thread in threads {
-                json.object(|json| threads::write(data, &thread, json))?;
+                json.object(|json| threads::write(&thread, json))?;
             }
             Ok(())
         })

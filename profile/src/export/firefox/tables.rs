@@ -194,8 +194,6 @@ impl<'a> Resources<'a> {
 
 fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
     let (frames, count) = (&data.frames, data.frames.len());
-    // Where no frame has one, all have the first.
-    let none: &[u8] = if data.categories.is_empty() { b"0" } else { b"null" };
     json.column("address", frames.iter(), |buf, frame| {
         put_or_minus_one(buf, frame.address)
     })?;
@@ -205,13 +203,11 @@ fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
     json.column("inlineDepth", frames.iter(), |buf, frame| {
         put_unsigned(buf, frame.inline_depth.into())
     })?;
-    json.column("category", frames.iter(), |buf, frame| match some(frame.category) {
-        Some(category) => put_unsigned(buf, category),
-        None => buf.extend_from_slice(none),
+    json.column("category", frames.iter(), |buf, frame| {
+        put_optional(buf, some(frame.category))
     })?;
-    json.column("subcategory", frames.iter(), |buf, frame| match some(frame.category) {
-        Some(_) => put_unsigned(buf, frame.subcategory.into()),
-        None => buf.extend_from_slice(none),
+    json.column("subcategory", frames.iter(), |buf, frame| {
+        put_optional(buf, some(frame.category).map(|_| frame.subcategory.into()))
     })?;
     json.column("func", frames.iter(), |buf, frame| put_unsigned(buf, frame.func.into()))?;
     json.column("nativeSymbol", frames.iter(), |buf, frame| {

@@ -4,16 +4,7 @@ use std::io;
 
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
 use crate::built::number;
-use crate::facts::counted_name;
-use crate::view::data::{Counter, Data, Fields, Marker, Phase, Samples, Thread, Unit};
-
-/// Of what has no times, the room that each stack gets.
-pub(super) const EACH_MS: f64 = 1.0;
-
-pub(super) fn times_ms<'a>(data: &'a Data, thread: &'a Thread) -> impl Iterator<Item = f64> + 'a {
-    let times = thread.samples.time_ms.iter().enumerate();
-    times.map(|(at, time_ms)| if data.is_summed { at as f64 * EACH_MS } else { *time_ms })
-}
+use crate::view::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
 
 fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     match unit {
@@ -33,7 +24,7 @@ fn put_number(buf: &mut Vec<u8>, number: f64) {
     }
 }
 
-pub(super) fn write(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()> {
+pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     // What a file of another profiler does not say.
     const DEFAULTS: [(&str, &str); 6] = [
         ("processType", "\"default\""),
@@ -48,10 +39,7 @@ pub(super) fn write(data: &Data, thread: &Thread, json: &mut Json) -> io::Result
         json.value(|buf| buf.extend_from_slice(value.as_bytes()))?;
     }
     json.fields(&thread.rest)?;
-    match data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
-        Some(weights) => json.entry("name", &counted_name(&thread.name, weights))?,
-        None => json.entry("name", &thread.name)?,
-    }
+    json.entry("name", &thread.name)?;
     json.entry("isMainThread", &thread.is_main)?;
     json.entry("processName", &thread.process_name)?;
     json.entry("pid", &thread.pid)?;
@@ -60,23 +48,22 @@ pub(super) fn write(data: &Data, thread: &Thread, json: &mut Json) -> io::Result
         json.entry("event", event)?;
     }
     json.key("samples")?;
-    json.object(|json| write_samples(data, thread, json))?;
+    json.object(|json| write_samples(thread, json))?;
     json.key("markers")?;
     json.object(|json| write_markers(thread, json))
 }
 
 /// Samples with weights of time have each its own: the front end would take the gaps between samples for the time of samples without
 /// weights. Of 206 samples of 1 ms beside waits it made 3,008 ms.
-fn write_samples(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()> {
+fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     let samples = &thread.samples;
-    // Files of other profilers have one unit.
-    let unit = if data.meta.is_empty() { data.unit } else { thread.unit };
+    let unit = thread.unit;
     json.column("stack", samples.stack.iter(), |buf, stack| {
         put_optional(buf, some(*stack))
     })?;
     let mut last = 0;
-    let deltas = times_ms(data, thread).map(|time| {
-        let time = ns(time);
+    let deltas = samples.time_ms.iter().map(|time| {
+        let time = ns(*time);
         let delta = time.wrapping_sub(last);
         last = time;
         delta
@@ -100,24 +87,19 @@ fn write_samples(data: &Data, thread: &Thread, json: &mut Json) -> io::Result<()
     if let Some(counts) = &samples.count {
         json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
     }
-    write_cpu(data, samples, unit, json)?;
+    write_cpu(samples, json)?;
     json.fields(&samples.rest)?;
     json.entry("length", &samples.len())
 }
 
 /// How often an event happens says nothing of CPU time.
-fn write_cpu(data: &Data, samples: &Samples, unit: Unit, json: &mut Json) -> io::Result<()> {
+fn write_cpu(samples: &Samples, json: &mut Json) -> io::Result<()> {
     const KEY: &str = "threadCPUDelta";
     match &samples.cpu_delta {
         Some(deltas) => json.column(KEY, deltas.iter(), |buf, delta| match delta.is_finite() {
             true => put_number(buf, *delta),
             false => buf.extend_from_slice(b"null"),
         }),
-        None if data.meta.is_empty() && unit == Unit::Milliseconds && !data.is_summed => {
-            json.column(KEY, samples.iter(), |buf, (_, _, weight)| {
-                put_unsigned(buf, ns(weight).unsigned_abs());
-            })
-        }
         None => Ok(()),
     }
 }

@@ -1,0 +1,107 @@
+//! What was read of another profiler's file, in the form that a profile of the Firefox Profiler is read in.
+
+use serde_json::{Value, json};
+
+use crate::built::{GECKO_VERSION, number};
+use crate::category;
+use crate::facts::{Facts, counted_name};
+use crate::view::data::{Calls, Data, Fields, NONE, Unit, Weights};
+
+/// Of what has no times, the room that each stack gets: the front end shows nothing of samples that all stand at one time.
+const EACH_MS: f64 = 1.0;
+
+impl Data {
+    /// True if it is in the form that a file of the Firefox Profiler has: see [`read::everything`](crate::read::everything).
+    pub fn is_saved_form(&self) -> bool {
+        !self.meta.is_empty()
+    }
+
+    /// In that form.
+    pub fn into_saved_form(mut self) -> Data {
+        if self.is_saved_form() {
+            return self;
+        }
+        if self.is_summed {
+            for thread in &mut self.threads {
+                let times = thread.samples.time_ms.iter_mut().enumerate();
+                times.for_each(|(at, time)| *time = at as f64 * EACH_MS);
+            }
+        }
+        self.meta = meta(&self);
+        if self.categories.is_empty() {
+            self.categories = category::all();
+            let none = self.frames.iter_mut().filter(|frame| frame.category == NONE);
+            none.for_each(|frame| frame.category = 0);
+        }
+        for thread in &mut self.threads {
+            // Such files have one unit.
+            thread.unit = self.unit;
+            if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == Unit::Counts) {
+                thread.name = counted_name(&thread.name, weights);
+            }
+            if self.unit == Unit::Milliseconds && !self.is_summed {
+                let deltas = thread.samples.iter().map(|(_, _, weight)| (weight * 1e6).round().abs());
+                thread.samples.cpu_delta = Some(deltas.collect());
+            }
+        }
+        self
+    }
+}
+
+fn meta(data: &Data) -> Fields {
+    let interval_ms = match data.interval_ms > 0.0 && !data.is_summed {
+        true => data.interval_ms,
+        false => EACH_MS,
+    };
+    let last_ms = (data.threads.iter()).filter_map(|thread| thread.samples.time_ms.last().copied());
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let units = || json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"});
+    let meta = json!({
+        "version": GECKO_VERSION,
+        "interval": number(interval_ms),
+        "startTime": number(data.start_ms),
+        "profilingStartTime": 0,
+        "profilingEndTime": number(last_ms.fold(0.0, f64::max) + interval_ms),
+        "product": data.product,
+        "importedFrom": data.imported_from,
+        "oscpu": text(&data.os),
+        "CPUName": text(&data.cpu),
+        "processType": 0,
+        "stackwalk": 1,
+        "debug": false,
+        "sampleUnits": (data.unit == Unit::Milliseconds).then(units),
+        "sprof": Facts::of_imported(data),
+        "extra": extra(data),
+        "usesOnlyOneStackType": true,
+        "sourceCodeIsNotOnSearchfox": true,
+    });
+    match meta {
+        Value::Object(mut meta) => {
+            meta.retain(|_, value| !value.is_null());
+            meta
+        }
+        _ => Fields::new(),
+    }
+}
+
+/// What the front end can't know, for its "more info" panel.
+fn extra(data: &Data) -> Value {
+    let mut rows = Vec::new();
+    let mut row = |label: &str, value: &str| rows.push(json!({"label": label, "format": "string", "value": value}));
+    if let Some(Weights { name, unit, .. }) = &data.weights {
+        row("Called samples here", name);
+        if !unit.is_empty() {
+            row("In", unit);
+        }
+    }
+    if data.is_summed {
+        row("Times", "none: these are sums, laid out one after the other");
+    }
+    if data.calls != Calls::Paths {
+        row("Call paths", "none: each function stands alone");
+    }
+    match rows.is_empty() {
+        true => json!([]),
+        false => json!([{"label": "The file", "entries": rows}]),
+    }
+}

@@ -1,0 +1,157 @@
+//! What is said of a profile as a whole: of several, their sum.
+
+use serde_json::{Value, json};
+
+use crate::built::number;
+use crate::facts::{Facts, Recorded};
+use crate::view::data::{Data, NONE};
+
+/// The first of several.
+pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
+    data.start_ms = start_ms;
+    for key in ["extra"] {
+        if let Some(sections) = data.meta.get_mut(key).and_then(Value::as_array_mut) {
+            name_sections(sections, name);
+        }
+    }
+}
+
+/// A further one, with the tables of the whole.
+pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
+    let threads = whole.threads.len() as u64;
+    whole.threads.append(&mut data.threads);
+    for mut counter in data.counters {
+        if counter.thread != NONE {
+            counter.thread += threads as u32;
+        }
+        whole.counters.push(counter);
+    }
+    for schema in data.schemas {
+        let is_known = whole
+            .schemas
+            .iter()
+            .any(|known| known.get("name") == schema.get("name"));
+        if !is_known {
+            whole.schemas.push(schema);
+        }
+    }
+    whole.symbolicated &= data.symbolicated;
+    if whole.product != data.product {
+        whole.product = format!("{}, {}", whole.product, data.product);
+    }
+    whole.recorded = match (whole.recorded.take(), data.recorded) {
+        (Some(whole), Some(other)) => Some(sum(whole, other)),
+        // Of one of them nobody knows.
+        _ => None,
+    };
+    for (key, value) in data.rest {
+        append_list(whole.rest.entry(key).or_insert_with(|| json!([])), value);
+    }
+    let meta = &mut whole.meta;
+    if let (Some(ms), Some(other)) = (
+        meta_ms(meta, "profilingEndTime"),
+        meta_ms(&data.meta, "profilingEndTime"),
+    ) {
+        meta.insert("profilingEndTime".to_owned(), number(ms.max(other)));
+    }
+    if let (Some(ms), Some(other)) = (meta_ms(meta, "interval"), meta_ms(&data.meta, "interval")) {
+        meta.insert("interval".to_owned(), number(ms.min(other)));
+    }
+    if let Some(Value::Array(mut sections)) = data.meta.remove("extra") {
+        name_sections(&mut sections, name);
+        append_list(meta.entry("extra").or_insert_with(|| json!([])), Value::Array(sections));
+    }
+    if let Some(visible) = data.meta.get("initialVisibleThreads").and_then(Value::as_array) {
+        let moved = visible
+            .iter()
+            .filter_map(Value::as_u64)
+            .map(|thread| json!(thread + threads));
+        let all = meta.entry("initialVisibleThreads").or_insert_with(|| json!([]));
+        append_list(all, Value::Array(moved.collect()));
+    }
+}
+
+/// Brings `meta` in step with the fields.
+pub(super) fn finish(whole: &mut Data) {
+    let imported = Facts::of_meta(&whole.meta).is_imported();
+    match &whole.recorded {
+        Some(recorded) => {
+            let facts = Facts::of_recorded(recorded.clone());
+            whole.meta.insert("sprof".to_owned(), json!(facts));
+        }
+        // What one file's samples count, those of all do.
+        None if imported => {}
+        None => drop(whole.meta.remove("sprof")),
+    }
+    for (key, value) in [
+        ("product", json!(whole.product)),
+        ("importedFrom", json!(crate::built::PRODUCER)),
+        ("startTime", number(whole.start_ms)),
+        ("profilingStartTime", json!(0)),
+    ] {
+        whole.meta.insert(key.to_owned(), value);
+    }
+    // Each file has its own.
+    for key in [
+        "endTime",
+        "startTimeAsClockMonotonicNanosecondsSinceBoot",
+        "arguments",
+        "device",
+        "profilingStartTimeUptime",
+    ] {
+        whole.meta.remove(key);
+    }
+}
+
+fn meta_ms(meta: &crate::view::data::Fields, key: &str) -> Option<f64> {
+    meta.get(key).and_then(Value::as_f64)
+}
+
+fn name_sections(sections: &mut [Value], name: &str) {
+    for section in sections {
+        if let Some(label) = section.get_mut("label")
+            && let Some(text) = label.as_str()
+        {
+            *label = format!("{name}: {text}").into();
+        }
+    }
+}
+
+/// Of two that are no lists the first stays.
+fn append_list(whole: &mut Value, other: Value) {
+    if let (Value::Array(whole), Value::Array(mut other)) = (whole, other) {
+        whole.append(&mut other);
+    }
+}
+
+fn sum(mut whole: Recorded, other: Recorded) -> Recorded {
+    if whole.event != other.event {
+        whole.event = format!("{}, {}", whole.event, other.event);
+    }
+    if whole.kernel_code != other.kernel_code {
+        whole.kernel_code = format!("{}; {}", whole.kernel_code, other.kernel_code);
+    }
+    whole.asked_rate_hz = whole.asked_rate_hz.filter(|hz| Some(*hz) == other.asked_rate_hz);
+    whole.achieved_rate_hz = whole.achieved_rate_hz.filter(|hz| Some(*hz) == other.achieved_rate_hz);
+    whole.run_starts_ms.extend(other.run_starts_ms);
+    whole.run_starts_ms.sort_by(f64::total_cmp);
+    whole.processes += other.processes;
+    whole.threads += other.threads;
+    whole.lost += other.lost;
+    whole.truncated += other.truncated;
+    whole.unverified += other.unverified;
+    for limit in other.limits {
+        let same = |known: &&mut crate::Limit| known.what == limit.what && known.words == limit.words;
+        match whole.limits.iter_mut().find(same) {
+            Some(known) => {
+                known.count = known
+                    .count
+                    .map(|count| count + limit.count.unwrap_or(0))
+                    .or(limit.count);
+                known.ns = known.ns.map(|ns| ns + limit.ns.unwrap_or(0)).or(limit.ns);
+            }
+            None => whole.limits.push(limit),
+        }
+    }
+    whole
+}

@@ -1,0 +1,190 @@
+//! Tables that all inputs share: what two of them have is there once, so that call trees of both are one.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+use super::MergeError;
+use crate::read::SavedLib;
+use crate::view::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol};
+
+/// Values, each once, with their indices.
+struct Unique<T> {
+    all: Vec<T>,
+    indexes: FxHashMap<T, u32>,
+}
+
+impl<T> Default for Unique<T> {
+    fn default() -> Self {
+        Unique {
+            all: Vec::new(),
+            indexes: FxHashMap::default(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Unique<T> {
+    fn index(&mut self, value: T) -> u32 {
+        let Unique { all, indexes } = self;
+        *indexes.entry(value).or_insert_with_key(|value| {
+            all.push(value.clone());
+            all.len() as u32 - 1
+        })
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Tables {
+    texts: Unique<Box<str>>,
+    libs: Unique<SavedLib>,
+    scripts: Unique<Script>,
+    symbols: Unique<Symbol>,
+    funcs: Unique<Func>,
+    frames: Unique<Frame>,
+    stacks: Unique<Stack>,
+    categories: Vec<Category>,
+}
+
+/// An index of an input as one of the tables.
+fn of(indexes: &[u32], index: u32) -> u32 {
+    indexes.get(index as usize).copied().unwrap_or(NONE)
+}
+
+impl Tables {
+    /// Takes the tables of an input, and makes all that points into them point here.
+    pub(super) fn adopt(&mut self, data: &mut Data) -> Result<(), MergeError> {
+        let texts: Vec<u32> = (std::mem::take(&mut data.texts).into_iter())
+            .map(|text| self.texts.index(text))
+            .collect();
+        let libs: Vec<u32> = (std::mem::take(&mut data.libs).into_iter())
+            .map(|lib| self.libs.index(lib))
+            .collect();
+        let categories = self.categories(std::mem::take(&mut data.categories));
+        let scripts = std::mem::take(&mut data.scripts).into_iter().map(|script| {
+            let resource = script.resource.map(|resource| Resource {
+                name: of(&texts, resource.name),
+                host: of(&texts, resource.host),
+                ..resource
+            });
+            self.scripts.index(Script { resource, ..script })
+        });
+        let scripts: Vec<u32> = scripts.collect();
+        let symbols = std::mem::take(&mut data.symbols).into_iter().map(|symbol| {
+            self.symbols.index(Symbol {
+                lib: of(&libs, symbol.lib),
+                name: of(&texts, symbol.name),
+                ..symbol
+            })
+        });
+        let symbols: Vec<u32> = symbols.collect();
+        let funcs = std::mem::take(&mut data.funcs).into_iter().map(|func| {
+            self.funcs.index(Func {
+                name: of(&texts, func.name),
+                lib: of(&libs, func.lib),
+                file: of(&texts, func.file),
+                script: of(&scripts, func.script),
+            })
+        });
+        let funcs: Vec<u32> = funcs.collect();
+        let frames = std::mem::take(&mut data.frames).into_iter().map(|frame| {
+            let (category, subcategory) =
+                categories
+                    .get(frame.category as usize)
+                    .map_or((NONE, 0), |(category, subs)| {
+                        (
+                            *category,
+                            subs.get(usize::from(frame.subcategory)).copied().unwrap_or(0),
+                        )
+                    });
+            self.frames.index(Frame {
+                func: of(&funcs, frame.func),
+                category,
+                subcategory,
+                symbol: of(&symbols, frame.symbol),
+                lib: of(&libs, frame.lib),
+                ..frame
+            })
+        });
+        let frames: Vec<u32> = frames.collect();
+        let old_stacks = std::mem::take(&mut data.stacks);
+        if u32::try_from(self.stacks.all.len() + old_stacks.len()).is_err() {
+            return Err(MergeError::TooLarge);
+        }
+        let mut stacks: Vec<u32> = Vec::with_capacity(old_stacks.len());
+        for stack in old_stacks {
+            let prefix = of(&stacks, stack.prefix);
+            let frame = of(&frames, stack.frame);
+            stacks.push(self.stacks.index(Stack { prefix, frame }));
+        }
+        data.map_stacks(|stack| of(&stacks, stack));
+        let text_fields = text_fields(&data.schemas);
+        for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
+            marker.name = of(&texts, marker.name);
+            marker.category = categories
+                .get(marker.category as usize)
+                .map_or(0, |(category, _)| *category);
+            let Some(fields) = &mut marker.fields else { continue };
+            let kind = fields.get("type").and_then(Value::as_str);
+            for key in kind.and_then(|kind| text_fields.get(kind)).into_iter().flatten() {
+                if let Some(text) = fields.get_mut(key)
+                    && let Some(index) = text.as_u64()
+                {
+                    *text = of(&texts, u32::try_from(index).unwrap_or(NONE)).into();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where each category of an input is here, and each of its subcategories.
+    fn categories(&mut self, categories: Vec<Category>) -> Vec<(u32, Vec<u16>)> {
+        let places = categories.into_iter().map(|category| {
+            let known = self.categories.iter().position(|known| known.name == category.name);
+            let at = known.unwrap_or_else(|| {
+                self.categories.push(Category {
+                    subcategories: Vec::new(),
+                    ..category.clone()
+                });
+                self.categories.len() - 1
+            });
+            let names = &mut self.categories[at].subcategories;
+            let subcategories = category.subcategories.into_iter().map(|name| {
+                let known = names.iter().position(|known| *known == name);
+                known.unwrap_or_else(|| {
+                    names.push(name);
+                    names.len() - 1
+                }) as u16
+            });
+            (at as u32, subcategories.collect())
+        });
+        places.collect()
+    }
+
+    pub(super) fn give(self, data: &mut Data) {
+        data.texts = self.texts.all;
+        data.libs = self.libs.all;
+        data.scripts = self.scripts.all;
+        data.symbols = self.symbols.all;
+        data.funcs = self.funcs.all;
+        data.frames = self.frames.all;
+        data.stacks = self.stacks.all;
+        data.categories = self.categories;
+    }
+}
+
+/// Of each type of markers, the fields that are texts by index.
+fn text_fields(schemas: &[Value]) -> FxHashMap<String, Vec<String>> {
+    let fields = |schema: &Value| {
+        let lists = ["fields", "data"]
+            .into_iter()
+            .filter_map(|key| schema.get(key)?.as_array());
+        let texts = lists.flatten().filter(|field| {
+            let format = field.get("format").and_then(Value::as_str);
+            matches!(format, Some("unique-string" | "flow-id" | "terminating-flow-id"))
+        });
+        let keys = texts.filter_map(|field| Some(field.get("key")?.as_str()?.to_owned()));
+        Some((schema.get("name")?.as_str()?.to_owned(), keys.collect()))
+    };
+    schemas.iter().filter_map(fields).collect()
+}

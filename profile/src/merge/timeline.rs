@@ -1,0 +1,100 @@
+//! What of a profile has a time, and moving it.
+
+use serde_json::Value;
+
+use crate::built::number;
+use crate::view::data::{Data, Fields, Phase};
+
+/// When the profile begins and ends, Unix time in ms.
+pub(super) fn span_ms(data: &Data) -> (f64, f64) {
+    let number = |key: &str| data.meta.get(key).and_then(Value::as_f64).filter(|ms| ms.is_finite());
+    let samples = data.threads.iter().flat_map(|thread| &thread.samples.time_ms);
+    let first = samples
+        .clone()
+        .copied()
+        .filter(|time| time.is_finite())
+        .reduce(f64::min);
+    let last = samples.copied().filter(|time| time.is_finite()).reduce(f64::max);
+    // The front end takes the first sample where the file does not say.
+    let begin = number("profilingStartTime").or(first).unwrap_or(0.0);
+    let end = number("profilingEndTime").or(last).unwrap_or(begin);
+    (data.start_ms + begin, data.start_ms + end.max(begin))
+}
+
+/// Makes the profile begin at this time, ms, of the merged one.
+pub(super) fn shift(data: &mut Data, begin_ms: f64) {
+    let by_ms = begin_ms - (span_ms(data).0 - data.start_ms);
+    for thread in &mut data.threads {
+        thread.samples.time_ms.iter_mut().for_each(|time| *time += by_ms);
+        for marker in &mut thread.markers {
+            marker.start_ms += by_ms;
+            marker.end_ms += by_ms;
+            let cause = marker.fields.as_mut().and_then(|fields| fields.get_mut("cause"));
+            cause.into_iter().for_each(|cause| shift_field(cause, "time", by_ms));
+            debug_assert!(marker.phase != Phase::Instant || marker.start_ms == marker.end_ms);
+        }
+        shift_thread(&mut thread.rest, by_ms);
+    }
+    for counter in &mut data.counters {
+        let Some(samples) = counter.fields.get_mut("samples") else {
+            continue;
+        };
+        match samples.get_mut("time").and_then(Value::as_array_mut) {
+            Some(times) => times.iter_mut().for_each(|time| shift_value(time, by_ms)),
+            None => {
+                let deltas = samples.get_mut("timeDeltas").and_then(Value::as_array_mut);
+                let first = deltas.and_then(|deltas| deltas.first_mut());
+                first.into_iter().for_each(|first| shift_value(first, by_ms));
+            }
+        }
+    }
+    for key in ["profilingStartTime", "profilingEndTime"] {
+        if let Some(time) = data.meta.get_mut(key) {
+            shift_value(time, by_ms);
+        }
+    }
+    if let Some(recorded) = &mut data.recorded {
+        recorded.run_starts_ms.iter_mut().for_each(|start| *start += by_ms);
+    }
+    data.start_ms -= by_ms;
+}
+
+fn shift_thread(fields: &mut Fields, by_ms: f64) {
+    for key in [
+        "processStartupTime",
+        "processShutdownTime",
+        "registerTime",
+        "unregisterTime",
+    ] {
+        fields
+            .get_mut(key)
+            .into_iter()
+            .for_each(|time| shift_value(time, by_ms));
+    }
+    let paused = fields.get_mut("pausedRanges").and_then(Value::as_array_mut);
+    for range in paused.into_iter().flatten() {
+        shift_field(range, "startTime", by_ms);
+        shift_field(range, "endTime", by_ms);
+    }
+    for key in ["nativeAllocations", "jsAllocations"] {
+        let times = fields
+            .get_mut(key)
+            .and_then(|table| table.get_mut("time"))
+            .and_then(Value::as_array_mut);
+        times.into_iter().flatten().for_each(|time| shift_value(time, by_ms));
+    }
+}
+
+fn shift_field(object: &mut Value, key: &str, by_ms: f64) {
+    object
+        .get_mut(key)
+        .into_iter()
+        .for_each(|time| shift_value(time, by_ms));
+}
+
+/// What is not known stays so.
+fn shift_value(time: &mut Value, by_ms: f64) {
+    if let Some(ms) = time.as_f64() {
+        *time = number(ms + by_ms);
+    }
+}

@@ -1,0 +1,358 @@
+//! Several profiles as one: every sample, marker and counter is there, at its time and with its stack.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use crate::common::*;
+use profile::merge::{Align, Input, MergeError, merge, usual_align};
+use profile::read::{ReadLimits, everything, whole};
+use profile::saved_form;
+use profile::view::data::{Data, NONE, Unit};
+use proptest::prelude::*;
+use recording::symbol::{AddressInfo, FunctionSymbol};
+use serde_json::{Value, json};
+
+/// Weight of each stack by its names, root first, over all threads, in units of the data.
+fn stacks(data: &Data) -> BTreeMap<Vec<String>, f64> {
+    let mut weights = BTreeMap::new();
+    for (_, stack, weight) in data.threads.iter().flat_map(|thread| thread.samples.iter()) {
+        *weights.entry(names(data, stack)).or_default() += weight;
+    }
+    weights
+}
+
+fn names(data: &Data, mut stack: u32) -> Vec<String> {
+    let mut names = Vec::new();
+    while stack != NONE {
+        let node = data.stacks[stack as usize];
+        let frame = data.frames[node.frame as usize];
+        let category = data
+            .categories
+            .get(frame.category as usize)
+            .map_or("", |category| &category.name);
+        let lib = data.lib_name(frame.func).unwrap_or("");
+        names.push(format!(
+            "{} {lib} {category} {:?}",
+            data.func_name(frame.func),
+            frame.address
+        ));
+        stack = node.prefix;
+    }
+    names.reverse();
+    names
+}
+
+fn sum(parts: &[&Data]) -> BTreeMap<Vec<String>, f64> {
+    let mut sums: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    for (names, weight) in parts.iter().flat_map(|part| stacks(part)) {
+        *sums.entry(names).or_default() += weight;
+    }
+    sums
+}
+
+fn input(name: &str, data: Data) -> Input {
+    Input {
+        name: name.to_owned(),
+        data,
+    }
+}
+
+/// `work` in one, `work` and `rest` in the other, of one program; the second is built elsewhere.
+fn two() -> (Data, Data) {
+    let recorded = |ips: &[u64], rename: bool| {
+        let mut stream = Stream::with_app();
+        stream.thread(1, 2, 0);
+        if rename {
+            stream.rename(1, 2, "worker", 3);
+        }
+        for (ms, ip_at) in (0..).zip(ips) {
+            stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*ip_at), ret(0x1021)]);
+        }
+        saved_form(&stream.finish())
+    };
+    (
+        recorded(&[0x1110, 0x1110, 0x1220], false),
+        recorded(&[0x1220, 0x1330, 0x1110, 0x1110], true),
+    )
+}
+
+/// Written, checked as a front end would, and read as views have it.
+fn viewed(data: &Data) -> (Value, Data) {
+    let mut bytes = Vec::new();
+    profile::export::firefox::write_data(data, &mut bytes).unwrap();
+    let json: Value = serde_json::from_slice(&bytes).unwrap();
+    // Only browsers leave out categories.
+    if data.frames.iter().all(|frame| frame.category != NONE) {
+        check::check(&json);
+    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    let again = everything(file.path(), ReadLimits::default()).unwrap();
+    let mut bytes_again = Vec::new();
+    profile::export::firefox::write_data(&again, &mut bytes_again).unwrap();
+    assert!(bytes == bytes_again, "a merged profile is written again as it is");
+    (json, whole(file.path(), ReadLimits::default()).unwrap())
+}
+
+#[test]
+fn every_sample_of_each_is_in_the_whole_with_its_stack_and_shared_functions_are_there_once() {
+    let (a, b) = two();
+    let merged = merge(vec![input("a", a.clone()), input("b", b.clone())], Align::Start).unwrap();
+    assert_eq!(stacks(&merged), sum(&[&a, &b]));
+    assert_eq!(merged.threads.len(), a.threads.len() + b.threads.len());
+    assert_eq!(merged.libs.len(), 1);
+    let of_name = |name: &str| {
+        merged
+            .funcs
+            .iter()
+            .filter(|func| merged.text(func.name) == name)
+            .count()
+    };
+    assert_eq!((of_name("0x110"), of_name("0x330")), (1, 1));
+    let (json, viewed) = viewed(&merged);
+    // Two processes, with the same number and name in their files.
+    let pids: Vec<_> = (viewed.threads.iter())
+        .map(|thread| (thread.pid.as_str(), thread.process_name.as_str()))
+        .collect();
+    assert_eq!(
+        pids,
+        [
+            ("1", "app (a)"),
+            ("1", "app (a)"),
+            ("1.1", "app (b)"),
+            ("1.1", "app (b)")
+        ]
+    );
+    // Losses and counts are those of both.
+    let recorded = viewed.recorded.as_ref().unwrap();
+    assert_eq!((recorded.processes, recorded.threads), (2, 4));
+    let labels: Vec<_> = (json["meta"]["extra"].as_array().unwrap().iter())
+        .map(|section| section["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            "a: Recording",
+            "a: Recording quality",
+            "b: Recording",
+            "b: Recording quality"
+        ]
+    );
+    assert_eq!(viewed.product, "app");
+    // A marker of the second has its name and its time.
+    let renamed = viewed
+        .threads
+        .iter()
+        .flat_map(|thread| &thread.markers)
+        .map(|marker| (viewed.text(marker.name), marker.start_ms));
+    assert_eq!(
+        renamed.filter(|(name, _)| *name == "Renamed").collect::<Vec<_>>(),
+        [("Renamed", 3.0)]
+    );
+}
+
+#[test]
+fn by_the_clock_what_happened_at_one_time_stands_at_one_place() {
+    let (a, mut b) = two();
+    b.start_ms += 250.0;
+    let inputs = vec![input("a", a.clone()), input("b", b.clone())];
+    assert_eq!(usual_align(&inputs), Align::Clock);
+    let merged = merge(inputs, Align::Clock).unwrap();
+    assert_eq!(merged.start_ms, a.start_ms);
+    let first = |data: &Data, thread: usize| data.threads[thread].samples.time_ms[0];
+    assert_eq!(first(&merged, 2), first(&b, 0) + 250.0);
+    assert_eq!(first(&merged, 0), first(&a, 0));
+    assert_eq!(merged.meta["profilingEndTime"], json!(1250));
+    assert_eq!(merged.threads[2].rest["registerTime"], json!(250));
+    // The order of the files says nothing of their times.
+    let turned = merge(vec![input("b", b.clone()), input("a", a.clone())], Align::Clock).unwrap();
+    assert_eq!((turned.start_ms, first(&turned, 0)), (a.start_ms, first(&b, 0) + 250.0));
+    // A day later nothing of the first is to be seen beside it.
+    b.start_ms += 86_400_000.0;
+    assert_eq!(usual_align(&[input("a", a), input("b", b)]), Align::Start);
+}
+
+#[test]
+fn files_that_sample_at_other_rates_weigh_time() {
+    let (a, mut b) = two();
+    b.interval_ms = 0.25;
+    for thread in &mut b.threads {
+        thread.unit = Unit::Samples;
+        thread.samples.weight = None;
+    }
+    let merged = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap();
+    let total: f64 = stacks(&merged).values().sum();
+    assert_eq!(total, 3.0 + 4.0 * 0.25);
+    assert!(merged.threads.iter().all(|thread| thread.unit == Unit::Milliseconds));
+}
+
+#[test]
+fn what_counts_different_things_is_refused() {
+    let (a, mut b) = two();
+    for thread in &mut b.threads {
+        thread.unit = Unit::Bytes;
+    }
+    let error = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a counts time and b counts bytes: these can't be added up; merge files of one kind"
+    );
+    assert_eq!(merge(Vec::new(), Align::Start), Err(MergeError::Nothing));
+}
+
+/// What a browser records: scripts, resources, texts by index in markers, allocations, counters, fields that nobody knows.
+fn of_a_browser() -> Value {
+    json!({
+        "meta": {"preprocessedProfileVersion": 60, "interval": 1, "startTime": 1000.5, "product": "Browser", "symbolicated": true,
+            "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]},
+                {"name": "JavaScript", "color": "yellow", "subcategories": ["Other", "JIT"]}],
+            "markerSchema": [{"name": "Text", "display": ["marker-table"], "fields": [
+                {"key": "name", "label": "Name", "format": "unique-string"}, {"key": "n", "label": "N", "format": "integer"}]}],
+            "unknownOfMeta": {"a": [1, 2.5, null]}},
+        "libs": [], "pages": [{"tabID": 1, "url": "about:x"}], "unknownOfRoot": "kept",
+        "shared": {
+            "stringArray": ["Text", "run", "site", "https://site", "a text", "click"],
+            "sources": {"length": 1, "filename": [3], "uuid": [null]},
+            "resourceTable": {"length": 1, "lib": [-1], "name": [2], "host": [3], "type": [3]},
+            "nativeSymbols": {"length": 0, "libIndex": [], "address": [], "name": [], "functionSize": []},
+            "funcTable": {"length": 1, "name": [1], "isJS": [true], "relevantForJS": [false], "resource": [0], "source": [0],
+                "lineNumber": [12], "columnNumber": [3]},
+            "frameTable": {"length": 2, "address": [-1, -1], "inlineDepth": [0, 0], "category": [1, null], "subcategory": [1, null],
+                "func": [0, 0], "nativeSymbol": [null, null], "innerWindowID": [null, null], "line": [14, null], "column": [5, null]},
+            "stackTable": {"length": 2, "frame": [0, 1], "prefix": [null, 0]},
+        },
+        "counters": [{"name": "malloc", "category": "Memory", "description": "", "pid": "7", "mainThreadIndex": 0,
+            "samples": {"length": 2, "time": [1, 2], "count": [0, 5]}}],
+        "threads": [{"name": "GeckoMain", "isMainThread": true, "processType": "default", "processName": "Web", "pid": 7, "tid": 7,
+            "registerTime": 0, "unregisterTime": null, "processStartupTime": 0, "processShutdownTime": null, "pausedRanges": [],
+            "unknownOfThread": [true],
+            "samples": {"length": 3, "stack": [0, 1, null], "time": [1, 2, 3.5], "weight": null, "weightType": "samples",
+                "threadCPUDelta": [null, 10, 20], "eventDelay": [0, 1, 2]},
+            "nativeAllocations": {"length": 1, "time": [1.5], "weight": [64], "weightType": "bytes", "stack": [1]},
+            "markers": {"length": 2, "name": [5, 0], "startTime": [1, 2], "endTime": [null, 3], "phase": [0, 1], "category": [0, 1],
+                "data": [null, {"type": "Text", "name": 4, "n": 9, "cause": {"time": 2, "stack": 1}}]}}],
+    })
+}
+
+fn read_all(json: &Value) -> Data {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&serde_json::to_vec(json).unwrap()).unwrap();
+    everything(file.path(), ReadLimits::default()).unwrap()
+}
+
+#[test]
+fn what_a_browser_recorded_is_written_again_with_fields_that_nobody_knows() {
+    let first = read_all(&of_a_browser());
+    let (json, _) = viewed(&first);
+    for (place, kept) in [
+        ("/meta/unknownOfMeta", json!({"a": [1, 2.5, null]})),
+        ("/unknownOfRoot", json!("kept")),
+        ("/pages/0/url", json!("about:x")),
+        ("/threads/0/unknownOfThread", json!([true])),
+        ("/threads/0/samples/eventDelay", json!([0, 1, 2])),
+        ("/threads/0/samples/threadCPUDelta", json!([null, 10, 20])),
+        ("/threads/0/nativeAllocations/stack", json!([1])),
+        (
+            "/threads/0/markers/data/1",
+            json!({"type": "Text", "name": 4, "n": 9, "cause": {"time": 2, "stack": 1}}),
+        ),
+        ("/threads/0/markers/phase", json!([0, 1])),
+        ("/counters/0/samples/count", json!([0, 5])),
+        ("/shared/funcTable/isJS", json!([true])),
+        ("/shared/funcTable/lineNumber", json!([12])),
+        ("/shared/resourceTable/type", json!([3])),
+        ("/shared/frameTable/column", json!([5, null])),
+        ("/shared/frameTable/category", json!([1, null])),
+        ("/meta/categories/1/subcategories", json!(["Other", "JIT"])),
+    ] {
+        assert_eq!(json.pointer(place), Some(&kept), "{place}");
+    }
+    let mut first = first;
+    first.meta["preprocessedProfileVersion"] = json["meta"]["preprocessedProfileVersion"].clone();
+    // A delta that is not known is not a number, and equal to none.
+    assert_eq!(format!("{:?}", read_all(&json)), format!("{first:?}"));
+}
+
+#[test]
+fn a_browser_s_markers_allocations_and_counters_point_at_their_own_in_the_whole() {
+    let (a, _) = two();
+    let browser = read_all(&of_a_browser());
+    let merged = merge(
+        vec![input("a", a.clone()), input("browser", browser.clone())],
+        Align::Start,
+    )
+    .unwrap();
+    let (json, _) = viewed(&merged);
+    assert_eq!(stacks(&merged), sum(&[&a, &browser]));
+    let at = a.threads.len();
+    let thread = &json["threads"][at];
+    let marker = &thread["markers"]["data"][1];
+    assert_eq!(merged.text(marker["name"].as_u64().unwrap() as u32), "a text");
+    let cause = marker["cause"]["stack"].as_u64().unwrap() as u32;
+    assert_eq!(names(&merged, cause), names(&browser, 1));
+    assert_eq!(thread["nativeAllocations"]["stack"][0], cause);
+    let counters = json["counters"].as_array().unwrap();
+    assert_eq!(counters.last().unwrap()["mainThreadIndex"], at);
+    assert_eq!(
+        (&json["unknownOfRoot"], &json["pages"][0]["tabID"]),
+        (&json!([]), &json!(1))
+    );
+}
+
+#[test]
+fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
+    let mut data = read_all(&of_a_browser());
+    data.symbolicated = false;
+    data.libs = vec![profile::read::SavedLib::default()];
+    for frame in &mut data.frames {
+        (frame.lib, frame.address) = (0, Some(0x10));
+    }
+    profile::view::name_addresses(&mut data, |_, addresses| {
+        let info = AddressInfo {
+            function: Some(FunctionSymbol {
+                is_named: true,
+                name: "outer".into(),
+                start: 0x10,
+                size: Some(8),
+            }),
+            frames: ["inner", "outer"]
+                .map(|function| recording::symbol::SourceFrame {
+                    function: Some(function.into()),
+                    file: None,
+                    line: None,
+                    column: None,
+                })
+                .into(),
+        };
+        Some(vec![info; addresses.len()])
+    });
+    let marker = &data.threads[0].markers[1];
+    let leaf = |stack: u32| data.func_name(data.frames[data.stacks[stack as usize].frame as usize].func);
+    assert_eq!(
+        (leaf(marker.stack), leaf(data.threads[0].samples.stack[1])),
+        ("inner", "inner")
+    );
+    assert_eq!(
+        data.threads[0].rest["nativeAllocations"]["stack"],
+        json!([marker.stack])
+    );
+    assert_eq!(data.symbols.len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn any_profiles_have_the_sum_of_their_stacks_in_the_whole(parts in prop::collection::vec(data::data(), 1..4)) {
+        let parts: Vec<Data> = parts.into_iter().map(Data::into_saved_form).collect();
+        let unit = parts[0].unit;
+        prop_assume!(parts.iter().all(|part| part.unit == unit));
+        let inputs = parts.iter().enumerate().map(|(at, part)| input(&at.to_string(), part.clone()));
+        let merged = merge(inputs.collect(), Align::Start).unwrap();
+        let count = |data: &Data| data.threads.iter().map(|thread| thread.samples.len()).sum::<usize>();
+        prop_assert_eq!(count(&merged), parts.iter().map(count).sum::<usize>());
+        let finite = |sums: BTreeMap<Vec<String>, f64>| -> BTreeMap<Vec<String>, f64> {
+            sums.into_iter().filter(|(_, weight)| weight.is_finite()).collect()
+        };
+        let parts: Vec<&Data> = parts.iter().collect();
+        prop_assert_eq!(finite(stacks(&merged)), finite(sum(&parts)));
+    }
+}

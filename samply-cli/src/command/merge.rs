@@ -1,0 +1,106 @@
+//! `sprof merge`: several profiles as one, as tracks of one timeline.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use profile::export::firefox;
+use profile::merge::{Align, Input, merge, usual_align};
+use profile::read::{self, ReadLimits};
+use profile::saved_form;
+use profile::view::data::Data;
+use profile::view::name_addresses;
+use symbolicator::{SymbolOptions, Symbolicator};
+
+use super::convert::say_saved;
+use super::export;
+use super::load::module;
+use crate::args::{AlignBy, MergeArgs};
+use crate::exit::{Failure, Outcome};
+use crate::file_kind::FileKind;
+use crate::import::{self, Imported};
+use crate::input::{self, InputOptions};
+use crate::interrupt::Interrupt;
+use crate::names::LookUps;
+use crate::output::{Earlier, Output};
+use crate::pipeline;
+use crate::summary::count;
+use crate::term::Term;
+
+/// Runs the command.
+pub(crate) fn run(args: &MergeArgs) -> Outcome {
+    let term = Term::stderr(export::verbosity(&args.input));
+    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
+    let inputs = args.files.iter().map(|path| {
+        term.progress(false, format_args!("reading {}", path.display()));
+        let data = read(path, args, &term);
+        term.erase_progress();
+        Ok(Input {
+            name: name(path),
+            data: data?,
+        })
+    });
+    let inputs = inputs.collect::<Result<Vec<Input>, Failure>>()?;
+    let align = match args.align {
+        Some(AlignBy::Clock) => Align::Clock,
+        Some(AlignBy::Start) => Align::Start,
+        None => usual_align(&inputs),
+    };
+    let files = inputs.len() as u64;
+    let merged = merge(inputs, align).map_err(|error| Failure::failed(format_args!("cannot merge: {error}")))?;
+    let saved = output
+        .save(&term, |out| firefox::write_data_gz(&merged, out))
+        .map_err(Failure::failed)?;
+    let how = match align {
+        Align::Clock => "by the clock",
+        Align::Start => "all from one start",
+    };
+    term.line(format_args!(
+        "merged {}: {}, {how}",
+        count(files, "profile", "profiles"),
+        count(merged.threads.len() as u64, "thread", "threads")
+    ));
+    say_saved(saved, &term)
+}
+
+/// What a file is called beside others.
+fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let endings = [".json.gz", ".json", ".pb.gz", ".folded"];
+    let stem = endings.iter().find_map(|ending| name.strip_suffix(ending));
+    stem.unwrap_or(&name).to_owned()
+}
+
+/// A file of any kind, with names, in the form of a Firefox profile.
+fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
+    let warn = |note: &String| term.warning(format_args!("{}: {note}", path.display()));
+    if read::kind(path).is_some() {
+        let options = InputOptions {
+            event: None,
+            symbol_dirs: args.input.symbol_dir.clone(),
+        };
+        let input = input::open(path, &options, term)?;
+        input.notes.iter().for_each(warn);
+        return Ok(input.data.into_saved_form());
+    }
+    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs: args.input.symbol_dir.clone(),
+        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
+    }));
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    if import::is_perf_data(path) {
+        let Imported {
+            mut profile,
+            notes,
+            symbols,
+        } = import::read(path, None)?;
+        notes.iter().for_each(warn);
+        for (path, symbols) in symbols {
+            symbolicator.add_recorded(path, symbols);
+        }
+        pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
+        return Ok(saved_form(&profile));
+    }
+    let mut data = read::everything(path, ReadLimits::default()).map_err(Failure::failed)?;
+    name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
+    Ok(data)
+}
