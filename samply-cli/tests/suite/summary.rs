@@ -241,7 +241,7 @@ fn python_without_its_functions_is_told_the_switch() {
     let version = Command::new("python3")
         .args([
             "-c",
-            "import sys; print('' if sys.version_info >= (3, 12) else 'Python %d.%d can\\'t' % sys.version_info[:2])",
+            "import sys; print('' if sys.version_info >= (3, 12) else 'Python %d.%d cannot' % sys.version_info[:2])",
         ])
         .output()
         .unwrap();
