@@ -78,8 +78,7 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
             format!("{of_samples} are in Python code, whose functions are not shown: {next}")
         }
         Lack::Names(Code::Jit) => format!(
-            "{of_samples} have functions without names in code that was made while the program ran: have its compiler write \
-             a jitdump file or a perf map"
+            "{of_samples} have functions without names in code that was made while the program ran: let its compiler write a jitdump file or a perf map"
         ),
         Lack::Names(Code::Lib(at, source)) => format!(
             "{of_samples} have functions of {} without names{}: {}; {}",
@@ -104,10 +103,9 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
             lib(at)
         ),
         Lack::StackBytes => format!(
-            "{of_samples} have stacks deeper than what was copied of them: --stack-size 65528 copies more; root can read the \
-             rest from the program's memory"
+            "{of_samples} have stacks deeper than the copied bytes: --stack-size 65528 copies more; root can read the rest from the program's memory"
         ),
-        Lack::Depth => format!("{of_samples} have more frames than are followed: their callers are not shown"),
+        Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
         Lack::DebugInfo(at) => format!(
             "{} has no debug info, so lines and inlined functions are not shown: build it with -g (Cargo: \
              CARGO_PROFILE_RELEASE_DEBUG=limited)",

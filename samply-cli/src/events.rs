@@ -57,7 +57,7 @@ pub(crate) fn print(events: &[NamedEvent], quality: &Quality, term: &Term) {
         ),
         (
             quality.points_lost(),
-            "point events were lost: they came faster than they can be recorded; name fewer",
+            "point events were lost: they came faster than sprof can record them; name fewer events",
         ),
     ] {
         if lost > 0 {

@@ -96,7 +96,7 @@ pub(crate) fn say_nameless(data: &Data, term: &Term) {
         let lib = data.libs.get(at).map(|lib| lib.path.as_deref().or(lib.name.as_deref()));
         let lib = lib.map_or("code of no file", |path| path.unwrap_or("a library"));
         term.verbose(format_args!(
-            "{}: {nameless} of {all} places have no name: {}",
+            "{}: {nameless} of {all} addresses have no name: {}",
             clean(lib),
             why_nameless(SymbolSource::NotAsked)
         ));
@@ -110,11 +110,11 @@ pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
             symbol_table: false,
             debug_info: false,
         } => "it is stripped, and no debug file of its build was found",
-        SymbolSource::Files { .. } => "its symbol table and debug info have none there",
-        SymbolSource::Told => "nothing told of the code there",
-        SymbolSource::NotAsked => "the profile came with its names, and has none there",
+        SymbolSource::Files { .. } => "its symbol table and debug info have no function there",
+        SymbolSource::Told => "the files about this code have no function there",
+        SymbolSource::NotAsked => "the profile came with names, and has none there",
         SymbolSource::NoFile => "its file was not found",
-        SymbolSource::OtherBuild => "its file is another build now",
+        SymbolSource::OtherBuild => "the file is another build now",
         SymbolSource::Unreadable => "its file can't be read",
         SymbolSource::Hidden => "the kernel shows this user no addresses",
     }

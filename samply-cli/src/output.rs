@@ -128,7 +128,7 @@ impl Output {
         let promised = FileKind::promised(path);
         if let Some(other) = promised.first().filter(|_| !promised.contains(&kind)) {
             return Err(unusable(format!(
-                "its name is that of {}, and this would be {}; {}",
+                "the name is for {}, and this would be {}; {}",
                 other.name(),
                 kind.name(),
                 match other {

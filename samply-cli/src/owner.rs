@@ -29,7 +29,7 @@ pub(crate) fn end_of_links(path: &Path) -> Result<PathBuf, String> {
         let next = fs::read_link(&path).map_err(|error| format!("reading the link {}: {error}", path.display()))?;
         path = folder_of(&path).join(next);
     }
-    Err("too many links lead on from it; name another file with -o".into())
+    Err("it is a chain of too many links; name another file with -o".into())
 }
 
 /// True for files of this user, of root, and of the user who called sudo.

@@ -157,7 +157,7 @@ pub(crate) fn record(
         let exit = runs.program.as_mut().map(Program::wait);
         if exit != Some(ProgramExit::Code(0)) && !plan.ignore_exit_code {
             term.warning(format_args!(
-                "run {iteration} failed, the others are left out; -i goes on with them"
+                "run {iteration} failed, and the next runs are left out; -i continues with them"
             ));
             break;
         }

@@ -82,7 +82,7 @@ fn kprobe(place: &str) -> Result<Found, String> {
         (1, _) => {}
         (count, _) => {
             return Err(format!(
-                "the kernel has {count} functions {function}, and a name stands for one only: probe one that calls it"
+                "the kernel has {count} functions {function}, and a probe needs a unique name: probe a caller"
             ));
         }
     }
@@ -197,7 +197,7 @@ fn what_escapes(name: &str, functions: &Functions) -> Vec<String> {
     }
     if functions.is_split {
         notes.push(format!(
-            "{name} was split by the compiler: calls that its callers could answer themselves are not seen"
+            "{name} was split by the compiler: no probe sees calls that end in the part inlined into callers"
         ));
     }
     notes

@@ -35,7 +35,7 @@ impl Spool {
                 pipeline::say_if_quit(Some(format!(
                     "\nsprof: {}\n",
                     one_line(&format!(
-                        "ended by Ctrl-\\; what was recorded is in {}: look at it with {}",
+                        "ended by Ctrl-\\; the recording is in {}: look at it with {}",
                         spool.path.display(),
                         on_file("load", &spool.path)
                     ))
@@ -144,7 +144,7 @@ fn create(path: &Path, term: &Term) -> io::Result<Spool> {
         fs::remove_file(path)?;
     }
     term.warning(format_args!(
-        "an earlier recording was cut short; what there is of it is kept as {}: look at it with {}",
+        "an earlier recording was cut short; its part is kept as {}: look at it with {}",
         kept.display(),
         on_file("load", &kept)
     ));

@@ -31,7 +31,7 @@ pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
     if !std::fs::metadata(STDIN).is_ok_and(|stdin| stdin.is_file()) {
         keep().map_err(|error| {
             Failure::failed(format_args!(
-                "reading stdin failed: {error}; save what comes to a file, and name that"
+                "reading stdin failed: {error}; save the input to a file, and name that file"
             ))
         })?;
     }

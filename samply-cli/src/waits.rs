@@ -60,10 +60,7 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
     let mut lines = Vec::new();
     for (guess, text) in [
         (WaitGuess::OtherWait, "have the stack of another wait of their thread"),
-        (
-            WaitGuess::LastOnCpu,
-            "have the stack that their thread last had on a CPU",
-        ),
+        (WaitGuess::LastOnCpu, "have the last on-CPU stack of their thread"),
         (WaitGuess::NotSampled, "have no stack"),
     ] {
         let sum = waits.guessed(guess);
@@ -77,7 +74,7 @@ fn doubts(waits: &WaitTotals) -> Vec<String> {
     }
     if let Some(share) = waits.accounted_share().filter(|share| *share > COUNTED_TWICE) {
         lines.push(format!(
-            "CPU time and waits are {:.1} % of the time that there was: switching between threads counts as both",
+            "CPU time and waits are {:.1} % of the time: a switch between threads counts as both",
             100.0 * share
         ));
     }

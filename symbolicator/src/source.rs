@@ -17,7 +17,7 @@ pub enum SourceError {
     #[error(transparent)]
     Symbols(#[from] SymbolError),
     /// The debug info of the address does not name the file.
-    #[error("the debug info of {module} at {address:#x} does not name {file}; only files that it names are given out")]
+    #[error("the debug info of {module} at {address:#x} does not name {file}; only files that it names are served")]
     NotNamed {
         /// Debug name of the module.
         module: String,

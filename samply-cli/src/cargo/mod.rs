@@ -110,8 +110,7 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
     };
     let desk = Desk::open(&orders).map_err(|error| {
         Failure::failed(format_args!(
-            "cannot make a place in the folder for temporary files ({error}); sprof needs it to know what cargo runs: free space, \
-             or set TMPDIR"
+            "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
         ))
     })?;
     let runner = desk.runner();
@@ -281,7 +280,7 @@ impl CargoRun {
     pub(crate) fn add_notes(&self, info: &mut RecordingInfo) {
         if self.left_out > 0 {
             info.notes.push(format!(
-                "left out: {} of cargo and of what it builds with; --include-build keeps them",
+                "left out: {} of cargo and of the build; --include-build keeps them",
                 count(self.left_out, "sample", "samples")
             ));
         }

@@ -176,7 +176,8 @@ fn of_flags(config: &Config, targets: &[String]) -> Option<String> {
             _ => {}
         }
     }
-    harmful.map(|option| format!("{place} has -C {option}, which counts more: names or lines will be missing"))
+    harmful
+        .map(|option| format!("{place} has -C {option}, which overrides the profile: names or lines will be missing"))
 }
 
 fn plain(value: &Value) -> String {

@@ -154,7 +154,7 @@ impl Annotation<'_> {
         }
         let Some((lib, address)) = place else {
             return Err(
-                "the file does not say where in which library this is, so its source can't be looked up".into(),
+                "the file has no address of this function in a library, so its source cannot be looked up".into(),
             );
         };
         let module = module(lib).ok_or("its library has no name")?;

@@ -181,7 +181,7 @@ fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
         (files, _) => Err(Failure::from(args::usage_error(
             "diff",
             format_args!(
-                "{} given: two profiles are compared, or several a side: {} diff OLD OLD --new NEW NEW",
+                "{} given: give two profiles, or several a side: {} diff OLD OLD --new NEW NEW",
                 count(files.len() as u64, "file is", "files are"),
                 own()
             ),

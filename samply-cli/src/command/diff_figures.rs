@@ -23,7 +23,7 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
     };
     if let Some(other) = rest.iter().find(|(_, data)| what(data) != what(first.1)) {
         return Err(Failure::failed(format_args!(
-            "{} counts {}, {} counts {}: only the same can be compared; --event NAME chooses what a file counts",
+            "{} counts {}, {} counts {}: both must count the same; --event NAME chooses the event of a file",
             first.0.display(),
             what(first.1),
             other.0.display(),
@@ -35,7 +35,7 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
         .find(|(_, data)| by == By::Paths && data.calls != Calls::Paths)
     {
         Some((file, data)) => Err(Failure::failed(format_args!(
-            "{}: {} has no call paths to compare; --by functions, total and lines are there",
+            "{}: {} has no call paths to compare; use --by functions, total or lines",
             file.display(),
             data.imported_from
         ))),

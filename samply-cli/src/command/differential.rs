@@ -24,7 +24,7 @@ pub(super) fn write(
     for (side, name) in [(&base, "before"), (&new, "after")] {
         if side.iter().all(|picked| picked.totals().weight == 0) {
             return Err(Failure::failed(format_args!(
-                "the profiles from {name} hold no samples of the kind that is drawn: there is nothing to compare; \
+                "the profiles from {name} hold no samples of the kind to draw: there is nothing to compare; \
                  `{} report FILE` shows what a profile holds",
                 own()
             )));

@@ -60,7 +60,7 @@ const PROBES: u64 = 200;
 fn libc_symbols() -> Finding {
     let finding = Finding::works("libc-symbols", "names of functions in the C library", "");
     let Some((path, code)) = own_libc() else {
-        let reason = "sprof itself was linked without one, so it can't be looked at".to_owned();
+        let reason = "sprof itself was linked without a shared C library, so it cannot check one".to_owned();
         return Finding { reason, ..finding };
     };
     let module = Module {
@@ -147,7 +147,7 @@ fn to_text(examination: &Examination) -> String {
         };
         push(&mut out, word, way);
     }
-    out.push_str("\nWhat decides how much it shows.\n\n");
+    out.push_str("\nWhat decides how much a profile shows.\n\n");
     for limit in &examination.limits {
         let word = match limit.state {
             State::Works => "ok",
@@ -162,7 +162,7 @@ fn to_text(examination: &Examination) -> String {
         None => push_wrapped(
             &mut out,
             "",
-            &format!("Nothing can be recorded here; `{} load` works all the same.", own()),
+            &format!("Nothing can be recorded here; `{} load` works.", own()),
         ),
     }
     out

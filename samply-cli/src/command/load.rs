@@ -96,7 +96,7 @@ fn describe(args: &LoadArgs, saved: &SavedProfile) -> String {
     };
     let symbols = match saved.symbolicated {
         Some(true) => "with function names",
-        _ => "function names are looked up when asked",
+        _ => "function names are looked up when the UI needs them",
     };
     format!("{}: {product}, {threads}, {form}, {symbols}", args.file.display())
 }

@@ -89,7 +89,7 @@ pub(super) fn say_changes(plan: &Plan, args: &RecordingArgs, term: &Term) {
     match args.call_graph {
         None | Some(CallGraph::Dwarf(_)) => {}
         Some(CallGraph::FramePointers | CallGraph::LastBranches) => term.line(
-            "stacks are unwound by unwind rules, as with --call-graph dwarf; frame pointers serve where code has no rules",
+            "stacks are unwound by unwind rules, as with --call-graph dwarf; frame pointers are used for code without rules",
         ),
     }
     if plan.recorder.rate_hz < args.rate_hz() {
@@ -216,7 +216,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
         Whom::Processes(args.pid.iter().map(|pid| Pid(*pid)).collect())
     } else if args.command.is_empty() {
         return Err(usage(
-            "what to record is missing: a command, or -p PID, or -a for the whole machine".into(),
+            "nothing to record: give a command, or -p PID, or -a for the whole machine".into(),
         ));
     } else {
         Whom::Command

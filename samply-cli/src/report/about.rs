@@ -165,12 +165,12 @@ fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
     let other = selection.other_kind;
     (other.samples > 0).then(|| match waits {
         false => format!(
-            "{} ({}) are apart from this: --waits shows them",
+            "{} ({}) are not included: --waits shows them",
             count(other.samples, "wait", "waits"),
             time(other.weight)
         ),
         true => format!(
-            "{} of running threads ({}) are apart from this: without --waits they are shown",
+            "{} of running threads ({}) are not included: they are shown without --waits",
             count(other.samples, "sample", "samples"),
             time(other.weight)
         ),
@@ -179,7 +179,7 @@ fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
 
 fn quality(data: &Data) -> (String, bool) {
     if data.newer_facts {
-        let text = "a later sprof wrote the file: what was lost or guessed can't be read here; update sprof";
+        let text = "a newer sprof wrote the file: this one cannot read what was lost or guessed; update sprof";
         return (text.to_owned(), true);
     }
     let Some(recorded) = &data.recorded else {

@@ -296,7 +296,7 @@ impl Build<'_> {
         };
         vec![
             itself,
-            table("callers", "Called by, with what these calls cost", up),
+            table("callers", "Callers, with the cost of their calls", up),
             table("callees", "Calls, with what these cost", down),
         ]
     }

@@ -15,12 +15,11 @@ pub(crate) fn check_views(file: &Path, data: &Data, views: &[View]) -> Result<()
         let why = match (&data.calls, view) {
             (Calls::Paths, _) => continue,
             (Calls::Arcs(_), View::Tree | View::BottomUp) => format!(
-                "{by} knows which function called which, but no call paths, so there is no call tree; --view callers=FUNCTION shows \
-                 what a function is called by and calls"
+                "{by} has calls between functions, but no call paths, so there is no call tree; --view callers=FUNCTION shows callers and callees"
             ),
             (Calls::Unknown, View::Tree | View::BottomUp | View::Callers(_)) => {
                 format!(
-                    "{by} counts no calls, so there is neither a call tree nor callers; --view functions and lines are there"
+                    "{by} counts no calls, so there is neither a call tree nor callers; use --view functions or lines"
                 )
             }
             _ => continue,
@@ -39,7 +38,7 @@ pub(crate) fn check_conditions(file: &Path, data: &Data, filter: &Filter) -> Res
         (true, true) => return Ok(()),
     };
     Err(Failure::failed(format_args!(
-        "{}: {option} is about call paths, and this file has none; leave it away, or look at single functions with --view \
+        "{}: {option} needs call paths, and this file has none; leave it out, or look at single functions with --view \
          callers=FUNCTION",
         file.display()
     )))

@@ -662,7 +662,7 @@ fn what_cannot_be_recorded_is_said_before_the_program_runs() {
     let nothing = record().options(&["-e", "page-faults"]).attach().finish();
     assert_eq!(nothing.code, Some(2));
     assert!(
-        nothing.stderr.contains("what to record is missing"),
+        nothing.stderr.contains("nothing to record: give a command"),
         "{}",
         nothing.stderr
     );

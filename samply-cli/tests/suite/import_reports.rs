@@ -151,7 +151,7 @@ fn callgrind_lines_and_callers_are_shown_and_no_tree_is_made_up() {
     for (options, expected) in [
         (&["--view", "tree"][..], "no call paths, so there is no call tree"),
         (&["--view", "bottom-up"], "callers=FUNCTION"),
-        (&["--focus", "leaf"], "--focus is about call paths"),
+        (&["--focus", "leaf"], "--focus needs call paths"),
         (&["--event", "Dr"], "counts no \"Dr\"; it counts Ir"),
     ] {
         let output = sprof().arg("report").arg(&file).args(options).output().unwrap();

@@ -178,7 +178,7 @@ fn a_stripped_program_and_one_without_debug_info_are_advised_about() {
         .unwrap();
     let verbose = String::from_utf8(verbose.stderr).unwrap();
     assert!(
-        verbose.contains("places have no name: the profile came with its names"),
+        verbose.contains("addresses have no name: the profile came with names"),
         "{verbose}"
     );
 

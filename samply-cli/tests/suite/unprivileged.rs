@@ -117,7 +117,7 @@ fn an_ordinary_user_sees_how_long_threads_wait_and_that_the_stacks_are_guesses()
     assert!((labelled_ms - found_ms).abs() < 1e-6, "{}", profile.summary());
     assert!(profile.figure(&["waits", "guess"]) > 8.0, "{:?}", profile.quality());
     assert!(
-        stderr.contains("had on a CPU") && stderr.contains("waits are timed"),
+        stderr.contains("last on-CPU stack") && stderr.contains("waits are timed"),
         "{stderr}"
     );
 }

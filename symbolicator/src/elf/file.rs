@@ -115,7 +115,7 @@ impl ElfFile {
     /// The headers of the file, parsed at each call: that is cheap, and needs no self-reference.
     pub(crate) fn object(&self) -> Result<object::File<'_>, SymbolError> {
         object::File::parse(&**self).map_err(|error| {
-            SymbolError::unreadable(&self.path, format!("not a sound ELF file ({error}); is it complete?"))
+            SymbolError::unreadable(&self.path, format!("not a valid ELF file ({error}); is it complete?"))
         })
     }
 

@@ -80,7 +80,7 @@ impl std::fmt::Display for Flaw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Flaw::Damaged(error) => write!(f, "damaged debug info: {error}"),
-            Flaw::TooMuch => f.write_str("damaged debug info: it refers to itself more often than its size warrants"),
+            Flaw::TooMuch => f.write_str("damaged debug info: it refers to itself too often for its size"),
         }
     }
 }
