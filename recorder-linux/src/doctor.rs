@@ -1,11 +1,11 @@
-//! Tries every rung of the ladder, and reads what limits each.
+//! Tries every backend of the ladder, and reads what limits each.
 
 use std::fs;
 
 use recording::doctor::{Examination, Finding, State};
 
-use crate::events::Events;
-use crate::ladder::{self, PtraceRefusal};
+use crate::machine::refusal::{self, PtraceRefusal};
+use crate::open::events::Events;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::probes;
 use crate::sys::ptrace;
@@ -44,12 +44,12 @@ fn with_kernel(opened: &Tried) -> Finding {
         Ok(opened) if opened.choice.counts_kernel() => works(""),
         Ok(_) => works(&format!(
             "this user may not sample the kernel{}",
-            ladder::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
+            refusal::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
         ))
         .in_state(State::Fails)
         .mended_by([
             "sudo sysctl kernel.perf_event_paranoid=1".to_owned(),
-            ladder::may_always(),
+            refusal::may_always(),
             "docker run --cap-add PERFMON ...".to_owned(),
         ]),
         Err(error) => refused(works(""), error),
@@ -122,7 +122,7 @@ fn paranoid(opened: &Tried) -> Finding {
         Ok(_) => May::SampleUserCode,
         Err(_) => May::Nothing,
     };
-    let (title, (state, reason)) = match ladder::paranoid() {
+    let (title, (state, reason)) = match refusal::paranoid() {
         None => (
             "no kernel.perf_event_paranoid".to_owned(),
             (State::Fails, "this kernel has no perf_event"),
@@ -178,7 +178,7 @@ fn counters(opened: &Tried) -> Finding {
 /// The rings as they were really mapped, for an ordinary recording.
 fn rings(opened: &Tried) -> Option<Finding> {
     let opened = opened.as_ref().ok()?;
-    let allowed = ladder::setting::<u64>("/proc/sys/kernel/perf_event_mlock_kb");
+    let allowed = refusal::setting::<u64>("/proc/sys/kernel/perf_event_mlock_kb");
     let allowed = allowed.map_or_else(String::new, |kb| format!("; kernel.perf_event_mlock_kb = {kb}"));
     let title = format!(
         "rings of {} KiB for each of {} CPUs",
@@ -211,7 +211,7 @@ fn locked_memory() -> String {
 }
 
 fn hidden_addresses() -> Finding {
-    let level = ladder::setting::<i32>("/proc/sys/kernel/kptr_restrict");
+    let level = refusal::setting::<i32>("/proc/sys/kernel/kptr_restrict");
     let title = level.map_or("no kernel.kptr_restrict".to_owned(), |level| {
         format!("kernel.kptr_restrict = {level}")
     });

@@ -6,55 +6,34 @@
 //!
 //! The journey, in reading order:
 //!
-//! 1. `launch`: find the program, fork it stopped. Or `attach`: find the threads that run; `existing` tells of them
-//!    (both with `procfs`).
-//!    `events`: what the events are that the user named.
-//! 2. `ladder`, `open` (with `cpus`): the best way to sample that is allowed; one inherited event per CPU, with a ring each; of each
-//!    further thread, too, into the same rings. `offcpu`: two more that tell of waits; `already`: of those that last when recording
-//!    begins.
-//! 3. `drain`: the loop that empties the rings, and (in `watched`) what ends it. Bytes become events in the crate [`perf_data`].
-//! 4. `stop`: the end of the program, when recording ends first.
-//!
-//! Where perf_event_open is refused, `ptrace` stands in the place of 3.
-//!
-//! [`probes`] are tracepoints of our own in programs, defined before 1 and there as long as the recording lasts.
-//!
-//! `files` (with `mapped_copy`) and `perf_map` are what the unwinder and others may ask of the target meanwhile. System
-//! calls are in `sys`.
+//! 1. `session`: one recording from start to end. `session/backend` chooses the best way of recording that is allowed, `session/attach`
+//!    finds what runs already, `session/drain` empties the ring buffers.
+//! 2. `open`: owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each further thread, too, into the
+//!    same buffers. `open/waits`: two more, for waits; `open/further`: the events that the user named (`open/events`).
+//! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends events instead.
+//! 4. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
+//! 5. [`probes`]: tracepoints of our own in programs, for as long as the recording lasts.
+//! 6. `files`: what the unwinder and others may ask of the target meanwhile.
+//! 7. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine permits.
 
 #![cfg(target_os = "linux")]
 
-mod already;
-mod aside;
-mod attach;
-mod cpus;
 mod doctor;
-mod drain;
-mod events;
-mod existing;
 mod files;
-mod host;
-mod ladder;
-mod launch;
-mod mapped_copy;
-mod offcpu;
+mod list;
+mod machine;
 mod open;
-mod perf_map;
 pub mod probes;
-mod procfs;
+mod processes;
 mod ptrace;
 mod session;
-mod stop;
 #[allow(unsafe_code)]
 mod sys;
-mod unrecorded;
-mod usage;
-mod watched;
 
 pub use doctor::examine;
-pub use events::list_events;
-pub use files::{Files, Memory};
-pub use perf_map::open_perf_map;
+pub use files::{Files, Memory, open_perf_map};
+pub use list::list_events;
+
+pub use processes::stop::Target;
 pub use session::{Recording, clock_reference};
-pub use stop::Target;
 pub use sys::signals::say_if_quit;

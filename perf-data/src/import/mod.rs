@@ -24,6 +24,7 @@ mod files;
 mod header;
 mod input;
 mod late;
+mod metadata;
 mod named;
 mod order;
 mod output;
@@ -31,7 +32,6 @@ mod pipe;
 mod records;
 mod sample;
 mod simpleperf;
-mod told;
 
 use std::io::{self, Read, Seek};
 use std::time::SystemTime;

@@ -1,96 +1,37 @@
 //! What to open: the best event and the largest rings that this machine and this user may have, every step down said.
 
 mod choice;
+mod choose;
+pub(crate) mod events;
+mod further;
 mod rings;
+mod scope;
+mod trouble;
+mod waits;
 
 use std::io;
 use std::path::Path;
 
-pub(crate) use choice::{Choice, NoCycles, core_type, may_record_ourselves};
-use choice::{choose, open_failed};
+pub(crate) use choice::{Choice, NoCycles};
+use choice::{Common, core_type};
+use choose::{choose, open_failed};
+use further::FurtherEvents;
 use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
+pub(crate) use scope::{OpenError, Scope, Wanted};
+pub(crate) use trouble::has_hardware;
+pub(crate) use waits::StackLimit;
+use waits::WaitEvents;
 
-use crate::cpus;
-use crate::events::{self, Counter, Events, FurtherEvents};
-use crate::ladder::Refusal;
-use crate::offcpu::{self, WaitEvents};
-use crate::sys::perf_event::{Attr, EventFd, flag};
+use crate::machine::cpus;
+use crate::open::events::Counter;
+use crate::sys::perf_event::{Attr, EventFd};
 use crate::sys::ring::Ring;
 use perf_data::decode::Layout;
 use perf_data::origins::Origins;
 use recording::event::Role;
-use recording::session::RecordOptions;
 
 /// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
 const POINTS_RING_FACTOR: usize = 2;
-/// The stack of an event that may happen a hundred thousand times a second is copied up to here. Deeper ones are completed.
-pub(crate) const FLOOD_STACK_BYTES: u32 = 8 << 10;
-
-/// Which tasks an event is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// A task that has not yet called exec, and all that come from it. Enabled by its exec.
-    OnExec,
-    /// A running task, and all that come from it. Enabled by hand.
-    Running,
-    /// All tasks on the machine but the idle ones. Enabled by hand.
-    Machine,
-}
-
-impl Scope {
-    /// The flags of an event that depend on it.
-    pub(crate) fn flags(self) -> u64 {
-        match self {
-            Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
-            Scope::Running => flag::INHERIT,
-            Scope::Machine => flag::EXCLUDE_IDLE,
-        }
-    }
-}
-
-/// Why events could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
-    /// The task has ended.
-    #[error("cannot open perf events: the process ended before they could be opened")]
-    NoSuchTask,
-    /// Events may be opened, but not of this task.
-    #[error("cannot open perf events: this process may not be looked into")]
-    NotThisTask,
-    /// No task of this kind may be recorded with perf events here, or there are none.
-    #[error("{0}")]
-    NoPerfEvents(Refusal),
-    /// What failed, and the next step.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl From<String> for OpenError {
-    fn from(message: String) -> OpenError {
-        OpenError::Refused(message)
-    }
-}
-
-/// What the user wants to have recorded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
-    pub(crate) rate_hz: f64,
-    pub(crate) stack_bytes: u32,
-    pub(crate) off_cpu: bool,
-    pub(crate) events: &'a Events,
-}
-
-impl<'a> Wanted<'a> {
-    pub(crate) fn of(options: &RecordOptions, events: &'a Events) -> Wanted<'a> {
-        Wanted {
-            rate_hz: options.rate_hz,
-            stack_bytes: options.stack_bytes,
-            off_cpu: options.off_cpu,
-            events,
-        }
-    }
-}
-
 /// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -144,7 +85,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         events: named,
     } = *wanted;
     let stack_bytes = match named.weight.as_ref().is_some_and(Counter::may_flood) {
-        true => stack_bytes.min(FLOOD_STACK_BYTES),
+        true => stack_bytes.min(scope::FLOOD_STACK_BYTES),
         false => stack_bytes,
     };
     let mut cpus = cpus::online(Path::new("/"))?;
@@ -155,7 +96,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         .first()
         .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
     let core_types = cpus::core_types(Path::new("/"));
-    let common = |choice: &Choice| events::Common {
+    let common = |choice: &Choice| Common {
         scope,
         choice: choice.clone(),
         stack_bytes,
@@ -184,7 +125,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         }
     }
     let waits = match off_cpu {
-        true => offcpu::open(scope, pid, &opened_cpus, &choice, stack_bytes, &mut announcements)?,
+        true => waits::open(scope, pid, &opened_cpus, &choice, stack_bytes, &mut announcements)?,
         false => WaitEvents::default(),
     };
     let further = FurtherEvents::open(named, common(&choice), pid, &opened_cpus)?;

@@ -2,7 +2,7 @@
 
 use recording::doctor::{Finding, State};
 
-use super::ProbeError;
+use super::error::ProbeError;
 use super::leftovers::{Leftovers, leftovers};
 use super::tracefs::ProbeList;
 

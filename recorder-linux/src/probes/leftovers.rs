@@ -1,8 +1,8 @@
 //! Definitions that a killed sprof left in the kernel.
 
-use super::ProbeError;
+use super::error::ProbeError;
 use super::owner::Owner;
-use super::tracefs::{ProbeList, Tracefs};
+use super::tracefs::{Definition, ProbeList, Tracefs, definitions};
 
 /// Definitions of processes that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,28 +13,6 @@ pub struct Leftovers {
     pub pids: Vec<i32>,
     /// A shell command that removes them all.
     pub command: String,
-}
-
-/// A line of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Definition<'a> {
-    pub(super) group: &'a str,
-    pub(super) event: &'a str,
-    pub(super) place: &'a str,
-}
-
-/// All definitions in a list, `p:GROUP/EVENT PLACE ARGUMENTS`; what can't be read is left out.
-pub(super) fn definitions(list: &str) -> impl Iterator<Item = Definition<'_>> {
-    list.lines().filter_map(|line| {
-        let mut words = line.split(' ');
-        let (_, name) = words.next()?.split_once(':')?;
-        let (group, event) = name.split_once('/')?;
-        Some(Definition {
-            group,
-            event,
-            place: words.next().unwrap_or_default(),
-        })
-    })
 }
 
 /// What is left in a list of recordings that were killed. The error where that can't be seen.

@@ -3,9 +3,10 @@
 use recording::probe::{Probe, ProbePlace};
 
 use super::arguments;
+use super::defined::Probes;
+use super::error::ProbeError;
 use super::leftovers::remove_leftovers;
 use super::tracefs::{ProbeList, Tracefs};
-use super::{ProbeError, Probes};
 
 /// A probe that the kernel has.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use super::ProbeError;
-use crate::procfs;
+use super::error::ProbeError;
+use crate::processes::procfs;
 
 /// What all our groups begin with.
 const PREFIX: &str = "sprof_";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use recording::probe::ProbePlace;
 
-use super::ProbeError;
+use super::error::ProbeError;
 
 /// Where it is mounted: since Linux 4.1; before, and still, within debugfs.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -119,7 +119,7 @@ impl Tracefs {
         let mut taken: HashSet<String> = HashSet::new();
         for list in lists {
             let list = list?;
-            let of_group = super::leftovers::definitions(&list).filter(|definition| definition.group == group);
+            let of_group = definitions(&list).filter(|definition| definition.group == group);
             taken.extend(of_group.map(|definition| definition.event.to_owned()));
         }
         let name = (number..)
@@ -202,6 +202,28 @@ impl Tracefs {
             _ => ProbeError::File { path, error },
         }
     }
+}
+
+/// A line of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Definition<'a> {
+    pub(super) group: &'a str,
+    pub(super) event: &'a str,
+    pub(super) place: &'a str,
+}
+
+/// All definitions in a list, `p:GROUP/EVENT PLACE ARGUMENTS`; what can't be read is left out.
+pub(super) fn definitions(list: &str) -> impl Iterator<Item = Definition<'_>> {
+    list.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let (_, name) = words.next()?.split_once(':')?;
+        let (group, event) = name.split_once('/')?;
+        Some(Definition {
+            group,
+            event,
+            place: words.next().unwrap_or_default(),
+        })
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::cpus;
+use crate::machine::cpus;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use crate::sys::probe::MappedPage;
 

@@ -4,7 +4,7 @@
 //! known mapping, or another size of the address space.
 
 use super::procfs::mapped_pages;
-use crate::procfs::{MapsLine, executable_mappings};
+use crate::processes::procfs::{MapsLine, executable_mappings};
 
 /// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
 /// size changes all the time, must not keep us busy.

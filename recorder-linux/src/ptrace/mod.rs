@@ -28,10 +28,10 @@ use std::time::Duration;
 use recording::clock::Timestamp;
 use recording::sink::EventSink;
 
+use crate::processes::watched::Watched;
 use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::{self, Signals};
-use crate::watched::Watched;
 use recording::session::StopReason;
 
 use policy::Ticks;

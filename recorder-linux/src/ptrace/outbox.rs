@@ -10,7 +10,7 @@ use recording::event::{Event, LostCause, Mapping, Pid, Reading, Role, Sample, Ti
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
-use crate::procfs::MapsLine;
+use crate::processes::procfs::MapsLine;
 
 /// Stack bytes on their way at most.
 const STACK_BYTES: usize = 64 << 20;

@@ -1,9 +1,9 @@
-//! What /proc says of threads that are traced, beside what `crate::procfs` reads: parsing, and the few reads.
+//! What /proc says of threads that are traced, beside what `crate::processes::procfs` reads: parsing, and the few reads.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use crate::procfs::stat;
+use crate::processes::procfs::stat;
 
 /// Size of the address space in pages: it changes when something is mapped, a library for example.
 pub(super) fn mapped_pages(pid: i32) -> Option<u64> {

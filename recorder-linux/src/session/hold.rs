@@ -6,14 +6,14 @@ use std::time::Duration;
 use recording::session::{Held, ProgramExit, RecordError, StopReason, Target as _};
 
 use super::{Recording, Who};
-use crate::attach;
-use crate::ladder::Rung;
-use crate::launch;
 use crate::open::Wanted;
-use crate::stop::Target;
+use crate::processes::launch;
+use crate::processes::stop::Target;
+use crate::processes::watched::Watched;
+use crate::session::attach;
+use crate::session::backend::Backend;
 use crate::sys::process::Child;
 use crate::sys::signals;
-use crate::watched::Watched;
 
 /// Nothing happens by itself: whatever comes is readable.
 const ROUND: Duration = Duration::from_secs(60);
@@ -27,16 +27,16 @@ impl Recording {
     /// Whoever makes `begin` readable waits until [`run`](recording::session::Session::run) is about to be called, and misses nothing.
     pub(super) fn hold(mut self, begin: BorrowedFd<'_>) -> Result<Held<Recording>, RecordError> {
         let stopped = match std::mem::replace(&mut self.who, Who::Nobody) {
-            Who::Stopped(stopped) if matches!(self.rung, Rung::PerfEvent(_)) => stopped,
+            Who::Stopped(stopped) if matches!(self.backend, Backend::PerfEvent(_)) => stopped,
             who => {
                 self.who = who;
                 return Ok(Held::Begins(Box::new(self)));
             }
         };
         // These were opened for the program's exec, which showed that they are allowed. Others take their place.
-        let announcements = match std::mem::replace(&mut self.rung, Rung::NotYet) {
-            Rung::PerfEvent(opened) => opened.announcements,
-            Rung::Ptrace { .. } | Rung::NotYet => Vec::new(),
+        let announcements = match std::mem::replace(&mut self.backend, Backend::NotYet) {
+            Backend::PerfEvent(opened) => opened.announcements,
+            Backend::Ptrace { .. } | Backend::NotYet => Vec::new(),
         };
         let child = stopped
             .start()
@@ -49,7 +49,7 @@ impl Recording {
             Ok((mut opened, running)) => {
                 // What is meant for those who attach is not said.
                 opened.announcements = announcements;
-                self.rung = Rung::PerfEvent(Box::new(opened));
+                self.backend = Backend::PerfEvent(Box::new(opened));
                 self.who = Who::Launched(child, running);
                 Ok(Held::Begins(Box::new(self)))
             }

@@ -1,5 +1,6 @@
 //! The system calls, and all of this crate's `unsafe`. Every function here is safe to call with any arguments.
 
+pub(crate) mod backlog;
 pub(crate) mod memory;
 pub(crate) mod perf_event;
 pub(crate) mod priority;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::last_error;
 use super::perf_event::EventFd;
-use crate::aside::Aside;
+use crate::sys::backlog::Backlog;
 use perf_data::decode::{HEADER_BYTES, Header};
 
 /// Byte offsets of `data_head` and `data_tail` in the control page.
@@ -29,8 +29,8 @@ pub(crate) struct Ring {
     head: u64,
     /// A wrapped record, put together.
     scratch: Vec<u8>,
-    /// What was copied out by [`Ring::set_aside`], older than all in the ring.
-    aside: Aside,
+    /// What was copied out by [`Ring::to_backlog`], older than all in the ring.
+    backlog: Backlog,
     /// Set when a header made no sense: everything up to `head` was dropped.
     pub(crate) corrupted: u64,
 }
@@ -62,7 +62,7 @@ impl Ring {
             tail: 0,
             head: 0,
             scratch: Vec::new(),
-            aside: Aside::default(),
+            backlog: Backlog::default(),
             corrupted: 0,
         })
     }
@@ -84,7 +84,7 @@ impl Ring {
 
     /// Copies all that the kernel has written until now out of the ring, so that there is place for more, but nothing if that is
     /// more than `room` bytes. Returns how many bytes it was. [`Ring::peek`] gives what was copied first.
-    pub(crate) fn set_aside(&mut self, room: usize) -> usize {
+    pub(crate) fn to_backlog(&mut self, room: usize) -> usize {
         self.refresh();
         let available = self.head.wrapping_sub(self.tail);
         let bytes = match usize::try_from(available) {
@@ -93,7 +93,7 @@ impl Ring {
         };
         let mut piece = vec![0; bytes];
         self.copy_out(self.tail, &mut piece);
-        self.aside.push(piece);
+        self.backlog.push(piece);
         self.tail = self.head;
         self.publish();
         bytes
@@ -101,9 +101,9 @@ impl Ring {
 
     /// The next record, whole, as of the last [`Ring::refresh`]; `None` when all is read.
     pub(crate) fn peek(&mut self) -> Option<&[u8]> {
-        self.corrupted += self.aside.drop_corrupted();
-        if self.aside.peek().is_some() {
-            return self.aside.peek();
+        self.corrupted += self.backlog.drop_corrupted();
+        if self.backlog.peek().is_some() {
+            return self.backlog.peek();
         }
         let available = self.head.wrapping_sub(self.tail);
         if available == 0 {
@@ -135,7 +135,7 @@ impl Ring {
 
     /// Frees the record that [`Ring::peek`] returned, of this size.
     pub(crate) fn consume(&mut self, size: usize) {
-        if self.aside.consume(size) {
+        if self.backlog.consume(size) {
             return;
         }
         let available = self.head.wrapping_sub(self.tail);

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cpus;
+use crate::machine::cpus;
 
 const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
 

@@ -1,9 +1,14 @@
 //! The files behind mappings, as the target sees them.
 
+mod mapped_copy;
+mod on_disk;
+mod perf_map;
+
+pub use perf_map::open_perf_map;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -14,8 +19,9 @@ use recording::event::{Mapping, Pid};
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use unwind::build_id_of;
 
-use crate::mapped_copy::MappedCopies;
 use crate::sys;
+use mapped_copy::MappedCopies;
+use on_disk::{OnDisk, own_path};
 
 /// Reads a live target's memory with process_vm_readv.
 #[derive(Debug, Default)]
@@ -174,11 +180,6 @@ fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     (!same).then(|| candidate.to_owned())
 }
 
-/// A link of our own that leads to an open file, whatever became of its path.
-fn own_path(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
-}
-
 /// The vdso of this very process: the kernel maps the same one everywhere.
 fn own_vdso() -> Option<Vec<u8>> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
@@ -191,23 +192,6 @@ fn own_vdso() -> Option<Vec<u8>> {
         .read_exact_at(&mut bytes, start)
         .ok()?;
     Some(bytes)
-}
-
-/// An open file.
-pub(crate) struct OnDisk(pub(crate) File);
-
-impl ReadAt for OnDisk {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.0.read_exact_at(buffer, offset)
-    }
-
-    fn len(&self) -> u64 {
-        self.0.metadata().map_or(0, |metadata| metadata.len())
-    }
-
-    fn own_path(&self) -> Option<PathBuf> {
-        Some(own_path(&self.0))
-    }
 }
 
 struct Bytes(Vec<u8>);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use recording::clock::Timestamp;
 use recording::event::{Counter, Pid, Reading};
 
-use crate::procfs;
+use crate::processes::procfs;
 use crate::sys::process::{monotonic_ns, process_cpu_ns};
 
 /// From one look to the next: 20 points a second are a line.

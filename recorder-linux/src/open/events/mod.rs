@@ -5,21 +5,16 @@
 //!
 //! 1. `resolve`: what the parsed names ([`perf_data::events`]) are here; `pmu` and `tracefs` find the numbers that
 //!    perf_event_open wants.
-//! 2. `open`: an event for each, on every CPU, with ring buffers of their own.
-//! 3. `limit`: how many records of a tracepoint are kept; `trouble`: why an event can't be opened.
+//! 2. `limit`: how many records of tracepoints are kept.
+//!
+//! [`open`](crate::open) opens them.
 
 mod counter;
 mod limit;
-mod list;
-mod open;
-mod pmu;
+pub(crate) mod pmu;
 mod resolve;
-mod tracefs;
-mod trouble;
+pub(crate) mod tracefs;
 
 pub(crate) use counter::Counter;
 pub(crate) use limit::PointLimit;
-pub use list::list_events;
-pub(crate) use open::{Common, FurtherEvents};
-pub(crate) use resolve::Events;
-pub(crate) use trouble::{check, counter as counter_trouble};
+pub(crate) use resolve::{Events, Point};

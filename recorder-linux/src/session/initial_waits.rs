@@ -1,4 +1,5 @@
-//! Threads that wait already when recording begins: since when nobody tells, and where only /proc does.
+//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. The beginning of these waits is
+//! not known.
 //!
 //! Nothing stops a thread for this. It is looked at while it waits: its state, the kernel function that waits, and the
 //! stack above the stack pointer that it entered the kernel with. That it did not run meanwhile is proven later: its first
@@ -14,7 +15,7 @@ use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
 
-use crate::procfs;
+use crate::processes::procfs;
 use crate::sys::memory;
 use crate::sys::process::monotonic_ns;
 use perf_data::wait::reason_of_function;
@@ -26,7 +27,7 @@ const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
 
 /// Threads that ran when their events were opened, and what they were doing then.
 #[derive(Debug, Default)]
-pub(crate) struct Already {
+pub(crate) struct InitialWaits {
     looked: Vec<Looked>,
 }
 
@@ -58,7 +59,7 @@ struct UserStack {
     bytes: Vec<u8>,
 }
 
-impl Already {
+impl InitialWaits {
     /// Looks at these threads (process, thread), all of whose events are enabled by now.
     pub(crate) fn look(&mut self, threads: &[(i32, i32)]) {
         let switches_from = Timestamp(monotonic_ns());
@@ -71,9 +72,9 @@ impl Already {
 }
 
 /// Tells what these threads were doing. Call it when they and their mappings have been told.
-pub(crate) fn tell(already: &Already, start: Timestamp, sink: &mut dyn EventSink) {
-    let addresses = addresses_of(&already.looked);
-    for thread in &already.looked {
+pub(crate) fn tell(initial_waits: &InitialWaits, start: Timestamp, sink: &mut dyn EventSink) {
+    let addresses = addresses_of(&initial_waits.looked);
+    for thread in &initial_waits.looked {
         let kernel: Vec<Frame> = (thread.kernel.iter())
             .filter_map(|place| {
                 let start = addresses.get(&(place.function.as_str(), place.size))?;

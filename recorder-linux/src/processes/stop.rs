@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use recording::session::{self, ProgramExit, StopReason};
 
-use crate::procfs;
+use crate::processes::procfs;
 use crate::sys::process::{Child, Held, WaitStatus};
 use crate::sys::signals::{self, Signals};
 

@@ -7,7 +7,7 @@ use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid, Tid};
 use recording::sink::EventSink;
 
-use crate::procfs::{self, MapsLine, Stat};
+use crate::processes::procfs::{self, MapsLine, Stat};
 use crate::sys::process;
 use perf_data::translate::Translator;
 

@@ -19,7 +19,8 @@
 use std::io;
 use std::time::Duration;
 
-use crate::open::{Choice, Scope};
+use super::choice::Choice;
+use super::scope::Scope;
 use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
 use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 

@@ -5,10 +5,10 @@ use std::io;
 use recording::command::own;
 use recording::info::SampleBy;
 
-use super::counter::Counter;
-use super::open::Common;
-use crate::ladder::paranoid;
-use crate::open::{OpenError, Scope, may_record_ourselves};
+use super::choice::{Common, may_record_ourselves};
+use super::scope::{OpenError, Scope};
+use crate::machine::refusal::paranoid;
+use crate::open::events::Counter;
 use crate::sys::perf_event::{Attr, EventFd, HW_CPU_CYCLES, THIS_THREAD, flag};
 use perf_data::events::names;
 

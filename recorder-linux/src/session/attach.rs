@@ -1,4 +1,4 @@
-//! Attaching to what runs already: events for every thread there is, and for all that come from them.
+//! Attaching to what runs initial_waits: events for every thread there is, and for all that come from them.
 //!
 //! Nothing is sent to a target and nothing stops it; its events vanish with ours, also when sprof is killed. Order matters:
 //! first all threads are listed, then events opened and enabled, then /proc is read again. So a thread that starts
@@ -16,14 +16,14 @@ use std::time::Duration;
 use recording::clock::Timestamp;
 use recording::command::own;
 
-use crate::already::Already;
-use crate::aside::Emptying;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
-use crate::procfs;
+use crate::processes::procfs;
+use crate::processes::watched::Watched;
+use crate::session::initial_waits::InitialWaits;
+use crate::session::ring_copier::RingCopier;
 use crate::sys::memory;
 use crate::sys::perf_event::EVERY_TASK;
 use crate::sys::process::{self, Held, monotonic_ns};
-use crate::watched::Watched;
 use perf_data::origins::Origins;
 
 /// A clone(2) that was under way while events were opened has come to its end by then, or nearly surely.
@@ -45,9 +45,9 @@ pub(crate) struct Running {
     /// Processes below those that were asked for, of which no events were allowed.
     pub(crate) refused: Vec<i32>,
     /// Those of their threads that may be waiting already; `None` if waits are not recorded.
-    pub(crate) already: Option<Already>,
+    pub(crate) initial_waits: Option<InitialWaits>,
     /// Who has the rings until they are read.
-    pub(crate) emptying: Option<Emptying>,
+    pub(crate) ring_copier: Option<RingCopier>,
 }
 
 /// Attaches to processes and all below them. Call it when signals are blocked. The error is for the user.
@@ -92,15 +92,15 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     opened.announcements.extend(unreadable_memory(named[0]));
 
     let start = Timestamp(monotonic_ns());
-    let emptying = Emptying::begin(&mut opened);
+    let ring_copier = RingCopier::begin(&mut opened);
     enable(&opened)?;
     let mut threads = listed;
     threads.retain(|(pid, _)| !refused.contains(pid));
-    let mut already = wanted.off_cpu.then(Already::default);
-    if let Some(already) = &mut already {
-        already.look(&threads);
+    let mut initial_waits = wanted.off_cpu.then(InitialWaits::default);
+    if let Some(initial_waits) = &mut initial_waits {
+        initial_waits.look(&threads);
     }
-    let pids = follow_up(&mut opened, &named, known, &refused, already.as_mut());
+    let pids = follow_up(&mut opened, &named, known, &refused, initial_waits.as_mut());
     let threads = opened.events.len() / opened.cpus().max(1);
     opened.announcements.push(format!(
         "recording {} ({} {}, {threads} {}); Ctrl-C ends the recording, and nothing else",
@@ -115,8 +115,8 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         start,
         pids,
         refused: refused.into_iter().collect(),
-        already,
-        emptying,
+        initial_waits,
+        ring_copier,
     };
     Ok((opened, running))
 }
@@ -128,12 +128,12 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
     let mut opened = open::open(Scope::Machine, EVERY_TASK, wanted).map_err(|error| error.to_string())?;
     let threads = wanted.off_cpu.then(|| threads_of(procfs::processes()));
     let start = Timestamp(monotonic_ns());
-    let emptying = Emptying::begin(&mut opened);
+    let ring_copier = RingCopier::begin(&mut opened);
     enable(&opened)?;
-    let already = threads.map(|threads| {
-        let mut already = Already::default();
-        already.look(&threads);
-        already
+    let initial_waits = threads.map(|threads| {
+        let mut initial_waits = InitialWaits::default();
+        initial_waits.look(&threads);
+        initial_waits
     });
     if !in_first_pid_namespace() {
         let outside = "sprof runs in a PID namespace of its own: what runs outside of it is recorded as one process, without \
@@ -148,8 +148,8 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
         start,
         pids: procfs::processes(),
         refused: Vec::new(),
-        already,
-        emptying,
+        initial_waits,
+        ring_copier,
     };
     Ok((opened, running))
 }
@@ -160,7 +160,7 @@ fn follow_up(
     named: &[i32],
     mut known: HashSet<i32>,
     refused: &HashSet<i32>,
-    mut already: Option<&mut Already>,
+    mut initial_waits: Option<&mut InitialWaits>,
 ) -> Vec<i32> {
     // Of these processes a new thread may come from one that had not all its events.
     let mut doubtful: Option<HashSet<i32>> = None;
@@ -182,9 +182,9 @@ fn follow_up(
             // Whatever is in the way: it goes on with what it has inherited.
             let added = add_young(opened, *tid);
             if added.is_ok()
-                && let Some(already) = &mut already
+                && let Some(initial_waits) = &mut initial_waits
             {
-                already.look(&[(*pid, *tid)]);
+                initial_waits.look(&[(*pid, *tid)]);
             }
             failures.extend(added.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH)));
         }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::counter::Counter;
-use super::tracefs::{Tracefs, matches};
-use super::{pmu, trouble};
+use crate::open::events::Counter;
+use crate::open::events::pmu;
+use crate::open::events::tracefs::{Tracefs, matches};
+use crate::open::has_hardware;
 use crate::probes::ProbeList;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use perf_data::events::Sides;
@@ -60,7 +61,7 @@ fn section(out: &mut String, title: &str, sort: Sort, wanted: &dyn Fn(&str) -> b
     if events.is_empty() {
         return;
     }
-    if sort != Sort::Software && !trouble::has_hardware() {
+    if sort != Sort::Software && !has_hardware() {
         say!(
             out,
             "{title}: none, this machine has no hardware counters (virtual machine?)"
@@ -180,7 +181,7 @@ fn pmus(out: &mut String, root: &Path, wanted: &dyn Fn(&str) -> bool) {
             lines.extend(events.iter().map(|event| format!("    {event}")));
         }
     }
-    if wanted("rNNN") && trouble::has_hardware() {
+    if wanted("rNNN") && has_hardware() {
         lines.push("  rNNN  (the CPU's own number, hexadecimal)".to_owned());
     }
     if !lines.is_empty() {

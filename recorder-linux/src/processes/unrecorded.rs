@@ -14,8 +14,8 @@ use recording::cpu_account::{CpuAccount, MOST_PROCESSES, ProcessTime, Unrecorded
 use recording::event::Pid;
 use recording::sink::EventSink;
 
-use crate::procfs::{self, Stat};
-use crate::stop;
+use crate::processes::procfs::{self, Stat};
+use crate::processes::stop;
 use crate::sys::process::{self, CpuTime, Held, monotonic_ns};
 use perf_data::translate::Translator;
 

@@ -13,30 +13,34 @@ use recording::info::{EventCounts, PeriodUnit, RecordingInfo};
 use recording::session::{self, Finished, Held, RecordError, RecordOptions, StopReason, Target as _, Whom};
 use recording::sink::EventSink;
 
-use crate::already;
-use crate::attach::{self, Running};
-use crate::cpus;
-use crate::drain;
-use crate::events::Events;
-use crate::existing;
-use crate::host;
-use crate::ladder::{self, Rung};
-use crate::launch;
+use crate::machine::cpus;
+use crate::machine::host;
+use crate::open::events::Events;
 use crate::open::{NoCycles, Opened, Wanted};
 use crate::probes::{self, Probes};
-use crate::procfs;
+use crate::processes::launch;
+use crate::processes::procfs;
+use crate::processes::stop::Target;
+use crate::processes::unrecorded::{self, Unrecorded};
+use crate::processes::watched::Watched;
 use crate::ptrace::{self, TraceError};
-use crate::stop::Target;
 use crate::sys::perf_event::EventFd;
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{self, Child, Stopped, monotonic_ns};
 use crate::sys::signals::Signals;
-use crate::unrecorded::{self, Unrecorded};
-use crate::watched::Watched;
 use perf_data::events;
 use perf_data::translate::{TaskZero, Translator};
 
+mod attach;
+mod backend;
+mod drain;
+mod existing;
 mod hold;
+mod initial_waits;
+mod ring_copier;
+
+use attach::Running;
+use backend::Backend;
 
 /// A recording with all events open: of a launched program, stopped before its exec, or of what runs already. Where events
 /// are refused, the launched program is ready to be traced.
@@ -48,8 +52,8 @@ pub struct Recording {
     events: Events,
     who: Who,
     // Dropped before `signals`: the signal masks are put back in the reverse order.
-    rung: Rung,
-    // Dropped after `rung`, which holds their events open: the kernel keeps what is in use.
+    backend: Backend,
+    // Dropped after `backend`, which holds their events open: the kernel keeps what is in use.
     #[expect(dead_code, reason = "held, not used")]
     probes: Option<Probes>,
     signals: Signals,
@@ -118,23 +122,23 @@ impl session::Session for Recording {
                 None => Who::Running(running),
             },
             signals,
-            rung: Rung::PerfEvent(Box::new(opened)),
+            backend: Backend::PerfEvent(Box::new(opened)),
             probes,
         })
     }
 
     fn announcements(&self) -> &[String] {
-        match &self.rung {
-            Rung::PerfEvent(opened) => &opened.announcements,
-            Rung::Ptrace { announcements, .. } => announcements,
-            Rung::NotYet => &[],
+        match &self.backend {
+            Backend::PerfEvent(opened) => &opened.announcements,
+            Backend::Ptrace { announcements, .. } => announcements,
+            Backend::NotYet => &[],
         }
     }
 
     fn remark(&self) -> Option<&'static str> {
-        match &self.rung {
-            Rung::PerfEvent(opened) => opened.choice.no_cycles.map(NoCycles::remark),
-            Rung::Ptrace { .. } | Rung::NotYet => None,
+        match &self.backend {
+            Backend::PerfEvent(opened) => opened.choice.no_cycles.map(NoCycles::remark),
+            Backend::Ptrace { .. } | Backend::NotYet => None,
         }
     }
 
@@ -143,13 +147,13 @@ impl session::Session for Recording {
             Who::Running(running) | Who::RunningDuring(running, _) => Some(running.names.join(", ")),
             Who::Stopped(_) | Who::Launched(..) | Who::Nobody => None,
         };
-        match &self.rung {
-            Rung::PerfEvent(opened) => {
+        match &self.backend {
+            Backend::PerfEvent(opened) => {
                 let info = self.info(clock, clock.timestamp, names, self.options.rate_hz);
                 of_events(info, opened, &self.events)
             }
-            Rung::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
-            Rung::NotYet => self.info(clock, clock.timestamp, names, self.options.rate_hz),
+            Backend::Ptrace { rate_hz, .. } => self.info(clock, clock.timestamp, names, *rate_hz),
+            Backend::NotYet => self.info(clock, clock.timestamp, names, self.options.rate_hz),
         }
     }
 
@@ -180,14 +184,14 @@ impl Recording {
         let stopped = launch::fork(&image, &signals)?;
         // After the fork: the program keeps the limit that it was given.
         process::raise_open_file_limit();
-        match ladder::climb(stopped.pid(), options, &events, &signals) {
-            Ok(rung) => Ok(Recording {
+        match backend::choose(stopped.pid(), options, &events, &signals) {
+            Ok(backend) => Ok(Recording {
                 probes: probes.map(Probes::ready),
                 options: options.clone(),
                 events,
                 who: Who::Stopped(stopped),
                 signals,
-                rung,
+                backend,
             }),
             Err(error) => {
                 stopped.abandon();
@@ -197,9 +201,9 @@ impl Recording {
     }
 
     fn record(mut self, clock: ClockReference, sink: &mut dyn EventSink) -> Result<Finished<Target>, RecordError> {
-        let opened = match &mut self.rung {
-            Rung::PerfEvent(opened) => opened,
-            Rung::Ptrace { .. } | Rung::NotYet => return self.run_traced(clock, sink),
+        let opened = match &mut self.backend {
+            Backend::PerfEvent(opened) => opened,
+            Backend::Ptrace { .. } | Backend::NotYet => return self.run_traced(clock, sink),
         };
         let mut translator = Translator::new(opened.layout);
         translator.watch_for_lost_events();
@@ -335,9 +339,9 @@ impl Recording {
             ));
         }
         let info = self.info(clock, end, names, self.options.rate_hz);
-        let info = match &self.rung {
-            Rung::PerfEvent(opened) => of_events(info, opened, &events),
-            Rung::Ptrace { .. } | Rung::NotYet => info,
+        let info = match &self.backend {
+            Backend::PerfEvent(opened) => of_events(info, opened, &events),
+            Backend::Ptrace { .. } | Backend::NotYet => info,
         };
         Ok(Finished {
             info: RecordingInfo { notes, ..info },
@@ -355,10 +359,10 @@ impl Recording {
         let who = std::mem::replace(&mut self.who, Who::Nobody);
         let (
             Who::Stopped(stopped),
-            Rung::Ptrace {
+            Backend::Ptrace {
                 rate_hz, child_news, ..
             },
-        ) = (who, &self.rung)
+        ) = (who, &self.backend)
         else {
             return Err(RecordError::Failed("the recording was already run".to_owned()));
         };
@@ -443,11 +447,11 @@ fn tell_of_running(
     sink: &mut dyn EventSink,
 ) -> Watched {
     existing::tell(&running.pids, running.start, translator, sink);
-    if let Some(already) = &running.already {
-        already::tell(already, running.start, sink);
+    if let Some(initial_waits) = &running.initial_waits {
+        initial_waits::tell(initial_waits, running.start, sink);
     }
-    if let Some(emptying) = running.emptying {
-        emptying.end(opened);
+    if let Some(ring_copier) = running.ring_copier {
+        ring_copier.end(opened);
     }
     running.watched
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use recording::event::Pid;
 use recording::sink::KeptFile;
 
-use crate::files::OnDisk;
+use super::on_disk::OnDisk;
 use crate::sys::process::monotonic_ns;
 
 /// File times and process times are in ticks of up to 10 ms, and the wall clock is set now and then.

@@ -9,10 +9,10 @@ use std::io;
 use recording::event::Role;
 use recording::info::{EventCounts, SampleBy};
 
-use super::counter::Counter;
-use super::resolve::{Events, Point};
+use super::choice::{Common, core_type};
+use super::scope::{FLOOD_STACK_BYTES, OpenError};
 use super::trouble;
-use crate::open::{Choice, FLOOD_STACK_BYTES, OpenError, Scope, core_type};
+use crate::open::events::{Counter, Events, Point};
 use crate::sys::perf_event::{Attr, EventFd, flag, read_format};
 use perf_data::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
 use perf_data::events::names;
@@ -21,31 +21,6 @@ use perf_data::translate::FurtherEvent;
 /// PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW.
 const SAMPLE_PERIOD: u64 = 1 << 8;
 const SAMPLE_RAW: u64 = 1 << 10;
-
-/// What all further events of a recording have in common with the first one.
-#[derive(Clone, Debug)]
-pub(crate) struct Common {
-    pub(crate) scope: Scope,
-    pub(crate) choice: Choice,
-    pub(crate) stack_bytes: u32,
-    pub(crate) core_types: Vec<(u32, Vec<u32>)>,
-}
-
-impl Common {
-    /// What was counted over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
-    ///
-    /// That is for how long the tasks ran, or less: Linux 6.18 forgets the time of an inherited event whose thread ends when it
-    /// was not counting, which is that of all CPUs but one (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
-    pub(crate) fn of_tasks(&self, counts: EventCounts, cpus: usize) -> EventCounts {
-        EventCounts {
-            enabled_ns: match self.scope {
-                Scope::Machine => counts.enabled_ns,
-                Scope::OnExec | Scope::Running => (counts.enabled_ns / cpus.max(1) as u64).max(counts.running_ns),
-            },
-            ..counts
-        }
-    }
-}
 
 /// The further events of a recording.
 #[derive(Debug)]

@@ -1,0 +1,8 @@
+//! The recorded processes: how a program starts and ends, and what /proc says about them.
+
+pub(crate) mod launch;
+pub(crate) mod procfs;
+pub(crate) mod stop;
+pub(crate) mod unrecorded;
+pub(crate) mod usage;
+pub(crate) mod watched;
