@@ -130,6 +130,21 @@ impl Translator {
         self.kernel_threads.insert(0);
     }
 
+    /// From here on the exit of a task's events at its exec is not taken for its end.
+    pub fn watch_for_lost_events(&mut self) {
+        self.without_events.watch();
+    }
+
+    /// Processes that have lost their events since the last call. Not for events of whole CPUs, which go on.
+    pub fn take_tasks_without_events(&mut self) -> Vec<TaskWithoutEvents> {
+        self.without_events.take()
+    }
+
+    /// Reports the end of a process that has no events.
+    pub fn end_without_record(&mut self, time: Timestamp, pid: Pid, sink: &mut dyn EventSink) {
+        self.end_process(time, pid.0, sink);
+    }
+
     /// Announces a process that exists before the first record.
     pub fn start_process(&mut self, time: Timestamp, pid: Pid, sink: &mut dyn EventSink) {
         self.ensure_thread(time, pid.0, pid.0, None, sink);

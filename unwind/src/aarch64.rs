@@ -7,12 +7,9 @@ use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAa
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
-use crate::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
-use crate::calls::{CALL_BYTES, Target};
+use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, Step, Target};
+use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Place, Row};
-use crate::elf::u32_at;
-use crate::tables::{Rules, Tables};
-use crate::walk::PLAUSIBLE_FRAME;
 use recording::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;
@@ -69,13 +66,6 @@ impl Arch for Aarch64 {
 
     fn sp(regs: &Self::Regs) -> u64 {
         regs.sp()
-    }
-
-    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>> {
-        match tables {
-            Tables::Aarch64(rules) => Some(rules),
-            Tables::X86_64(_) => None,
-        }
     }
 
     fn place(row: &Row) -> Place {

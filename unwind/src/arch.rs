@@ -3,10 +3,24 @@
 use framehop::FrameAddress;
 use gimli::Register;
 
-use crate::calls::{CALL_BYTES, Target};
 use crate::cfi::{Cfi, Columns, Place, Row};
-use crate::tables::{Rules, Tables};
 use recording::stack::Registers;
+
+/// A frame larger than this is taken for a frame pointer that holds something else.
+pub(crate) const PLAUSIBLE_FRAME: u64 = 16 << 20;
+/// The longest call instruction that is read.
+pub(crate) const CALL_BYTES: usize = 6;
+
+/// Where a call or a jump goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// To this address.
+    Address(u64),
+    /// To the address that is stored here.
+    Slot(u64),
+    /// Anywhere: through a register or a table.
+    Anywhere,
+}
 
 /// Stack bytes that could not be had, at this address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +97,6 @@ pub(crate) trait Arch {
     /// the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
     fn sp(regs: &Self::Regs) -> u64;
-    /// The rules of a module, if they are for this machine.
-    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>>
-    where
-        Self: Sized;
     /// Who follows this row.
     fn place(row: &Row) -> Place;
     /// Follows an unusual row. `saved`: a register that was found in a callee's frame.

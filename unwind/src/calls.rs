@@ -23,17 +23,16 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::arch::Arch;
+use crate::arch::{CALL_BYTES, Target};
 use crate::modules::Modules;
+use crate::outcome::Point;
 use crate::space::{ANONYMOUS, AddressSpace, ModuleIndex, Region};
-use crate::walk::Point;
+use crate::tables::HasRules;
 use recording::event::Pid;
 use recording::quality::Quality;
 use recording::sink::{ModuleFiles, TargetMemory};
 use recording::stack::Frame;
 
-/// The longest call instruction that is read.
-pub(crate) const CALL_BYTES: usize = 6;
 /// The longest stub up to its jump: `endbr64`, `bnd jmp *slot(%rip)`.
 const STUB_BYTES: usize = 16;
 /// The code of a larger function is not searched for jumps.
@@ -42,17 +41,6 @@ const MAX_FUNCTION: u64 = 256 << 10;
 const MAX_FUNCTIONS: usize = 16;
 /// Pairs that are remembered.
 const MAX_PAIRS: usize = 1 << 14;
-
-/// Where a call or a jump goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// To this address.
-    Address(u64),
-    /// To the address that is stored here.
-    Slot(u64),
-    /// Anywhere: through a register or a table.
-    Anywhere,
-}
 
 /// A return address and an address in the callee: module and relative address of each.
 type Pair = [(ModuleIndex, u64); 2];
@@ -74,7 +62,7 @@ pub(crate) struct Code<'a, M, F> {
 
 impl Calls {
     /// True if no call among these frames, leaf first, is known to be impossible.
-    pub(crate) fn are_possible<A: Arch>(
+    pub(crate) fn are_possible<A: HasRules>(
         &mut self,
         points: &[Point],
         code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
@@ -85,7 +73,7 @@ impl Calls {
         })
     }
 
-    fn is_possible<A: Arch>(
+    fn is_possible<A: HasRules>(
         &mut self,
         caller: &Point,
         callee: &Point,
@@ -136,7 +124,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// Reads code as the compiler made it; how many bytes of it could be had.
-    fn code_at<A: Arch>(&mut self, address: u64, code: &mut [u8]) -> usize {
+    fn code_at<A: HasRules>(&mut self, address: u64, code: &mut [u8]) -> usize {
         let len = self.memory.read(self.pid, address, code).min(code.len());
         let Some(read) = code.get_mut(..len) else { return 0 };
         let has_breakpoint = read.windows(A::BREAKPOINT.len()).any(|bytes| bytes == A::BREAKPOINT);
@@ -156,7 +144,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         }
     }
 
-    fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<Target> {
+    fn called_at<A: HasRules>(&mut self, return_address: u64) -> Option<Target> {
         let mut bytes = [0; CALL_BYTES];
         let start = return_address.checked_sub(CALL_BYTES as u64)?;
         (self.code_at::<A>(start, &mut bytes) == CALL_BYTES).then_some(())?;
@@ -174,7 +162,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// The address that a target stands for, behind all stubs.
-    fn resolve<A: Arch>(&mut self, target: Target) -> Option<u64> {
+    fn resolve<A: HasRules>(&mut self, target: Target) -> Option<u64> {
         let mut target = target;
         // A stub leads to a function or, across two modules, to another stub.
         for _ in 0..3 {
@@ -200,7 +188,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
 
     /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function, or can
     /// end up anywhere.
-    fn leads_to<A: Arch>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
+    fn leads_to<A: HasRules>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
         // The stub itself may have been interrupted.
         let into = |target| matches!(target, Target::Address(address) if callee.contains(&address));
         if into(target) {
@@ -238,7 +226,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// Targets of the jumps that leave a function; `None` if one of them can go anywhere.
-    fn jumps_out_of<A: Arch>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
+    fn jumps_out_of<A: HasRules>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
         let size = function
             .end
             .checked_sub(function.start)

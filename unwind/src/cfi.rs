@@ -12,7 +12,7 @@ use gimli::{
     Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
 };
 
-use crate::elf::{u32_at, u64_at};
+use crate::bytes::{u32_at, u64_at};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 

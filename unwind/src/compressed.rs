@@ -1,7 +1,7 @@
 //! Sections that the linker compressed: Go's linker does it to `.debug_frame`, its only unwind table.
 
+use crate::bytes::{u32_at, u64_at};
 use crate::compression::{Compression, decompress};
-use crate::elf::{u32_at, u64_at};
 
 /// Bytes of an `Elf64_Chdr`: `ch_type`, a gap, `ch_size`, `ch_addralign`.
 const HEADER_BYTES: usize = 24;

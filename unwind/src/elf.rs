@@ -4,6 +4,7 @@
 //! little-endian files are read. Every size in the file is a claim: it is checked against the file's length and a
 //! limit before anything is allocated.
 
+use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::compressed;
 use recording::module::BuildId;
 use recording::sink::ReadAt;
@@ -260,18 +261,6 @@ fn build_id(mut notes: &[u8], align: u64) -> Option<BuildId> {
         }
         notes = notes.get(padded(end)?..)?;
     }
-}
-
-pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::elf::{u32_at, u64_at};
+use crate::bytes::{u32_at, u64_at};
 
 /// `pcHeader.magic` of Go 1.18 and 1.19, and since 1.20.
 const GO_1_18: u32 = 0xffff_fff0;

@@ -12,12 +12,13 @@
 //! 3. `elf`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
-//! 6. `walk`: from leaf to root.
+//! 6. `walk`: from leaf to root; `outcome`: what it found.
 //! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk.
 //! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
 
 mod aarch64;
 mod arch;
+mod bytes;
 mod calls;
 mod cfi;
 mod compressed;
@@ -27,6 +28,7 @@ mod go;
 mod jit;
 mod live_boundary;
 mod modules;
+mod outcome;
 mod prologue_aarch64;
 mod prologue_x86_64;
 mod signal;

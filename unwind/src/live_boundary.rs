@@ -20,7 +20,7 @@
 
 use recording::clock::Timestamp;
 
-use crate::walk::{End, Outcome, Point};
+use crate::outcome::{End, Outcome, Point};
 
 /// Stacks completed live that are kept for each thread: a recursion that goes down and up passes the same depths again.
 const KEPT: usize = 8;

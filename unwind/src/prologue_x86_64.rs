@@ -10,8 +10,7 @@
 //! Of a generated function that only makes and leaves its frame, 10 % of the samples (5 kHz) had the wrong caller by frame pointer; by code
 //! none has. Code of files is read from the file, where no breakpoint stands. Tail calls are not recognised.
 
-use crate::arch::{ReadStack, Unreadable};
-use crate::walk::PLAUSIBLE_FRAME;
+use crate::arch::{PLAUSIBLE_FRAME, ReadStack, Unreadable};
 
 /// The caller's (ip, sp, bp) from (sp, bp) of a function that is about to make its frame: `code` comes next. `Ok(None)`: this
 /// is not the start of a function with a frame pointer.

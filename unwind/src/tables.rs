@@ -13,6 +13,7 @@ use gimli::{CfaRule, Register, RegisterRule};
 
 use crate::aarch64::Aarch64;
 use crate::arch::{Arch, ReadStack, Step};
+use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Place, Row, Sections};
 use crate::elf::{self, Elf};
 use crate::go::{GoFunctions, Special};
@@ -70,6 +71,30 @@ pub(crate) struct Rules<A: Arch> {
     /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
     /// functions there, while the C library's start code in the same file has `.eh_frame`.
     others: Option<Box<Rules<A>>>,
+}
+
+/// A kind of processor whose rules are among the tables of files.
+pub(crate) trait HasRules: Arch + Sized {
+    /// The rules of a module, if they are for this machine.
+    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>>;
+}
+
+impl HasRules for X86_64 {
+    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>> {
+        match tables {
+            Tables::X86_64(rules) => Some(rules),
+            Tables::Aarch64(_) => None,
+        }
+    }
+}
+
+impl HasRules for Aarch64 {
+    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>> {
+        match tables {
+            Tables::Aarch64(rules) => Some(rules),
+            Tables::X86_64(_) => None,
+        }
+    }
 }
 
 impl<A: Arch> Rules<A> {
@@ -282,7 +307,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
     // Without section headers: from where .eh_frame_hdr points to, to the end of the segment.
     let pointed_to = || {
         let (svma, index) = eh_frame_hdr.as_ref()?;
-        let pointer = elf::u32_at(index, 4).filter(|_| index.get(1) == Some(&0x1b))? as i32;
+        let pointer = u32_at(index, 4).filter(|_| index.get(1) == Some(&0x1b))? as i32;
         elf.rest_from(svma.wrapping_add(4).wrapping_add_signed(i64::from(pointer)))
     };
     let eh_frame = eh_frame

@@ -11,14 +11,15 @@ use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
-use crate::arch::Arch;
 use crate::calls::{Calls, Code};
 use crate::jit::JitRules;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
+use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, AddressSpace};
 use crate::stack_memory::{LiveBlocks, StackMemory};
-use crate::walk::{CodeBytes, End, Frames, Outcome, Point, SignalReturns, Walk};
+use crate::tables::HasRules;
+use crate::walk::{CodeBytes, Frames, SignalReturns, Walk};
 use crate::x86_64::X86_64;
 
 /// How to unwind.
@@ -165,7 +166,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    fn unwind<A: Arch>(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>, sp: u64) {
+    fn unwind<A: HasRules>(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>, sp: u64) {
         let space = self.spaces.entry(sample.pid).or_default();
         let mut walk = Walk {
             space,
@@ -197,7 +198,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 
     /// Judges, counts and marks a walk.
-    fn conclude<A: Arch>(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
+    fn conclude<A: HasRules>(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
         let (_, stacks) = self
             .threads
             .entry(sample.tid)

@@ -6,59 +6,26 @@ use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use crate::arch::{Arch, NearbyCode, Step, Unreadable};
-use crate::calls::Target;
+use crate::arch::{NearbyCode, Step, Target, Unreadable};
 use crate::jit::JitRules;
 use crate::modules::Modules;
+use crate::outcome::{End, Outcome, Point};
 use crate::signal;
 use crate::space::{ANONYMOUS, AddressSpace, Region};
 use crate::stack_memory::StackMemory;
-use crate::tables::Saved;
+use crate::tables::{HasRules, Saved};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
 use recording::sink::{ModuleFiles, TargetMemory};
 use recording::stack::{Frame, Registers};
 
-/// A frame larger than this is taken for a frame pointer that holds something else.
-pub(crate) const PLAUSIBLE_FRAME: u64 = 16 << 20;
 /// Signal handlers that interrupt each other. More than this is a loop in damaged memory.
 const MAX_SIGNALS: usize = 64;
 /// How many callees may have left a register alone.
 const MAX_CALLEES: usize = 32;
 /// How far above a frame without caller to look for signs that there is one.
 const ROOT_SCAN: u64 = 2048;
-
-/// What identifies a frame between two samples of a thread: same code, same place on the stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Point {
-    pub(crate) frame: Frame,
-    pub(crate) sp: u64,
-}
-
-/// How a walk ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The last frame has no caller.
-    Root,
-    /// The last frame's return address is 0 in memory that was read after the sample.
-    NoReturnAddress,
-    /// The last frame is on a stack of the runtime, and its caller on another one.
-    OtherStack,
-    NoMemory,
-    NoRule,
-    Depth,
-}
-
-/// A finished walk.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) end: End,
-    /// The first frame whose caller was looked for with bytes read after the sample: index into the points.
-    pub(crate) live_boundary: Option<usize>,
-    /// True if at least one caller was found without rules.
-    pub(crate) guessed: bool,
-}
 
 /// A place in a file or in a process: module, process if anonymous, relative address.
 type Place = (u32, i32, u64);
@@ -101,7 +68,7 @@ pub(crate) struct Walk<'a, M, F> {
 
 impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// `None` if the registers are not this machine's.
-    pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
+    pub(crate) fn run<A: HasRules>(&mut self, registers: &Registers) -> Option<Outcome> {
         let (ip, mut regs) = A::start(registers, self.space.end())?;
         let mut address = FrameAddress::InstructionPointer(ip);
         let mut outcome = Outcome {
@@ -196,7 +163,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// One step, and whether it was out of a signal handler.
-    fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
+    fn step<A: HasRules>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
         let region = self.find(address.address_for_lookup());
         // A call to an address that is not code: its caller is where a leaf's is.
         let mut like_assembly = region.is_none();
@@ -255,7 +222,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// True if an address that was found without rules may be what a caller goes on at. Code with rules is compiled, and only
     /// a call leads to a return there. Interpreters push what they like: HotSpot's the address of its code that takes a result.
-    fn may_go_on_at<A: Arch>(&mut self, caller: u64) -> bool {
+    fn may_go_on_at<A: HasRules>(&mut self, caller: u64) -> bool {
         let Some(region) = self.find(caller.wrapping_sub(1)) else {
             return false;
         };
@@ -268,7 +235,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Goes by frame pointer, or by the habits of code without rules.
-    fn step_by_guess<A: Arch>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
+    fn step_by_guess<A: HasRules>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
         let is_leaf = !address.is_return_address();
         let in_frame = is_leaf && like_assembly && self.is_in_frame::<A>(address.address());
         if is_leaf
@@ -298,7 +265,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// True if a leaf is known to be in a frame of its own. What is lowest in it may be old: a return address from another call.
-    fn is_in_frame<A: Arch>(&mut self, address: u64) -> bool {
+    fn is_in_frame<A: HasRules>(&mut self, address: u64) -> bool {
         let Some(region) = self.find(address) else {
             return false;
         };
@@ -322,7 +289,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// has rules, these must lead to the address behind a call, too.
     ///
     /// Without this check 10 of 162 samples of V8's `Builtins_MapPrototypeSet` had a caller in SQLite.
-    fn step_out_of_leaf<A: Arch>(&mut self, regs: &mut A::Regs) -> Option<Step> {
+    fn step_out_of_leaf<A: HasRules>(&mut self, regs: &mut A::Regs) -> Option<Step> {
         let stack = &mut self.stack;
         let (caller, caller_regs) = A::caller_of_leaf(regs, &mut |address| stack.read(address))?;
         if !self.has_called::<A>(caller, None) {
@@ -352,7 +319,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. If none that is
     /// likely is the only one, whatever the rules found could be something else, and the error is how the walk ends.
-    fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Result<(), Step> {
+    fn find_stack<A: HasRules>(
+        &mut self,
+        address: FrameAddress,
+        region: &Region,
+        regs: &mut A::Regs,
+    ) -> Result<(), Step> {
         let relative = address.address_for_lookup().wrapping_sub(region.base);
         let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
         let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
@@ -382,7 +354,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// False if what stands before a return address is known not to have called this function. What can't be read may have.
-    fn has_called<A: Arch>(&mut self, return_address: u64, function: Option<&Range<u64>>) -> bool {
+    fn has_called<A: HasRules>(&mut self, return_address: u64, function: Option<&Range<u64>>) -> bool {
         let Some(region) = self.find(return_address.wrapping_sub(1)) else {
             return false;
         };
@@ -416,7 +388,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// True if what stands before a return address is a call to the very function that holds `callee`.
-    fn calls_function_at<A: Arch>(&mut self, return_address: u64, callee: FrameAddress, region: &Region) -> bool {
+    fn calls_function_at<A: HasRules>(&mut self, return_address: u64, callee: FrameAddress, region: &Region) -> bool {
         let relative = callee.address_for_lookup().wrapping_sub(region.base);
         let function = (self.modules.tables(region.module, self.quality)).and_then(|tables| tables.function(relative));
         let target = self.find(return_address.wrapping_sub(1)).and_then(|caller| {
@@ -431,7 +403,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
     /// old stack pointer in rbx. Any function that it called and that uses the register has saved it.
-    fn step_with<A: Arch>(
+    fn step_with<A: HasRules>(
         &mut self,
         register: Register,
         region: &Region,
@@ -450,7 +422,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// The value that a register has in the frame that was found last: from its callee that saved it.
-    fn saved_register<A: Arch>(&mut self, register: Register) -> Option<u64> {
+    fn saved_register<A: HasRules>(&mut self, register: Register) -> Option<u64> {
         // The caller's stack pointer is the callee's CFA, except around signal frames.
         for at in (1..self.points.len()).rev().take(MAX_CALLEES) {
             let (callee, cfa) = (self.points[at - 1], self.points[at].sp);
@@ -508,7 +480,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Where no caller can go on, there was none: the code is another now, or never returned this way.
-    fn step_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress, regs: &mut A::Regs) -> Option<Step> {
+    fn step_by_code<A: HasRules>(
+        &mut self,
+        region: &Region,
+        address: FrameAddress,
+        regs: &mut A::Regs,
+    ) -> Option<Step> {
         let is_leaf = !address.is_return_address();
         if !is_leaf && !A::LEAVES_BY_CODE {
             return None;
@@ -544,7 +521,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         (region.module, process, address.wrapping_sub(region.base))
     }
 
-    fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+    fn is_signal_return<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
         match self.modules.tables(region.module, self.quality).and_then(A::rules) {
             Some(rules) => rules.is_signal_return(address.address().wrapping_sub(region.base)),
             None => self.is_signal_return_by_code::<A>(region, address),
@@ -552,7 +529,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Where no unwind rules declare signal return functions: compares the code, once per address.
-    fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+    fn is_signal_return_by_code<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let key = self.place(region, address.address());
         if let Some(known) = self.signal_returns.get(&key) {
             return *known;
@@ -570,7 +547,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// Decides whether a frame in code without rules, with a frame pointer of 0, is the last one. Start code sets the
     /// frame pointer to 0 to say so, but code that uses it for something else may have a 0 there, too: then a return
     /// address into code with rules lies above.
-    fn is_last<A: Arch>(&mut self, regs: &A::Regs) -> bool {
+    fn is_last<A: HasRules>(&mut self, regs: &A::Regs) -> bool {
         let sp = A::sp(regs);
         let from = sp.saturating_sub(self.stack.dump_start);
         let words = usize::try_from(from)

@@ -7,12 +7,9 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
-use crate::arch::{Arch, NearbyCode, PossibleStacks, ReadStack, Step};
-use crate::calls::{CALL_BYTES, Target};
+use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, Step, Target};
+use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Place, Row};
-use crate::elf::u32_at;
-use crate::tables::{Rules, Tables};
-use crate::walk::PLAUSIBLE_FRAME;
 use recording::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
@@ -58,13 +55,6 @@ impl Arch for X86_64 {
 
     fn sp(regs: &Self::Regs) -> u64 {
         regs.sp()
-    }
-
-    fn rules(tables: &mut Tables) -> Option<&mut Rules<Self>> {
-        match tables {
-            Tables::X86_64(rules) => Some(rules),
-            Tables::Aarch64(_) => None,
-        }
     }
 
     fn place(row: &Row) -> Place {

@@ -1,7 +1,7 @@
 //! Which event's samples are shown, and which are stacks or times of waits beside them.
 
-use super::ImportError;
 use super::attr::Attr;
+use super::error::ImportError;
 
 /// What the samples of an event are in the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

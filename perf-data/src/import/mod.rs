@@ -20,6 +20,7 @@
 mod attr;
 mod choice;
 mod compressed;
+mod error;
 mod files;
 mod header;
 mod input;
@@ -45,6 +46,7 @@ use recording::sink::EventSink;
 use crate::abi::{record_type, sample_type};
 use crate::decode::{Header, RegisterSet};
 use choice::Choice;
+pub use error::ImportError;
 pub use files::SavedFiles;
 use input::{Ended, Input};
 use named::Named;
@@ -52,31 +54,6 @@ use order::Order;
 use output::Output;
 use records::{End, Records};
 pub use simpleperf::{RecordedFile, RecordedFunction};
-
-/// Why a file cannot be imported.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// Reading failed.
-    #[error("reading it failed: {0}")]
-    Io(#[from] io::Error),
-    /// Another kind of file.
-    #[error("it is not a perf.data file")]
-    NotPerfData,
-    /// From a machine of the other byte order.
-    #[error("it was recorded on a machine of the other byte order; open it on one like that")]
-    ByteOrder,
-    /// Not even the header is whole.
-    #[error("it ends or is damaged before the first event; record again")]
-    NoEvents,
-    /// No event has the name that was asked for.
-    #[error("it has no event `{asked}`; it has: {known}")]
-    NoSuchEvent {
-        /// As the user typed it.
-        asked: String,
-        /// All names.
-        known: String,
-    },
-}
 
 /// Where the recorded kernel was, as the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,6 @@
 
 use std::collections::HashMap;
 
-use recording::clock::Timestamp;
-use recording::event::Pid;
-use recording::sink::EventSink;
-
-use super::Translator;
-
 /// A process that has lost its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskWithoutEvents {
@@ -33,6 +27,14 @@ pub(super) struct WithoutEvents {
 }
 
 impl WithoutEvents {
+    pub(super) fn watch(&mut self) {
+        self.is_on = true;
+    }
+
+    pub(super) fn take(&mut self) -> Vec<TaskWithoutEvents> {
+        std::mem::take(&mut self.lost)
+    }
+
     pub(super) fn executed(&mut self, pid: i32, name: &[u8]) {
         if self.is_on {
             self.executed.insert(pid, String::from_utf8_lossy(name).into_owned());
@@ -56,22 +58,5 @@ impl WithoutEvents {
     /// The number is in use again, or its events go on.
     pub(super) fn forget(&mut self, pid: i32) {
         self.lost.retain(|lost| lost.pid != pid);
-    }
-}
-
-impl Translator {
-    /// From here on the exit of a task's events at its exec is not taken for its end.
-    pub fn watch_for_lost_events(&mut self) {
-        self.without_events.is_on = true;
-    }
-
-    /// Processes that have lost their events since the last call. Not for events of whole CPUs, which go on.
-    pub fn take_tasks_without_events(&mut self) -> Vec<TaskWithoutEvents> {
-        std::mem::take(&mut self.without_events.lost)
-    }
-
-    /// Reports the end of a process that has no events.
-    pub fn end_without_record(&mut self, time: Timestamp, pid: Pid, sink: &mut dyn EventSink) {
-        self.end_process(time, pid.0, sink);
     }
 }

@@ -6,10 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::KeptFile;
 
 use super::on_disk::OnDisk;
+use crate::processes::procfs;
+use crate::processes::start_clock::StartClock;
 use crate::sys::process::monotonic_ns;
 
 /// File times and process times are in ticks of up to 10 ms, and the wall clock is set now and then.
@@ -34,7 +37,7 @@ pub fn open_perf_map(pid: Pid, began_ns: u64) -> Option<(PathBuf, KeptFile)> {
         .ok()?
         .uid();
     let is_trusted = metadata.uid() == owner || metadata.uid() == 0;
-    let began = began(&folder, began_ns)?;
+    let began = began(pid.0, began_ns)?;
     let is_fresh = metadata.modified().is_ok_and(|modified| modified + SLACK >= began);
     let file = File::open(&found).ok().filter(|_| is_trusted && is_fresh)?;
     Some((path, Arc::new(OnDisk(file))))
@@ -46,20 +49,12 @@ fn innermost_pid(status: &str) -> Option<i32> {
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// When the process began, by the wall clock.
-fn began(folder: &std::path::Path, began_ns: u64) -> Option<SystemTime> {
-    let began_ns = fs::read_to_string(folder.join("stat"))
-        .ok()
-        .and_then(|stat| start_ns(&stat))
-        .map_or(began_ns, |found| found.min(began_ns));
-    SystemTime::now().checked_sub(Duration::from_nanos(monotonic_ns().saturating_sub(began_ns)))
-}
-
-/// Field 22 of /proc/PID/stat: ticks of 10 ms since boot. The name in parentheses may hold anything.
-fn start_ns(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let ticks: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    ticks.checked_mul(10_000_000)
+/// The start of the process, by the wall clock.
+fn began(pid: i32, began_ns: u64) -> Option<SystemTime> {
+    let now = Timestamp(monotonic_ns());
+    let found = procfs::stat(pid, pid).map(|stat| StartClock::new(now).at(stat.start_ticks).0);
+    let began_ns = found.map_or(began_ns, |found| found.min(began_ns));
+    SystemTime::now().checked_sub(Duration::from_nanos(now.0.saturating_sub(began_ns)))
 }
 
 #[cfg(test)]
@@ -70,12 +65,6 @@ mod tests {
     fn the_number_in_the_innermost_namespace_is_the_last() {
         assert_eq!(innermost_pid("Name:\tx\nNSpid:\t1234\t7\t1\nNSsid:\t1\n"), Some(1));
         assert_eq!(innermost_pid("Name:\tx\n"), None);
-    }
-
-    #[test]
-    fn a_process_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4321 9";
-        assert_eq!(start_ns(stat), Some(43_210_000_000));
     }
 
     #[test]

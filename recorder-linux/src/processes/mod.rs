@@ -2,6 +2,7 @@
 
 pub(crate) mod launch;
 pub(crate) mod procfs;
+pub(crate) mod start_clock;
 pub(crate) mod stop;
 pub(crate) mod unrecorded;
 pub(crate) mod usage;

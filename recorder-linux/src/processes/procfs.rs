@@ -272,6 +272,9 @@ mod tests {
             cpu: 3,
         };
         assert_eq!(parse_stat(text), Some(expected));
+        let short =
+            b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4321 9 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 17 3";
+        assert_eq!(parse_stat(short).unwrap().start_ticks, 4321);
         assert_eq!(parse_stat(b"42 (a"), None);
         assert_eq!(parse_stat(b"42 (a) S 7"), None);
     }

@@ -8,6 +8,7 @@ use recording::event::{Mapping, Pid, Tid};
 use recording::sink::EventSink;
 
 use crate::processes::procfs::{self, MapsLine, Stat};
+use crate::processes::start_clock::StartClock;
 use crate::sys::process;
 use perf_data::translate::Translator;
 
@@ -119,29 +120,4 @@ fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
 fn program_path(pid: i32, tid: i32) -> Option<Vec<u8>> {
     let path = fs::read_link(format!("/proc/{pid}/task/{tid}/exe")).ok()?;
     Some(path.into_os_string().into_vec())
-}
-
-/// From ticks after the boot to the recording's clock.
-struct StartClock {
-    now: Timestamp,
-    /// How far CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC: the time that the machine was suspended.
-    suspended_ns: u64,
-    ticks_per_second: u64,
-}
-
-impl StartClock {
-    fn new(now: Timestamp) -> StartClock {
-        StartClock {
-            now,
-            suspended_ns: process::boottime_ns().saturating_sub(process::monotonic_ns()),
-            ticks_per_second: process::ticks_per_second(),
-        }
-    }
-
-    /// Not later than now: a thread may have started while /proc was being read.
-    fn at(&self, ticks: u64) -> Timestamp {
-        let boottime_ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_second);
-        let boottime_ns = u64::try_from(boottime_ns).unwrap_or(u64::MAX);
-        Timestamp(boottime_ns.saturating_sub(self.suspended_ns)).min(self.now)
-    }
 }

@@ -65,7 +65,7 @@ fn empty(mut rings: Vec<Ring>, stopped: &Receiver<()>) -> Vec<Ring> {
     while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
         let woken = Instant::now();
         for ring in &mut rings {
-            room -= ring.to_backlog(room);
+            room -= ring.fill_backlog(room);
         }
         pause = ROUND.max(woken.elapsed());
     }

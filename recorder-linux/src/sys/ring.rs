@@ -29,7 +29,7 @@ pub(crate) struct Ring {
     head: u64,
     /// A wrapped record, put together.
     scratch: Vec<u8>,
-    /// What was copied out by [`Ring::to_backlog`], older than all in the ring.
+    /// What was copied out by [`Ring::fill_backlog`], older than all in the ring.
     backlog: Backlog,
     /// Set when a header made no sense: everything up to `head` was dropped.
     pub(crate) corrupted: u64,
@@ -84,7 +84,7 @@ impl Ring {
 
     /// Copies all that the kernel has written until now out of the ring, so that there is place for more, but nothing if that is
     /// more than `room` bytes. Returns how many bytes it was. [`Ring::peek`] gives what was copied first.
-    pub(crate) fn to_backlog(&mut self, room: usize) -> usize {
+    pub(crate) fn fill_backlog(&mut self, room: usize) -> usize {
         self.refresh();
         let available = self.head.wrapping_sub(self.tail);
         let bytes = match usize::try_from(available) {

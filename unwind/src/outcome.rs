@@ -1,0 +1,34 @@
+//! What a walk found: its frames, and how it ended.
+
+use recording::stack::Frame;
+
+/// What identifies a frame between two samples of a thread: same code, same place on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) frame: Frame,
+    pub(crate) sp: u64,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The last frame has no caller.
+    Root,
+    /// The last frame's return address is 0 in memory that was read after the sample.
+    NoReturnAddress,
+    /// The last frame is on a stack of the runtime, and its caller on another one.
+    OtherStack,
+    NoMemory,
+    NoRule,
+    Depth,
+}
+
+/// A finished walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) end: End,
+    /// The first frame whose caller was looked for with bytes read after the sample: index into the points.
+    pub(crate) live_boundary: Option<usize>,
+    /// True if at least one caller was found without rules.
+    pub(crate) guessed: bool,
+}
