@@ -231,7 +231,7 @@ pub struct CopiedStack<'a> {
 
 impl<'a> RawSample<'a> {
     /// The copy of the user stack; empty without one.
-    pub fn copied_stack(&self, registers: RegisterSet) -> CopiedStack<'a> {
+    pub(crate) fn copied_stack(&self, registers: RegisterSet) -> CopiedStack<'a> {
         let start = self.registers.map(|values| values.get(registers.stack_pointer()));
         start.map_or_else(CopiedStack::default, |start| CopiedStack {
             start,
@@ -247,7 +247,7 @@ impl<'a> RawSample<'a> {
     }
 
     /// All addresses of the call chain, leaf first, each with whether it is the kernel's.
-    pub fn whole_chain(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
+    pub(crate) fn whole_chain(&self) -> impl Iterator<Item = (u64, bool)> + '_ {
         let mut in_kernel = self.in_kernel;
         (0..self.call_chain.len() / 8).filter_map(move |index| {
             let address = word(self.call_chain, index);

@@ -63,7 +63,7 @@ pub struct FurtherEvent<'a> {
 
 /// Which event a sample is of, and what that event wrote with it.
 #[derive(Clone, Copy, Debug)]
-pub struct SampleOf<'a> {
+pub(crate) struct SampleOf<'a> {
     /// What the sample stands for.
     pub role: Role,
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
@@ -323,7 +323,7 @@ impl Translator {
     }
 
     /// Translates one sample.
-    pub fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, of: &SampleOf<'_>, sink: &mut dyn EventSink) {
+    pub(crate) fn sample(&mut self, time: Timestamp, raw: &RawSample<'_>, of: &SampleOf<'_>, sink: &mut dyn EventSink) {
         let SampleOf {
             role,
             event,

@@ -10,10 +10,6 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Avma(pub u64);
 
-/// Stated virtual memory address: what a file's program headers and symbol table say.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Svma(pub u64);
-
 /// Offset from a module's image base (for ELF: from the address of the first `PT_LOAD`). The same in every
 /// process that maps the module; what profiles store and symbol servers are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -33,4 +29,4 @@ macro_rules! hex_debug {
         }
     )*};
 }
-hex_debug!(Avma, Svma, RelativeAddress);
+hex_debug!(Avma, RelativeAddress);

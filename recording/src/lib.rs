@@ -9,7 +9,7 @@
 //! 1. [`address`], [`clock`]: the numbers.
 //! 2. [`event`]: what happens.
 //! 3. [`stack`]: the forms of a stack; [`wait`]: why a thread was not on a CPU.
-//! 4. [`module`]: files mapped as code.
+//! 4. [`module`]: files mapped as code; [`space`]: what is mapped where.
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 7. [`session`]: the contract of every recorder.
@@ -29,6 +29,7 @@ pub mod probe;
 pub mod quality;
 pub mod session;
 pub mod sink;
+pub mod space;
 pub mod stack;
 pub mod symbol;
 pub mod wait;

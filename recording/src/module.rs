@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::address::{Avma, RelativeAddress};
+use crate::space::{AddressSpace, Span};
 
 /// An ELF build id (or a Mach-O UUID): what ties an address to the one file it belongs to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,55 +102,19 @@ impl Image {
     }
 }
 
-/// The images of one process, sorted by address. Cloned on fork, cleared on exec.
-#[derive(Clone, Debug, Default)]
-pub struct Images {
-    sorted: Vec<Image>,
+impl Span for Image {
+    fn range(&self) -> (Avma, Avma) {
+        (self.start, self.end)
+    }
+
+    fn with_range(&self, start: Avma, end: Avma) -> Image {
+        Image {
+            start,
+            end,
+            ..self.clone()
+        }
+    }
 }
 
-impl Images {
-    /// Adds an image; what it overlaps was mapped over, and is cut or removed as `mmap(MAP_FIXED)` does.
-    pub fn insert(&mut self, image: Image) {
-        self.remove(image.start, image.end);
-        let at = self.sorted.partition_point(|other| other.start < image.start);
-        self.sorted.insert(at, image);
-    }
-
-    /// Removes the address range, cutting images that reach into it.
-    pub fn remove(&mut self, start: Avma, end: Avma) {
-        let first = self.sorted.partition_point(|image| image.end <= start);
-        let last = self.sorted.partition_point(|image| image.start < end);
-        if first >= last {
-            return;
-        }
-        let mut kept = Vec::new();
-        for image in self.sorted.drain(first..last) {
-            if image.start < start {
-                kept.push(Image {
-                    end: start,
-                    ..image.clone()
-                });
-            }
-            if image.end > end {
-                kept.push(Image { start: end, ..image });
-            }
-        }
-        self.sorted.splice(first..first, kept);
-    }
-
-    /// The image that holds the address.
-    pub fn find(&self, address: Avma) -> Option<&Image> {
-        let at = self.sorted.partition_point(|image| image.end <= address);
-        self.sorted.get(at).filter(|image| image.start <= address)
-    }
-
-    /// All images, by address.
-    pub fn iter(&self) -> impl Iterator<Item = &Image> {
-        self.sorted.iter()
-    }
-
-    /// Forgets everything: the process called exec.
-    pub fn clear(&mut self) {
-        self.sorted.clear();
-    }
-}
+/// The images of one process. Cloned on fork, cleared on exec.
+pub type Images = AddressSpace<Image>;

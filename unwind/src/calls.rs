@@ -26,8 +26,9 @@ use rustc_hash::FxHashMap;
 use crate::arch::{CALL_BYTES, Target};
 use crate::modules::Modules;
 use crate::outcome::Point;
-use crate::space::{ANONYMOUS, AddressSpace, ModuleIndex, Region};
+use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
 use crate::tables::HasRules;
+use recording::address::Avma;
 use recording::event::Pid;
 use recording::quality::Quality;
 use recording::sink::{ModuleFiles, TargetMemory};
@@ -54,7 +55,7 @@ pub(crate) struct Calls {
 /// The code of one process.
 pub(crate) struct Code<'a, M, F> {
     pub(crate) pid: Pid,
-    pub(crate) space: &'a AddressSpace,
+    pub(crate) space: &'a Mappings,
     pub(crate) modules: &'a mut Modules<F>,
     pub(crate) memory: &'a mut M,
     pub(crate) quality: &'a mut Quality,
@@ -110,7 +111,7 @@ impl Calls {
 impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     fn region(&self, address: u64) -> Option<Region> {
         self.space
-            .find(address)
+            .find(Avma(address))
             .copied()
             .filter(|region| region.module != ANONYMOUS)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use recording::address::Avma;
 use recording::event::{Event, Pid, Sample, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
@@ -16,7 +17,7 @@ use crate::jit::JitRules;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
-use crate::space::{ANONYMOUS, AddressSpace};
+use crate::space::{ANONYMOUS, Mappings};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::tables::HasRules;
 use crate::walk::{CodeBytes, Frames, SignalReturns, Walk};
@@ -42,7 +43,7 @@ pub struct Unwinder<N, M, F> {
     options: UnwindOptions,
     modules: Modules<F>,
     /// Processes that forked share their parent's until one of them maps something.
-    spaces: FxHashMap<Pid, Arc<AddressSpace>>,
+    spaces: FxHashMap<Pid, Arc<Mappings>>,
     threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
     signal_returns: SignalReturns,
     calls: Calls,
@@ -153,7 +154,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let space = self.spaces.get(&pid);
         !snapshot.kernel.is_empty()
             && snapshot.stack_bytes.is_empty()
-            && space.is_none_or(|space| space.find(ip).is_none())
+            && space.is_none_or(|space| space.find(Avma(ip)).is_none())
     }
 
     fn on_snapshot(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>) {

@@ -11,7 +11,7 @@ use crate::jit::JitRules;
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::signal;
-use crate::space::{ANONYMOUS, AddressSpace, Region};
+use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::StackMemory;
 use crate::tables::{HasRules, Saved};
 use recording::address::Avma;
@@ -47,7 +47,7 @@ const MAX_CODE_BYTES: usize = 1 << 14;
 
 /// One walk, with what it needs.
 pub(crate) struct Walk<'a, M, F> {
-    pub(crate) space: &'a AddressSpace,
+    pub(crate) space: &'a Mappings,
     /// The last one looked up: most callers are in the same.
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<F>,
@@ -69,7 +69,7 @@ pub(crate) struct Walk<'a, M, F> {
 impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// `None` if the registers are not this machine's.
     pub(crate) fn run<A: HasRules>(&mut self, registers: &Registers) -> Option<Outcome> {
-        let (ip, mut regs) = A::start(registers, self.space.end())?;
+        let (ip, mut regs) = A::start(registers, self.space.end().0)?;
         let mut address = FrameAddress::InstructionPointer(ip);
         let mut outcome = Outcome {
             end: End::Root,
@@ -153,7 +153,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             .region
             .is_some_and(|region| (region.start..region.end).contains(&address))
         {
-            self.region = self.space.find(address).copied();
+            self.region = self.space.find(Avma(address)).copied();
         }
         self.region
     }
@@ -430,7 +430,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return None;
             }
             let lookup = callee.frame.lookup_address()?.0;
-            let region = self.space.find(lookup)?;
+            let region = self.space.find(Avma(lookup))?;
             let rules = self.modules.tables(region.module, self.quality).and_then(A::rules)?;
             match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
                 Saved::Untouched => {}
@@ -557,7 +557,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let space = self.space;
         for word in words.chunks_exact(8).take((ROOT_SCAN / 8) as usize) {
             let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-            let Some(region) = space.find(word.wrapping_sub(1)) else {
+            let Some(region) = space.find(Avma(word.wrapping_sub(1))) else {
                 continue;
             };
             if let Some(tables) = self.modules.tables(region.module, self.quality)

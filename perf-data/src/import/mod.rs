@@ -34,7 +34,7 @@ mod records;
 mod sample;
 mod simpleperf;
 
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 use std::time::SystemTime;
 
 use recording::clock::Timestamp;

@@ -16,15 +16,15 @@ const MAX_ARGUMENTS: usize = 16;
 
 /// Arguments as tracefs takes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// `arg1=%ax:s32`: named by their position, from 1.
-    pub fetched: Vec<String>,
+    pub(crate) fetched: Vec<String>,
     /// Those that can't be read, as they stand in the note.
-    pub left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
 }
 
 /// Translates all arguments of a note.
-pub fn translate(text: &str) -> Arguments {
+pub(crate) fn translate(text: &str) -> Arguments {
     let mut arguments = Arguments::default();
     for (at, word) in words(text).into_iter().enumerate() {
         match translate_one(&word).filter(|_| at < MAX_ARGUMENTS) {

@@ -6,17 +6,17 @@ use super::tracefs::{Definition, ProbeList, Tracefs, definitions};
 
 /// Definitions of processes that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leftovers {
+pub(crate) struct Leftovers {
     /// What each probes: `/usr/bin/app:0x1160`.
-    pub places: Vec<String>,
+    pub(crate) places: Vec<String>,
     /// The processes that left them.
-    pub pids: Vec<i32>,
+    pub(crate) pids: Vec<i32>,
     /// A shell command that removes them all.
-    pub command: String,
+    pub(crate) command: String,
 }
 
 /// What is left in a list of recordings that were killed. The error where that can't be seen.
-pub fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
+pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
     let tracefs = Tracefs::find(list)?;
     let text = tracefs.list(list)?;
     let found: Vec<_> = left(&text).map(|(owner, found)| (owner, list, found)).collect();

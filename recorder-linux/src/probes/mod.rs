@@ -5,15 +5,15 @@
 //! knows), opening, decoding.
 //!
 //! A definition is global: it stands in the kernel until someone takes it away, whoever made it and however that process
-//! ended. So its group names the process that made it, and those of processes that are gone are [`leftovers()`].
+//! ended. So its group names the process that made it, and those of processes that are gone are `leftovers`.
 //! The perf PMU `uprobe` would clean up by itself, but its events don't follow into threads that the program starts later.
 //! Of 12,000 calls, a third each in the main thread, a second thread and a child process, inherited events of that PMU counted 4,000, and a
 //! tracepoint defined in tracefs counted 12,000.
 //!
 //! `tracefs` (where, and what may go wrong) -> `owner` (whose definitions) -> `leftovers` -> `defined` -> `named` (all of a recording). `trial`
-//! tells what the kernel would not; [`arguments`] are those of USDT probes.
+//! tells what the kernel would not; `arguments` are those of USDT probes.
 
-pub mod arguments;
+mod arguments;
 mod defined;
 mod error;
 mod finding;
@@ -26,6 +26,6 @@ mod trial;
 pub use defined::Probes;
 pub use error::ProbeError;
 pub(crate) use finding::examine;
-pub use leftovers::{Leftovers, leftovers};
+pub(crate) use leftovers::leftovers;
 pub(crate) use named::{DefinedProbe, define_all};
-pub use tracefs::ProbeList;
+pub(crate) use tracefs::ProbeList;

@@ -14,7 +14,7 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// A file of tracefs in which probes stand: one for each kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeList {
+pub(crate) enum ProbeList {
     /// Places in files.
     Uprobes,
     /// Places in the kernel.

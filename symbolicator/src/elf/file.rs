@@ -196,3 +196,10 @@ pub(crate) fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
         _ => false,
     }
 }
+
+/// The file offset of a slice of the file.
+pub(super) fn offset_in(file: &ElfFile, part: &[u8]) -> Option<u64> {
+    let whole: &[u8] = file;
+    let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    (offset.checked_add(part.len())? <= whole.len()).then_some(offset as u64)
+}

@@ -3,8 +3,7 @@
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
 use rustc_hash::FxHashMap;
 
-use super::file::ElfFile;
-use super::symtab::offset_in;
+use super::file::{ElfFile, offset_in};
 
 pub(super) struct Stub {
     /// Stated virtual address.

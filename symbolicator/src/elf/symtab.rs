@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use recording::symbol::FunctionSymbol;
 
-use super::file::{ElfFile, is_code};
+use super::file::{ElfFile, is_code, offset_in};
 use super::plt;
 use crate::demangle::demangle;
 
@@ -147,12 +147,6 @@ fn name_at(file: &ElfFile, offset: u64) -> &str {
     let name = std::str::from_utf8(name).unwrap_or("");
     // `memcpy@@GLIBC_2.14`: the version is not part of the name.
     name.split_once('@').map_or(name, |(name, _)| name)
-}
-
-/// The file offset of a slice of the file.
-pub(super) fn offset_in(file: &ElfFile, part: &[u8]) -> Option<u64> {
-    let offset = (part.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
-    (offset.checked_add(part.len())? <= file.len()).then_some(offset as u64)
 }
 
 fn function<'a>(
