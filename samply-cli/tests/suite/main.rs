@@ -39,6 +39,7 @@ mod spool;
 mod summary;
 mod support;
 mod symbols;
+mod tracepoints;
 mod unprivileged;
 mod unreadable;
 mod usage;

@@ -9,6 +9,7 @@
 pub(crate) mod cargo;
 pub(crate) mod chance;
 pub(crate) mod client;
+pub(crate) mod events;
 pub(crate) mod machine;
 pub(crate) mod perf;
 pub(crate) mod playground;
