@@ -232,7 +232,7 @@ fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
     let Some(()) = perf_events() else { return };
     alone();
     // Nice to sprof, which would else wait for its turn two hundred times.
-    let crowd = [OsStr::new("-n"), OsStr::new("10")].map(OsStr::to_owned).into_iter();
+    let crowd = [OsStr::new("-n"), OsStr::new("19")].map(OsStr::to_owned).into_iter();
     let crowd = crowd.chain([program("attached").unwrap().into(), "crowd".into(), "64".into()]);
     let mut target = Target::start("nice", &crowd.collect::<Vec<_>>());
     assert_eq!(target.line(), "ready");

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -265,26 +266,28 @@ fn a_disk_that_is_full_ends_the_spool_and_not_the_recording() {
     let (output, filler) = (disk.0.path().join("p.json.gz"), disk.0.path().join("filler"));
     // Two pages are left: enough for the head of the spool.
     fs::write(&filler, vec![1; 1024 * 1024 - 8192]).unwrap();
-    let child = sprof()
+    let mut child = sprof()
         .args(["record", "-s", "-r", "4000", "-o"])
         .arg(&output)
         .arg(program("split").unwrap())
-        .args(["6000", "2"])
+        .args(["3000", "2"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // By now more than two pages were to be written. There is room again for the profile.
-    std::thread::sleep(Duration::from_secs(5));
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = String::new();
+    while !stderr.contains("recording goes on") && said.read_line(&mut stderr).unwrap() > 0 {}
+    // There is room again for the profile.
     fs::remove_file(&filler).unwrap();
-    let result = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8_lossy(&result.stderr);
-    assert!(result.status.success(), "{stderr}");
+    said.read_to_string(&mut stderr).unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{stderr}");
     assert_eq!(stderr.matches("recording goes on").count(), 1, "{stderr}");
     assert!(stderr.contains("No space left"), "{stderr}");
     let profile = Profile::read(&output);
     assert!(
-        profile.cpu_ns() > 11e9,
+        profile.cpu_ns() > 5.5e9,
         "{} ns\n{}",
         profile.cpu_ns(),
         profile.summary()
