@@ -5,30 +5,12 @@
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Duration;
 
+use crate::support::run::output;
 use crate::support::skip::{Need, has, is_root, perf_events};
 use crate::support::{Profile, program, record, sprof, temp_dir};
-
-/// Runs to the end; a command that takes half a minute hangs.
-fn output(command: &mut Command) -> Output {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(30) {
-            child.kill().unwrap();
-            panic!("{command:?} hangs: {:?}", child.wait_with_output());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output().unwrap()
-}
 
 /// A failure of sprof that says something about `what`, and is no panic.
 fn assert_error(output: &Output, codes: &[i32], what: &str) {

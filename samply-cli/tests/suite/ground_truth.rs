@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::machine::alone;
@@ -54,14 +55,18 @@ fn assert_split_rooted(profile: &Profile, root: &str) {
     assert_rooted(profile, root, 99.0);
 }
 
+/// Records a build of the split program, whose functions have their shares.
+fn split(path: PathBuf) -> Profile {
+    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
+    assert_split(&profile, "");
+    profile
+}
+
 #[test]
 fn split_of_cpu_time_without_frame_pointers() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record()
-        .options(&["--rate", "10000"])
-        .profile(program("split").unwrap(), &["1500"]);
-    assert_split(&profile, "");
+    let profile = split(program("split").unwrap());
     assert_split_rooted(&profile, "main");
 }
 
@@ -112,9 +117,7 @@ fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
     let Some(()) = perf_events() else { return };
     alone();
     let Some(path) = program("split_static") else { return };
-    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
-    assert_split(&profile, "");
-    assert_split_rooted(&profile, "main");
+    assert_split_rooted(&split(path), "main");
 }
 
 #[test]
@@ -122,19 +125,14 @@ fn split_of_cpu_time_in_a_binary_linked_by_lld() {
     let Some(()) = perf_events() else { return };
     alone();
     let Some(path) = program("split_lld") else { return };
-    let (_, profile) = record().options(&["--rate", "10000"]).profile(path, &["1500"]);
-    assert_split(&profile, "");
-    assert_split_rooted(&profile, "main");
+    assert_split_rooted(&split(path), "main");
 }
 
 #[test]
 fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record()
-        .options(&["--rate", "10000"])
-        .profile(program("split_frame_pointer").unwrap(), &["1500"]);
-    assert_split(&profile, "");
+    let profile = split(program("split_frame_pointer").unwrap());
     // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
     // their caller `one_round`, but not `main`.
     assert_rooted(&profile, "main", 99.0);
@@ -147,10 +145,7 @@ fn split_of_cpu_time_with_debug_frame_only() {
     alone();
     // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
     // code in the same file has `.eh_frame`.
-    let (_, profile) = record()
-        .options(&["--rate", "10000"])
-        .profile(program("split_debug_frame").unwrap(), &["1500"]);
-    assert_split(&profile, "");
+    let profile = split(program("split_debug_frame").unwrap());
     assert_split_rooted(&profile, "main");
     let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));
     assert!(!guessed, "{:?}", profile.quality());

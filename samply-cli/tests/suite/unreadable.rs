@@ -5,31 +5,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use crate::support;
+use crate::support::run::output;
 use crate::support::skip::{is_root, perf};
 use crate::support::{program, sprof, temp_dir};
-
-/// Runs to the end; a command that takes half a minute hangs.
-fn output(command: &mut Command) -> Output {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(30) {
-            child.kill().unwrap();
-            panic!("{command:?} hangs: {:?}", child.wait_with_output());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
-}
 
 /// The commands that read a file, with all else that they need.
 fn commands(file: &Path) -> Vec<(&'static str, Command)> {
