@@ -3,15 +3,20 @@
 //!
 //! A test holds its part until its thread ends. It takes it before it waits for anything that another test may own (a program
 //! that is being built, a recording that several use), or the two would wait for each other.
+//!
+//! Tests that share go before those that measure, as long as the runner starts any: a test that measures leaves a CPU idle, and
+//! so does one that waits for the last of those that share. The more threads the runner has (`.ci/run` gives it some), the
+//! seldomer that is. There are only so many parts.
 
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::time::Duration;
 
 /// A file lock also keeps apart test runners that use one process a test.
 enum Held {
     Nothing,
-    Part(#[expect(dead_code, reason = "held, not used")] File),
+    Part(#[expect(dead_code, reason = "held, not used")] [File; 2]),
     Whole(#[expect(dead_code, reason = "held, not used")] File),
 }
 
@@ -23,7 +28,10 @@ thread_local! {
 pub(crate) fn share() {
     HELD.with_borrow_mut(|held| {
         if matches!(held, Held::Nothing) {
-            *held = Held::Part(take(File::lock_shared));
+            let part = take_part();
+            let machine = open("machine.lock");
+            machine.lock_shared().unwrap();
+            *held = Held::Part([part, machine]);
         }
     });
 }
@@ -34,7 +42,9 @@ pub(crate) fn alone() {
         if !matches!(held, Held::Whole(_)) {
             // Two tests that keep their parts would wait for each other.
             *held = Held::Nothing;
-            *held = Held::Whole(take(File::lock));
+            let machine = open("machine.lock");
+            machine.lock().unwrap();
+            *held = Held::Whole(machine);
         }
     });
 }
@@ -50,12 +60,22 @@ pub(crate) fn is_alone() -> bool {
     HELD.with_borrow(|held| matches!(held, Held::Whole(_)))
 }
 
-/// Through a gate, so that tests which take parts in turn don't keep out one that waits for the whole.
-fn take(lock: fn(&File) -> std::io::Result<()>) -> File {
-    let open = |name: &str| File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).unwrap();
-    let gate = open("machine.gate");
-    gate.lock().unwrap();
-    let machine = open("machine.lock");
-    lock(&machine).unwrap();
-    machine
+fn open(name: &str) -> File {
+    File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).unwrap()
+}
+
+/// One part more than there are CPUs: some tests wait for their programs.
+fn take_part() -> File {
+    let parts = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    loop {
+        for part in 0..parts {
+            let file = open(&format!("machine.part-{part}"));
+            match file.try_lock() {
+                Ok(()) => return file,
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => panic!("machine.part-{part}: {error}"),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
