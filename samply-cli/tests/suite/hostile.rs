@@ -146,6 +146,7 @@ fn every_command_that_reads_files_prints_names_as_text() {
         run(&[&[OsStr::new("annotate"), file], &words(&["x*"])[..]].concat());
         run(&[&[OsStr::new("annotate"), file], &[OsStr::new(HOSTILE)][..]].concat());
         run(&[&words(&["load", "--save-only", "-o"])[..], &[out.as_os_str(), file]].concat());
+        run(&[&words(&["merge", "-o"])[..], &[out.as_os_str(), file, new]].concat());
     }
     assert!(shown > 10, "the name was shown {shown} times only");
     // What is served is described first; the port that nobody may have ends it then.
@@ -250,6 +251,7 @@ fn no_command_is_left_out() {
         "record",
         "cargo",
         "load",
+        "merge",
         "check",
         "diff",
         "report",

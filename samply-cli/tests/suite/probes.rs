@@ -31,12 +31,16 @@ fn defined(pid: u32) -> Vec<String> {
 
 /// Definitions of every sprof that has ended.
 fn left() -> Vec<String> {
-    let list = fs::read_to_string(LIST).unwrap();
+    let list = || fs::read_to_string(LIST).unwrap();
     let has_ended = |line: &&str| {
         let pid = line.strip_prefix("p:sprof_").and_then(|rest| rest.split_once('_'));
         pid.is_some_and(|(pid, _)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
     };
-    list.lines().filter(has_ended).map(str::to_owned).collect()
+    let ended: Vec<String> = list().lines().filter(has_ended).map(str::to_owned).collect();
+    // Another test's sprof may have ended, and taken its probe along, since the list was read.
+    let now = list();
+    let is_left = |probe: &String| now.lines().any(|line| line == probe);
+    ended.into_iter().filter(is_left).collect()
 }
 
 /// A marker: its data, and its stack, root first.
