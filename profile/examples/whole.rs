@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use flate2::read::MultiGzDecoder;
+use profile::data::Data;
 use profile::read::{ReadLimits, whole};
-use profile::view::data::Data;
 use profile::view::select::{Filter, select};
 use profile::view::{breakdown, buckets, functions, tree};
 use serde::Deserialize;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use recording::wait::WaitReason;
 
-use crate::view::data;
+use crate::data;
 
 /// What kind of code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,8 @@
-//! What views are of: samples with their stacks, in one form, whoever recorded them and in whichever version they were saved.
+//! A profile in one form, whoever recorded it and in whichever version it was saved: what is viewed, merged and written.
 //!
-//! Made of a profile that was just built (`Data::from`), or by [`read::whole`](crate::read::whole) from a file: the same. Tables point at each
-//! other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
+//! Views take what `Data::from` makes of a profile that was just built, or [`read::whole`](crate::read::whole) of a file: the same. What is
+//! written or merged is in the form of a file, with all that no view is of: see [`read::everything`](crate::read::everything). Tables
+//! point at each other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
 
 use std::collections::HashSet;
 
@@ -9,10 +10,10 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use super::cost::rounded;
 use crate::category::is_wait;
 use crate::facts::Recorded;
 use crate::read::SavedLib;
+use crate::view::cost::rounded;
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;

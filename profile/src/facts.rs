@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::view::data::{Calls, Data, Fields, Unit, Weights};
+use crate::data::{Calls, Data, Fields, Unit, Weights};
 
 /// Goes up when a field changes its meaning. New fields leave it.
 const VERSION: u32 = 1;

@@ -8,7 +8,7 @@
 //!
 //! 1. [`build`]: events to samples, threads and stacks.
 //! 2. `model`: the tables in memory; `category`: what kind of code a frame is. `built`: the finished profile as
-//!    [`view::data::Data`], which all that follows is of.
+//!    [`data::Data`], which all that follows is of.
 //! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
 //!    [`harness`]: of benchmarks and tests, which one ran when.
 //! 4. [`export`]: the file formats.
@@ -19,6 +19,7 @@
 pub mod build;
 mod built;
 mod category;
+pub mod data;
 pub mod enrich;
 pub mod export;
 mod facts;

@@ -10,7 +10,7 @@ mod timeline;
 
 use std::collections::HashSet;
 
-use crate::view::data::{Data, Thread, Unit};
+use crate::data::{Data, Thread, Unit};
 use tables::Tables;
 
 /// A profile to merge, in the form that a file has (see [`Data::into_saved_form`]).

@@ -1,6 +1,6 @@
 //! Advice for a poor result: a line for each cause.
 
-use profile::view::data::Data;
+use profile::data::Data;
 use profile::view::select::Selection;
 use profile::view::shortfalls::{Code, Lack, Runtime, Shortfall, is_installed, python_version};
 use recording::symbol::SymbolSource;

@@ -12,7 +12,7 @@ use recording::address::Avma;
 use recording::clock::ClockReference;
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::sink::NoMemory;
-use symbolicator::RecordedSymbols;
+use symbolicator::{RecordedSymbols, Symbolicator};
 use unwind::{UnwindOptions, Unwinder};
 
 use crate::exit::Failure;
@@ -21,12 +21,10 @@ use crate::pipeline;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A profile made from a file, what the file lacked, and the names in it.
+/// A profile made from a file, and what the file lacked.
 pub(crate) struct Imported {
     pub(crate) profile: Profile,
     pub(crate) notes: Vec<String>,
-    /// Names of functions in the file, by the path of their module.
-    pub(crate) symbols: Vec<(PathBuf, RecordedSymbols)>,
 }
 
 /// True if the file begins like a file of perf, in either byte order.
@@ -40,8 +38,8 @@ pub(crate) fn is_perf_data(path: &Path) -> bool {
         && [b"PERFILE2", b"2ELIFREP"].contains(&&magic)
 }
 
-/// Reads the samples of one event: the named one, or the first.
-pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure> {
+/// Reads the samples of one event: the named one, or the first. The symbolicator gets the names in the file.
+pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator) -> Result<Imported, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format_args!("cannot load {}: {error}", path.display()));
     let file = File::open(path).map_err(|error| failed(&error))?;
@@ -67,12 +65,13 @@ pub(crate) fn read(path: &Path, event: Option<&str>) -> Result<Imported, Failure
     let imported = import.run(&mut unwinder).map_err(|error| failed(&error))?;
     let (builder, mut quality) = unwinder.finish();
     quality.asked_rate_hz = imported.asked_rate_hz;
+    for file in imported.files {
+        let (path, symbols) = recorded_symbols(file, kernel.as_ref());
+        symbolicator.add_recorded(path, symbols);
+    }
     Ok(Imported {
         profile: builder.finish(imported.info, quality),
         notes: imported.notes,
-        symbols: (imported.files.into_iter())
-            .map(|file| recorded_symbols(file, kernel.as_ref()))
-            .collect(),
     })
 }
 

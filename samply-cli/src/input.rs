@@ -8,17 +8,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use profile::data::Data;
 use profile::read::{self, Kind, ReadError, ReadLimits};
-use profile::view::data::Data;
 use profile::view::name_addresses;
 use recording::symbol::SymbolSource;
-use symbolicator::{SymbolOptions, Symbolicator};
+use symbolicator::Symbolicator;
 
 use crate::args::Named;
 use crate::command::load::module;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
-use crate::names::{LookUps, say_nameless};
+use crate::names::{LookUps, say_nameless, symbolicator_of};
 use crate::term::Term;
 
 /// What a word of the command line names: a program to run (also by its name in PATH), or a file to read.
@@ -75,21 +75,11 @@ pub(crate) fn open(path: &Path, options: &InputOptions, term: &Term) -> Result<I
 }
 
 fn read(path: &Path, options: &InputOptions, term: &Term) -> Result<Input, Failure> {
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: options.symbol_dirs.clone(),
-        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
-    }));
+    let symbolicator = symbolicator_of(path, options.symbol_dirs.clone());
     let mut notes = Vec::new();
     let mut data = if import::is_perf_data(path) {
-        let Imported {
-            profile,
-            notes: lacks,
-            symbols,
-        } = import::read(path, options.event.as_deref())?;
+        let Imported { profile, notes: lacks } = import::read(path, options.event.as_deref(), &symbolicator)?;
         notes.extend(lacks);
-        for (path, symbols) in symbols {
-            symbolicator.add_recorded(path, symbols);
-        }
         for lib in profile.libs() {
             symbolicator.add_module(&lib.module);
         }

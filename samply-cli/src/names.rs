@@ -1,16 +1,26 @@
 //! Looks up names of addresses, and records the outcome for each library.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use profile::view::data::Data;
+use profile::data::Data;
 use profile::view::names::is_nameless;
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, Symbolicator};
+use symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
 
 use crate::command::load::module;
 use crate::fit::clean;
 use crate::term::Term;
+
+/// Looks up names for a file's addresses, in these folders, too; binaries that are newer than the file are no build of then.
+pub(crate) fn symbolicator_of(file: &Path, symbol_dirs: Vec<PathBuf>) -> Arc<Symbolicator> {
+    Arc::new(Symbolicator::new(SymbolOptions {
+        symbol_dirs,
+        recorded_at: std::fs::metadata(file).and_then(|file| file.modified()).ok(),
+    }))
+}
 
 /// Looks up names, reports with -v which addresses have none and why, and remembers the source of names.
 pub(crate) struct LookUps<'a> {

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::tracks::Shown;
 use super::{json_ms, usage};
+use crate::data::Counter;
 use crate::model::Profile;
 use crate::model::samples::Samples;
-use crate::view::data::Counter;
 
 /// Points of a line, about as many as a screen has columns.
 const POINTS: i64 = 2000;

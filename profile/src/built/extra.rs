@@ -8,9 +8,9 @@ use serde_json::Number;
 
 use super::cpu::CpuDelta;
 use super::quality;
+use crate::data::{Row, RowValue, Section};
 use crate::model::Profile;
 use crate::model::waits::WaitTotals;
-use crate::view::data::{Row, RowValue, Section};
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.

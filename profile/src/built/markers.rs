@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::{json_ms, ms};
+use crate::data::{self, NONE, Phase};
 use crate::model::Profile;
 use crate::model::strings::StringId;
 use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
-use crate::view::data::{self, NONE, Phase};
 
 /// A marker of a thread; its fields are made only where they are wanted.
 pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_fields: bool) -> data::Marker {

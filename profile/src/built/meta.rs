@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::cpu::CpuDelta;
 use super::tracks::Shown;
 use super::{extra, json_ms, ms, number, quality};
+use crate::data::Fields;
 use crate::facts::Facts;
 use crate::model::Profile;
-use crate::view::data::Fields;
 
 /// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
 pub(crate) const GECKO_VERSION: u32 = 34;
@@ -29,7 +29,7 @@ pub(super) fn duration_ms(profile: &Profile) -> f64 {
     ms(i64::try_from(info.end.nanos_since(info.clock.timestamp)).unwrap_or(i64::MAX))
 }
 
-/// All of `meta` but for the types of markers, which are [`Data::schemas`](crate::view::data::Data::schemas).
+/// All of `meta` but for the types of markers, which are [`Data::schemas`](crate::data::Data::schemas).
 pub(super) fn meta(profile: &Profile) -> Fields {
     let info = &profile.info;
     let host = &info.host;

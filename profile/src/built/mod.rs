@@ -18,12 +18,12 @@ use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use crate::data::{Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
 use crate::facts::Facts;
 use crate::model::Profile;
 use crate::model::samples::Sample;
 use crate::model::thread;
 use crate::read::{Loose, SavedLib, prepare};
-use crate::view::data::{Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use tracks::Shown;

@@ -8,9 +8,9 @@ use recording::stack::StackMark;
 
 use super::extra::{count, duration, named, text};
 use crate::build::lost_label;
+use crate::data::Row;
 use crate::facts::{Limit, Recorded};
 use crate::model::Profile;
-use crate::view::data::Row;
 
 /// What the facts have in fields of their own, or what limits nothing, is said to be `Said`.
 #[derive(Clone, Copy, PartialEq)]

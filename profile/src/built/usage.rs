@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::counters::line;
 use super::{json_ms, number};
+use crate::data::Counter;
 use crate::model::Profile;
 use crate::model::thread::Process;
 use crate::model::usage::Series;
-use crate::view::data::Counter;
 
 /// Below the lines of events, whose weights are their places.
 const SORT_WEIGHT: usize = 1000;

@@ -10,8 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
+use crate::data::{Data, NONE};
 use crate::text::one_line;
-use crate::view::data::{Data, NONE};
 
 /// Writes what each line of each function cost itself, and with what it called.
 ///

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::view::data::{Data, Frame, Thread};
+use crate::data::{Data, Frame, Thread};
 
 /// In place of the stack of a sample that has none.
 pub(crate) const NO_STACK: &str = "[no stack]";

@@ -8,8 +8,8 @@ use std::io::{self, BufWriter, Write};
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
+use crate::data::{Data, NONE, Thread};
 use crate::text::one_line;
-use crate::view::data::{Data, NONE, Thread};
 
 /// Writes each sample with its stack, leaf first; thread after thread, each in time order.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Which samples are exported, and what each of them counts: the same whole numbers in every format.
 
-use crate::view::data::{Data, Thread, Unit};
+use crate::data::{Data, Thread, Unit};
 
 /// Which part of the threads' time is exported. Waits are never added to CPU time unless that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Picked<'a> {
 pub(super) struct Sample {
     /// Since the profile's start, ms; 0 where the file has none.
     pub(super) time_ms: f64,
-    /// Index of a stack, or [`NONE`](crate::view::data::NONE).
+    /// Index of a stack, or [`NONE`](crate::data::NONE).
     pub(super) stack: u32,
     /// In [`Counted`].
     pub(super) weight: u64,

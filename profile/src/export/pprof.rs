@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked, Time};
-use crate::view::data::{Data, NONE, Thread};
+use crate::data::{Data, NONE, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
 

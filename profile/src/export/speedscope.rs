@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::label::{self, NO_STACK};
 use super::{Counted, Picked};
-use crate::view::data::{NONE, Thread};
+use crate::data::{NONE, Thread};
 
 /// Writes the samples of each thread, in time order.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Picked;
 use super::label::{self, Kind, Kinds, NO_STACK};
-use crate::view::data::{Data, NONE, Thread};
+use crate::data::{Data, NONE, Thread};
 
 /// Nodes at most: a gigabyte. Real profiles have hundreds of thousands.
 const MAX_NODES: usize = 1 << 24;

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::built::number;
+use crate::data::{Data, NONE};
 use crate::facts::{Facts, Recorded};
-use crate::view::data::{Data, NONE};
 
 /// The first of several.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
@@ -103,7 +103,7 @@ pub(super) fn finish(whole: &mut Data) {
     }
 }
 
-fn meta_ms(meta: &crate::view::data::Fields, key: &str) -> Option<f64> {
+fn meta_ms(meta: &crate::data::Fields, key: &str) -> Option<f64> {
     meta.get(key).and_then(Value::as_f64)
 }
 

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::MergeError;
+use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol};
 use crate::read::SavedLib;
-use crate::view::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol};
 
 /// Values, each once, with their indices.
 struct Unique<T> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::built::number;
-use crate::view::data::{Data, Fields, Phase};
+use crate::data::{Data, Fields, Phase};
 
 /// When the profile begins and ends, Unix time in ms.
 pub(super) fn span_ms(data: &Data) -> (f64, f64) {

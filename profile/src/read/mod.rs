@@ -25,8 +25,8 @@ use parse::Parser;
 use whole::{Everything, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
+use crate::data::Data;
 use crate::tracks::Tracks;
-use crate::view::data::Data;
 
 /// What reading may cost. Beside these limits, what is kept in memory must stand in a proportion to what was read: a few bytes
 /// that stand for large structures, or refer to one long text again and again, are refused.

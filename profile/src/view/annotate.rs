@@ -6,9 +6,9 @@ use rustc_hash::FxHashMap;
 
 use super::arcs;
 use super::cost::Cost;
-use super::data::{Data, NONE};
 use super::select::Selection;
 use super::sums::by_key;
+use crate::data::{Data, NONE};
 
 /// A source file that a function has lines in.
 #[derive(Clone, Debug, PartialEq)]

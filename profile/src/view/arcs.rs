@@ -12,8 +12,8 @@
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
-use super::data::{Calls, NONE};
 use super::select::Selection;
+use crate::data::{Calls, NONE};
 
 /// A function that calls, or is called.
 #[derive(Clone, Copy, Debug, PartialEq)]

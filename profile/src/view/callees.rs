@@ -1,6 +1,6 @@
 //! The way down from callers: stacks know theirs only.
 
-use super::data::{NONE, Stack};
+use crate::data::{NONE, Stack};
 
 /// For each stack the stacks that it called, in their order. All answers are [`NONE`] where there is none.
 pub(super) struct Callees {

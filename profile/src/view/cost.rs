@@ -5,9 +5,9 @@ use std::ops::AddAssign;
 /// A number of samples, and what they stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Samples (see [`Data::count_of`](super::data::Data::count_of)); 0 where nothing was sampled.
+    /// Samples (see [`Data::count_of`](crate::data::Data::count_of)); 0 where nothing was sampled.
     pub samples: u64,
-    /// The sum of their weights, in [`Data::unit`](super::data::Data::unit).
+    /// The sum of their weights, in [`Data::unit`](crate::data::Data::unit).
     pub weight: f64,
 }
 
@@ -33,7 +33,7 @@ impl Cost {
 }
 
 /// `f64::round` of a number that is not negative. That one is a call into the C library for each sample.
-pub(super) fn rounded(number: f64) -> u64 {
+pub(crate) fn rounded(number: f64) -> u64 {
     let whole = number as u64;
     whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
 }

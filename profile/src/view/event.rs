@@ -1,6 +1,6 @@
 //! One event of several: only what counts the same can be added up.
 
-use super::data::{Data, Unit};
+use crate::data::{Data, Unit};
 
 /// What is asked for is not among what the file counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +117,7 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::data::{Marker, Samples, Thread};
+    use crate::data::{Marker, Samples, Thread};
 
     fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
         Thread {

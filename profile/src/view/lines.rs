@@ -4,9 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::arcs;
 use super::cost::Cost;
-use super::data::NONE;
 use super::select::Selection;
 use super::sums::by_key;
+use crate::data::NONE;
 
 /// A line with samples, or a function that has none.
 #[derive(Clone, Copy, Debug, PartialEq)]

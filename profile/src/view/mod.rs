@@ -1,6 +1,6 @@
 //! Views of a profile as plain data.
 //!
-//! Of a profile that was read ([`data`]): [`select`] says which samples, and every view is a function of its answer.
+//! Of a profile that was read ([`data`](crate::data)): [`select`] says which samples, and every view is a function of its answer.
 //! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`].
 //! [`mod@shortfalls`]: what a result lacks, and why.
 //!
@@ -12,7 +12,6 @@ pub mod breakdown;
 pub mod buckets;
 mod callees;
 pub mod cost;
-pub mod data;
 pub mod diff;
 mod event;
 pub mod functions;

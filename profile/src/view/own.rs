@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::cost::Cost;
-use super::data::{Data, Func, NONE};
 use super::functions::FunctionRow;
 use super::names::is_nameless;
 use super::select::Selection;
 use super::shortfalls::Runtime;
 use super::sums::by_key;
 use crate::category::{CATEGORIES, Kind, is_library_source, is_own};
+use crate::data::{Data, Func, NONE};
 
 /// What has this share of all and none itself tells nothing: `main`, `run`.
 const NEARLY_ALL: f64 = 0.98;
@@ -120,9 +120,9 @@ fn installed_packages(data: &Data) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::{Category, Frame, Samples, Stack, Thread};
     use super::super::select::{Filter, select};
     use super::*;
+    use crate::data::{Category, Frame, Samples, Stack, Thread};
     use crate::read::SavedLib;
 
     /// The program's own of functions with these (category, name, source), a sample each.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::data::{Data, RowValue};
+use crate::data::{Data, RowValue};
 use crate::text::one_line;
 
 impl Data {

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
-use super::data::{Data, NONE, Stack, Thread};
 use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
+use crate::data::{Data, NONE, Stack, Thread};
 
 /// Categories of our recordings whose samples are waits. See [`crate::category`].
 const WAITS: [&str; 2] = ["Off-CPU", "Waiting for a CPU"];

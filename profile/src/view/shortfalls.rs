@@ -7,10 +7,10 @@ use recording::symbol::SymbolSource;
 use rustc_hash::FxHashMap;
 
 use super::cost::Cost;
-use super::data::{Data, NONE};
 use super::names::is_nameless;
 use super::select::Selection;
 use crate::category::{CATEGORIES, Kind};
+use crate::data::{Data, NONE};
 use crate::read::SavedLib;
 
 /// Below this share of all samples a lack is not worth a line.

@@ -3,8 +3,8 @@
 
 use super::callees::Callees;
 use super::cost::Cost;
-use super::data::NONE;
 use super::select::Selection;
+use crate::data::NONE;
 
 /// Self and total cost of each key. `key` gives a frame's, less than `keys`, or [`NONE`] for a frame that counts nowhere.
 pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Vec<Cost>, Vec<Cost>) {

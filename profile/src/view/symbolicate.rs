@@ -3,8 +3,8 @@
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use rustc_hash::FxHashMap;
 
-use super::data::{Data, Frame, Func, NONE, Stack, Symbol};
 use crate::category::Kind;
+use crate::data::{Data, Frame, Func, NONE, Stack, Symbol};
 use crate::read::SavedLib;
 
 /// Debug info that nests deeper than this is lying.

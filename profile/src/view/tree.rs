@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::callees::Callees;
 use super::cost::Cost;
-use super::data::NONE;
 use super::select::Selection;
+use crate::data::NONE;
 
 /// A call tree. Its first node is no function but what all of it hangs on.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Two programs compared: what changed is found, and what did not is not listed.
 
 use profile::Recorded;
+use profile::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
 use profile::read::SavedLib;
-use profile::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread};
 use profile::view::diff::rules::{Checked, Measure, Rule, Verdict, Why, check};
 use profile::view::diff::{Change, Limits, Renamed, What, diff, match_libs};
 use profile::view::select::{Filter, keep};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use profile::data::Data;
 use profile::export::svg::{Shape, SvgOptions, differential};
 use profile::export::{Picked, Time};
 use profile::read::{self, ReadLimits};
-use profile::view::data::Data;
 use profile::view::diff::Limits;
 
 fn folded(lines: &str) -> Data {
@@ -197,7 +197,7 @@ fn from_the_leaf_it_shows_who_called_what_changed() {
 fn what_counts_different_things_is_not_compared() {
     let samples = folded("p;main 300\n");
     let mut bytes = samples.clone();
-    bytes.unit = profile::view::data::Unit::Bytes;
+    bytes.unit = profile::data::Unit::Bytes;
     let (base, new) = ([Picked::new(&samples, Time::Cpu)], [Picked::new(&bytes, Time::Cpu)]);
     let error = differential::write(&base, &new, &SvgOptions::default(), Limits::default(), Vec::new()).unwrap_err();
     assert!(

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::data::{data, example, expected};
 use crate::common::exports::*;
+use profile::data::Unit;
 use profile::export::{Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
-use profile::view::data::Unit;
 use proptest::prelude::*;
 
 fn time() -> impl Strategy<Value = Time> {

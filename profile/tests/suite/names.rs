@@ -4,9 +4,9 @@ use std::io::Write;
 
 use crate::common::*;
 use profile::Profile;
+use profile::data::{Data, NONE};
 use profile::enrich::enrich;
 use profile::read::{ReadLimits, whole};
-use profile::view::data::{Data, NONE};
 use profile::view::name_addresses;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 

@@ -146,5 +146,6 @@ proptest! {
                 prop_assert_eq!(shown_in_70(&ours, &tid), shown_in_55(&theirs, &tid));
             }
         }
+        assert_same_when_read_again(read_all(&theirs));
     }
 }

@@ -1,10 +1,10 @@
 //! Views of hand-built data have the answers that are known, and their sums agree on any data.
 
+use profile::data::{Category, Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
 use profile::view::annotate::{addresses_of, inlined_into, lines_of};
 use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
 use profile::view::cost::Cost;
-use profile::view::data::{Category, Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
 use profile::view::functions::functions;
 use profile::view::lines::lines;
 use profile::view::select::{Filter, Selection, find, select};

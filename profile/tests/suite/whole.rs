@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use crate::common::*;
+use profile::data::{Data, NONE, Unit};
 use profile::enrich::enrich;
 use profile::export::firefox_v55;
 use profile::read::{ReadError, ReadLimits, whole};
-use profile::view::data::{Data, NONE, Unit};
 use proptest::prelude::*;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use serde_json::{Value, json};

@@ -19,7 +19,7 @@ Examples:
 )]
 pub(crate) struct MergeArgs {
     /// Two or more files of any kind that `sprof load` opens.
-    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
     /// File to save the merged profile to. sprof keeps an earlier profile there as FILE.1.json.gz.

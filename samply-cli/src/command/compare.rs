@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::Arc;
 
+use profile::data::{Data, Thread};
 use profile::read;
-use profile::view::data::{Data, Thread};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::load::module;
@@ -65,12 +65,7 @@ pub(super) fn serve(
 fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
     if import::is_perf_data(path) {
-        let Imported {
-            mut profile, symbols, ..
-        } = import::read(path, None)?;
-        for (path, symbols) in symbols {
-            symbolicator.add_recorded(path, symbols);
-        }
+        let Imported { mut profile, .. } = import::read(path, None, symbolicator)?;
         let mut look_ups = LookUps::new(symbolicator, term);
         pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
         for lib in profile.libs() {

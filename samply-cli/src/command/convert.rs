@@ -4,10 +4,10 @@ use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use profile::data::{Data, Unit};
 use profile::export::firefox;
-use profile::view::data::{Data, Unit};
 use profile::{Profile, Tracks};
-use symbolicator::{SymbolOptions, Symbolicator};
+use symbolicator::Symbolicator;
 use tempfile::NamedTempFile;
 
 use super::{record, show};
@@ -18,7 +18,7 @@ use crate::highlights::Highlights;
 use crate::import::{self, Imported};
 use crate::input::{self, InputOptions};
 use crate::interrupt::Interrupt;
-use crate::names::LookUps;
+use crate::names::{LookUps, symbolicator_of};
 use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, StopReason};
 use crate::serve::{Content, Listener, Server};
@@ -27,10 +27,7 @@ use crate::term::{Style, Term};
 
 /// Runs the command on a file that is known to be perf's.
 pub(super) fn run(args: LoadArgs, term: &Term) -> Outcome {
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.serve.symbol_dir.clone(),
-        recorded_at: std::fs::metadata(&args.file).and_then(|file| file.modified()).ok(),
-    }));
+    let symbolicator = symbolicator_of(&args.file, args.serve.symbol_dir.clone());
     match args.save_only {
         true => save(&args, term, &symbolicator),
         false => serve(&args, term, symbolicator),
@@ -39,18 +36,11 @@ pub(super) fn run(args: LoadArgs, term: &Term) -> Outcome {
 
 fn read(args: &LoadArgs, term: &Term, symbolicator: &Symbolicator) -> Result<Profile, Failure> {
     term.progress(false, format_args!("converting {}", args.file.display()));
-    let Imported {
-        profile,
-        notes,
-        symbols,
-    } = import::read(&args.file, args.event.as_deref())?;
+    let Imported { profile, notes } = import::read(&args.file, args.event.as_deref(), symbolicator)?;
     term.erase_progress();
     notes
         .iter()
         .for_each(|note| term.warning(format_args!("{}: {note}", args.file.display())));
-    for (path, symbols) in symbols {
-        symbolicator.add_recorded(path, symbols);
-    }
     Ok(profile)
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use profile::data::{Calls, Data, Unit};
 use profile::export::Time;
-use profile::view::data::{Calls, Data, Unit};
 use profile::view::diff::{Amount, Change, Comparison, Increase, Limits, Renamed, Sides, Total, diff, match_libs};
 use profile::view::select::{Filter, keep};
 use recording::command::own;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use profile::view::data::{Calls, Data};
+use profile::data::{Calls, Data};
 use profile::view::diff::{Comparison, Sides, Total};
 
 use super::diff::{count, describe_increase, name, shown, things};
@@ -45,7 +45,7 @@ pub(super) fn check(files: &[(&Path, &Data)], by: By) -> Result<(), Failure> {
 
 /// An amount in the unit of the file.
 pub(super) fn amount(sides: &Sides, amount: f64) -> String {
-    use profile::view::data::Unit;
+    use profile::data::Unit;
     match sides.unit {
         Unit::Milliseconds => time(amount),
         Unit::Bytes if amount >= 1e6 => bytes(amount),

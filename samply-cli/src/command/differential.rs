@@ -1,8 +1,8 @@
 //! The differential flame graph: `sprof diff --flamegraph` and `sprof flamegraph --base`.
 
+use profile::data::Data;
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
-use profile::view::data::Data;
 use profile::view::diff::Limits;
 use recording::command::own;
 

@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use profile::Profile;
+use profile::data::Data;
 use profile::export::{Picked, svg};
-use profile::view::data::Data;
 use profile::view::diff::Limits;
 use recording::command::on_file;
 use recording::event::Role;

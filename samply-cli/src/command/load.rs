@@ -1,17 +1,16 @@
 //! `sprof load`: serves a saved profile unchanged. Files of other profilers are converted first (see `convert`).
 
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
 
 use profile::read::{self, Form, ReadLimits, SavedLib, SavedProfile};
 use recording::module::{BuildId, Module, ModuleKind};
-use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::{convert, record, show};
 use crate::args::{self, LoadArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::input::InputOptions;
+use crate::names::symbolicator_of;
 use crate::output::{Earlier, Output};
 use crate::serve::{Content, Listener, Server};
 use crate::term::Term;
@@ -48,12 +47,7 @@ pub(crate) fn run(args: LoadArgs) -> Outcome {
     show::warn_of_others(&term, &args.serve);
     term.line(describe(&args, &saved));
 
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.serve.symbol_dir.clone(),
-        recorded_at: std::fs::metadata(&args.file)
-            .and_then(|profile| profile.modified())
-            .ok(),
-    }));
+    let symbolicator = symbolicator_of(&args.file, args.serve.symbol_dir.clone());
     for module in saved.libs.iter().filter_map(module) {
         symbolicator.add_module(&module);
     }

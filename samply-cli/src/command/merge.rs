@@ -1,26 +1,24 @@
 //! `sprof merge`: several profiles as one, as tracks of one timeline.
 
 use std::path::Path;
-use std::sync::Arc;
 
+use profile::data::Data;
 use profile::export::firefox;
 use profile::merge::{Align, Input, merge, usual_align};
 use profile::read::{self, ReadLimits};
 use profile::saved_form;
-use profile::view::data::Data;
 use profile::view::name_addresses;
-use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::convert::say_saved;
 use super::export;
 use super::load::module;
-use crate::args::{AlignBy, MergeArgs};
+use crate::args::{self, AlignBy, MergeArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::import::{self, Imported};
 use crate::input::{self, InputOptions};
 use crate::interrupt::Interrupt;
-use crate::names::LookUps;
+use crate::names::{LookUps, symbolicator_of};
 use crate::output::{Earlier, Output};
 use crate::pipeline;
 use crate::summary::count;
@@ -29,6 +27,12 @@ use crate::term::Term;
 /// Runs the command.
 pub(crate) fn run(args: &MergeArgs) -> Outcome {
     let term = Term::stderr(export::verbosity(&args.input));
+    if args.files.len() < 2 {
+        return Err(Failure::from(args::usage_error(
+            "merge",
+            "there is nothing to merge one file with; name two or more",
+        )));
+    }
     let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
     let inputs = args.files.iter().map(|path| {
         term.progress(false, format_args!("reading {}", path.display()));
@@ -82,21 +86,11 @@ fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
         input.notes.iter().for_each(warn);
         return Ok(input.data.into_saved_form());
     }
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.input.symbol_dir.clone(),
-        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
-    }));
+    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
     let mut look_ups = LookUps::new(&symbolicator, term);
     if import::is_perf_data(path) {
-        let Imported {
-            mut profile,
-            notes,
-            symbols,
-        } = import::read(path, None)?;
+        let Imported { mut profile, notes } = import::read(path, None, &symbolicator)?;
         notes.iter().for_each(warn);
-        for (path, symbols) in symbols {
-            symbolicator.add_recorded(path, symbols);
-        }
         pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
         return Ok(saved_form(&profile));
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use profile::Limit;
-use profile::view::data::{Data, RowValue, Unit};
+use profile::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
 use super::{Measure, bytes, time};

@@ -1,10 +1,10 @@
 //! Makes tables of views.
 
+use profile::data::{Calls, NONE};
 use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
-use profile::view::data::{Calls, NONE};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};

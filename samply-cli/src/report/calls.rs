@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profile::view::data::{Calls, Data};
+use profile::data::{Calls, Data};
 use profile::view::select::Filter;
 
 use crate::args::View;

@@ -10,8 +10,8 @@ pub(crate) mod json;
 pub(crate) mod markdown;
 pub(crate) mod text;
 
+use profile::data::{Data, Unit};
 use profile::view::cost::Cost;
-use profile::view::data::{Data, Unit};
 
 use about::About;
 

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::built::{GECKO_VERSION, number};
 use crate::category;
+use crate::data::{Calls, Data, Fields, NONE, Unit, Weights};
 use crate::facts::{Facts, counted_name};
-use crate::view::data::{Calls, Data, Fields, NONE, Unit, Weights};
+use crate::read::SavedLib;
 
 /// Of what has no times, the room that each stack gets: the front end shows nothing of samples that all stand at one time.
 const EACH_MS: f64 = 1.0;
@@ -28,6 +29,7 @@ impl Data {
             }
         }
         self.meta = meta(&self);
+        self.libs.iter_mut().for_each(complete);
         if self.categories.is_empty() {
             self.categories = category::all();
             let none = self.frames.iter_mut().filter(|frame| frame.category == NONE);
@@ -46,6 +48,22 @@ impl Data {
         }
         self
     }
+}
+
+/// Gives a library all that the front end wants of one.
+fn complete(lib: &mut SavedLib) {
+    for text in [
+        &mut lib.arch,
+        &mut lib.name,
+        &mut lib.path,
+        &mut lib.debug_name,
+        &mut lib.debug_path,
+    ] {
+        text.get_or_insert_default();
+    }
+    // The front end's key of a library is `debugName/breakpadId`, split at the slash.
+    lib.debug_name = lib.debug_name.as_ref().map(|name| name.replace('/', "_"));
+    lib.breakpad_id.get_or_insert_with(|| "0".repeat(33));
 }
 
 fn meta(data: &Data) -> Fields {

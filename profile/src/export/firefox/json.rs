@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-use crate::view::data::NONE;
+use crate::data::NONE;
 
 /// Written to the output whenever this much is there. Measured: 16 KiB to 256 KiB write equally fast.
 const FLUSH_BYTES: usize = 64 * 1024;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::FORMAT_VERSION;
 use super::json::Json;
-use crate::view::data::Data;
+use crate::data::Data;
 
 /// What is written from fields of the data.
 const OWN: [&str; 4] = [

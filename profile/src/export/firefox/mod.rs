@@ -19,8 +19,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::built::Built;
+use crate::data::{Data, Stack, Thread};
 use crate::model::Profile;
-use crate::view::data::{Data, Stack, Thread};
 use json::Json;
 
 /// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is

@@ -5,26 +5,11 @@ use std::io;
 use rustc_hash::FxHashMap;
 
 use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned, some};
-use crate::read::SavedLib;
-use crate::view::data::{Data, Func, NONE, Resource, Stack};
-
-/// A library with all that the front end wants of one.
-fn complete(lib: &SavedLib) -> SavedLib {
-    let text = |text: &Option<String>| Some(text.clone().unwrap_or_default());
-    SavedLib {
-        arch: text(&lib.arch),
-        name: text(&lib.name),
-        path: text(&lib.path),
-        debug_name: text(&lib.debug_name).map(|name| name.replace('/', "_")),
-        debug_path: text(&lib.debug_path),
-        breakpad_id: Some(lib.breakpad_id.clone().unwrap_or_else(|| "0".repeat(33))),
-        code_id: lib.code_id.clone(),
-    }
-}
+use crate::data::{Data, Func, NONE, Resource, Stack};
 
 pub(super) fn write<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
     json.key("libs")?;
-    json.array(|json| data.libs.iter().try_for_each(|lib| json.item(&complete(lib))))?;
+    json.array(|json| data.libs.iter().try_for_each(|lib| json.item(lib)))?;
     json.key("shared")?;
     json.object(|json| shared(data, stacks, json))
 }

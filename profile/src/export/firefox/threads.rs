@@ -4,7 +4,7 @@ use std::io;
 
 use super::json::{Json, ns, put_ms, put_optional, put_optional_ms, put_unsigned, some};
 use crate::built::number;
-use crate::view::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
+use crate::data::{Counter, Fields, Marker, Phase, Samples, Thread, Unit};
 
 fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     match unit {

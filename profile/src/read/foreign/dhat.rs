@@ -12,8 +12,8 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::{NONE, Samples, Thread, Unit, Weights};
 use crate::read::Position;
-use crate::view::data::{NONE, Samples, Thread, Unit, Weights};
 
 /// True if these bytes begin an object that has the version as its first key: both writers put it there.
 pub(super) fn is_dhat(start: &[u8]) -> bool {

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::source::Source;
 use super::{Foreign, ReadError};
-use crate::view::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
+use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 
 /// True if the first line of these bytes that is not empty is a folded stack.
 pub(super) fn is_folded(start: &[u8]) -> bool {

@@ -14,7 +14,7 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use super::{Position, ReadError, ReadLimits};
-use crate::view::data::Data;
+use crate::data::Data;
 use source::Source;
 
 /// Which format a file has.

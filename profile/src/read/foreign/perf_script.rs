@@ -17,9 +17,9 @@ use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
 use crate::category::Kind;
+use crate::data::{NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
-use crate::view::data::{NONE, Samples, Thread, Unit, Weights};
 
 /// True if these bytes begin with a sample, or with what `perf script --header` prints before the first.
 pub(super) fn is_perf_script(start: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::view::data::{Data, Frame, Func, NONE, Stack};
+use crate::data::{Data, Frame, Func, NONE, Stack};
 
 /// Tables of data while they grow: equal rows are one.
 #[derive(Default)]

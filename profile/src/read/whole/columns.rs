@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 
-use crate::view::data::NONE;
+use crate::data::NONE;
 
 /// Indices and small numbers; [`NONE`] for `null` and -1.
 #[derive(Default)]

@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::data::{Data, NONE, Samples, Thread, Unit};
 use crate::facts::Facts;
-use crate::view::data::{Data, NONE, Samples, Thread, Unit};
 
 /// What a file says of its samples that only views take into account.
 #[derive(Default)]

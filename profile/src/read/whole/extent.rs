@@ -5,7 +5,7 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAcces
 use serde_json::Value;
 
 use super::raw::{KnownMeta, RawCause, RawMarkerData};
-use crate::view::data::Fields;
+use crate::data::Fields;
 
 /// How much is read.
 pub(in crate::read) trait Extent: Default {

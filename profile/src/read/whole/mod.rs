@@ -16,7 +16,7 @@ use std::path::Path;
 
 use super::ReadError;
 use super::parse::{self, Parser};
-use crate::view::data::Data;
+use crate::data::Data;
 pub(crate) use end::{Loose, prepare};
 pub(super) use extent::{Everything, Extent, ForViews};
 pub(super) use raw::RawId;

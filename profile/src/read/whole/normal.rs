@@ -10,8 +10,8 @@ use super::raw::{RawCause, RawField, RawSchema, RawSymbols, frame_flag, func_fla
 use super::raw::{
     RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
 };
-use crate::view::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
-use crate::view::data::{Stack, Symbol, Thread, Unit};
+use crate::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
+use crate::data::{Stack, Symbol, Thread, Unit};
 
 /// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;

@@ -10,9 +10,9 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::columns::{Addresses, Ids, Numbers, Texts};
 use super::extent::Extent;
+use crate::data::{Category, Fields, RowValue, Section};
 use crate::facts::Facts;
 use crate::read::SavedLib;
-use crate::view::data::{Category, Fields, RowValue, Section};
 
 /// Reads an object into a structure: these keys into these fields, and what else there is into `rest`.
 macro_rules! object_with_rest {

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 pub use rules::bucket_of;
 
 use super::cost::Cost;
-use super::data::NONE;
 use super::select::Selection;
+use crate::data::NONE;
 
 /// A kind of cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

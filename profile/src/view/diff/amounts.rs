@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::keys::{self, Keys};
 use super::samples::{Recording, Sampled};
 use super::{Amount, Total, What};
-use crate::view::data::{Data, NONE};
+use crate::data::{Data, NONE};
 
 /// Blocks of a run with samples enough. The fewer, the longer are the calls and bursts that fall into a block as a whole, and
 /// so don't count as chance; the more, the better is chance known.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::amounts::Side;
 use super::keys::{self, Key, Keys};
 use super::{Amount, Change, Comparison, Limits, Sides, Total, What, by_change};
-use crate::view::data::{Calls, Data};
+use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::What;
-use crate::view::data::{Data, NONE};
+use crate::data::{Data, NONE};
 
 /// What is compared, over all runs of both sides: functions, lines or paths, each with a number.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::view::data::Data;
+use crate::data::Data;
 
 /// The kernel keeps so many bytes of a program's name (`TASK_COMM_LEN`, include/linux/sched.h).
 const LONGEST_COMM: usize = 15;

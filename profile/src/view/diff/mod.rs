@@ -28,7 +28,7 @@ mod test;
 
 use std::cmp::Ordering;
 
-use super::data::{Data, Unit};
+use crate::data::{Data, Unit};
 use amounts::Side;
 use keys::{Key, Keys};
 

@@ -10,7 +10,7 @@ use super::increase::{Increase, Pair};
 use super::keys::{self, Keys};
 use super::test::discoveries;
 use super::{Amount, Limits, Sides, What};
-use crate::view::data::Data;
+use crate::data::Data;
 use crate::view::names;
 
 /// An increase of so much more than the limit must be ruled out: of what it took before; of a rule with a `*`, of the whole time.

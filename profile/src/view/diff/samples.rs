@@ -1,6 +1,6 @@
 //! The samples that are compared, in time order, run by run.
 
-use crate::view::data::{Data, Unit};
+use crate::data::{Data, Unit};
 
 /// How the names of the kernel's entries begin: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S.
 /// What interrupts run is left out: its share differed from run to run by up to 0.6 points, with what else ran on the machine.

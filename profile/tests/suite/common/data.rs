@@ -1,7 +1,7 @@
 //! Profiles to export, and what their functions cost.
 
+use profile::data::{Category, Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use profile::export::Time;
-use profile::view::data::{Category, Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use proptest::prelude::*;
 
 use super::exports::{Costs, common_name};

@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
+use profile::data::{Data, NONE};
 use profile::read::{ReadLimits, everything, whole};
-use profile::view::data::{Data, NONE};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, Role, Sample, Tid};
@@ -244,6 +244,23 @@ pub(crate) fn written(profile: &Profile) -> Value {
         .unwrap_or_else(|error| panic!("not JSON: {error}\n{}", String::from_utf8_lossy(&bytes)));
     check::check(&json);
     json
+}
+
+/// All of a profile in this JSON.
+pub(crate) fn read_all(json: &Value) -> Data {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&serde_json::to_vec(json).unwrap()).unwrap();
+    everything(file.path(), ReadLimits::default()).unwrap()
+}
+
+/// Written and read again, everything is as it was read first.
+pub(crate) fn assert_same_when_read_again(mut first: Data) {
+    let mut bytes = Vec::new();
+    profile::export::firefox::write_data(&first, &mut bytes).unwrap();
+    let json: Value = serde_json::from_slice(&bytes).unwrap();
+    first.meta["preprocessedProfileVersion"] = json["meta"]["preprocessedProfileVersion"].clone();
+    // What is not known is not a number, and equal to none.
+    assert_eq!(format!("{:?}", read_all(&json)), format!("{first:?}"));
 }
 
 /// A file has decimal numbers, and differences of times: both are right to the last digits.

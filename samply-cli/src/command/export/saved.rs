@@ -4,14 +4,12 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
-use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::super::convert;
 use super::Target;
@@ -20,7 +18,7 @@ use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
 use crate::input::InputOptions;
 use crate::interrupt::Interrupt;
-use crate::names::LookUps;
+use crate::names::{LookUps, symbolicator_of};
 use crate::pipeline;
 use crate::term::Term;
 
@@ -132,24 +130,14 @@ fn saved(path: &Path) -> Result<Source, Failure> {
 /// A file of perf, or what is left of a recording, with names.
 fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
     let path = &args.file;
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.input.symbol_dir.clone(),
-        recorded_at: std::fs::metadata(path).and_then(|file| file.modified()).ok(),
-    }));
+    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
     let interrupt =
         Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
     term.progress(false, format_args!("converting {}", path.display()));
-    let imported = import::read(path, args.event.as_deref());
+    let imported = import::read(path, args.event.as_deref(), &symbolicator);
     term.erase_progress();
-    let Imported {
-        mut profile,
-        notes,
-        symbols,
-    } = imported?;
+    let Imported { mut profile, notes } = imported?;
     (notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
-    for (path, symbols) in symbols {
-        symbolicator.add_recorded(path, symbols);
-    }
     pipeline::symbolicate(&mut profile, &mut LookUps::new(&symbolicator, term), term, &interrupt);
     let file = tempfile::tempfile().and_then(|file| {
         let mut out = BufWriter::with_capacity(1 << 16, &file);

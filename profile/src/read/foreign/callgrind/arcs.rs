@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use crate::view::data::{Arc, Data, Func, NONE};
+use crate::data::{Arc, Data, Func, NONE};
 
 /// Name, library and file of a function as a call names it.
 type Named = (u32, u32, u32);

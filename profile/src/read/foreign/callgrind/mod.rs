@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, Kind, ReadError, choose, others};
+use crate::data::{Calls, NONE, Samples, Thread, Unit, Weights};
 use crate::read::SavedLib;
-use crate::view::data::{Calls, NONE, Samples, Thread, Unit, Weights};
 use arcs::Arcs;
 use line::{Line, Name, NameKind, Position};
 
@@ -440,7 +440,7 @@ impl Building {
             let next = data.stacks.len() as u32;
             let stack = *stack_of.entry(frame).or_insert(next);
             if stack == next {
-                data.stacks.push(crate::view::data::Stack { prefix: NONE, frame });
+                data.stacks.push(crate::data::Stack { prefix: NONE, frame });
             }
             let rows = &mut samples[thread as usize];
             rows.stack.push(stack);

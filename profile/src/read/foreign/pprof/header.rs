@@ -5,9 +5,9 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::{Measure, field, take};
+use crate::data::{NONE, Unit};
 use crate::read::ReadError;
 use crate::read::foreign::source::Source;
-use crate::view::data::{NONE, Unit};
 use crate::wire::pprof::{function, line, location, mapping, profile, value_type};
 use crate::wire::protobuf::{Fields, Head, Value, Wrong, numbers};
 

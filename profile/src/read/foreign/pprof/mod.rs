@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
+use crate::data::{NONE, Row, RowValue, Section, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
-use crate::view::data::{NONE, Row, RowValue, Section, Unit, Weights};
 use crate::wire::pprof::{label, profile, sample};
 use crate::wire::protobuf::{CUT, Fields, Head, Value, Wrong, head, numbers};
 use header::Header;
@@ -462,7 +462,7 @@ impl Building<'_> {
         recorded.or_else(first_lib).unwrap_or_default().to_owned()
     }
 
-    fn finish(self, product: String) -> crate::view::data::Data {
+    fn finish(self, product: String) -> crate::data::Data {
         let header = self.header;
         let mut data = self.tables.data;
         data.imported_from = "a pprof profile".to_owned();

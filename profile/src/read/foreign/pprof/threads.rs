@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::Label;
 use super::header::Header;
-use crate::view::data::{Samples, Thread};
+use crate::data::{Samples, Thread};
 
 /// What a label says.
 #[derive(Clone, Copy, PartialEq, Eq)]
