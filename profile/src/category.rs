@@ -4,8 +4,6 @@ use std::path::Path;
 
 use recording::wait::WaitReason;
 
-use crate::data;
-
 /// What kind of code a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -127,16 +125,6 @@ pub(crate) const CATEGORIES: &[Category] = &[
         subcategories: &["Other"],
     },
 ];
-
-/// [`CATEGORIES`], for a profile.
-pub(crate) fn all() -> Vec<data::Category> {
-    let all = CATEGORIES.iter().map(|category| data::Category {
-        name: category.name.to_owned(),
-        color: category.color.to_owned(),
-        subcategories: category.subcategories.iter().map(|&name| name.to_owned()).collect(),
-    });
-    all.collect()
-}
 
 /// True if the frames of this category stand for waits, in profiles of ours.
 pub(crate) fn is_wait(category: &str) -> bool {

@@ -6,14 +6,12 @@
 
 use std::collections::HashSet;
 
+use recording::module::Module;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use crate::category::is_wait;
-use crate::facts::Recorded;
-use crate::read::SavedLib;
-use crate::view::cost::rounded;
+use crate::category::{CATEGORIES, is_wait};
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;
@@ -104,6 +102,16 @@ pub struct Category {
 }
 
 impl Category {
+    /// Those that all profiles of ours have.
+    pub(crate) fn all() -> Vec<Category> {
+        let all = CATEGORIES.iter().map(|category| Category {
+            name: category.name.to_owned(),
+            color: category.color.to_owned(),
+            subcategories: category.subcategories.iter().map(|&name| name.to_owned()).collect(),
+        });
+        all.collect()
+    }
+
     /// One of this name, without subcategories.
     pub fn named(name: &str) -> Category {
         Category {
@@ -184,6 +192,32 @@ pub struct Row {
     pub format: String,
     /// The value.
     pub value: RowValue,
+}
+
+impl Row {
+    fn of(label: impl Into<String>, format: &str, value: RowValue) -> Row {
+        Row {
+            label: label.into(),
+            format: format.to_owned(),
+            value,
+        }
+    }
+
+    /// Words.
+    pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> Row {
+        Row::of(label, "string", RowValue::Text(value.into()))
+    }
+
+    /// A count.
+    pub(crate) fn count(label: impl Into<String>, value: u64) -> Row {
+        Row::of(label, "integer", RowValue::Number(value.into()))
+    }
+
+    /// A time, which the front end wants in ms.
+    pub(crate) fn duration(label: impl Into<String>, ns: u64) -> Row {
+        let ms = Number::from_f64(ns as f64 / 1e6);
+        Row::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
+    }
 }
 
 /// A value of a [`Row`].
@@ -583,5 +617,103 @@ impl Data {
     pub fn lib_name(&self, func: u32) -> Option<&str> {
         let lib = self.libs.get(self.funcs[func as usize].lib as usize)?;
         lib.name.as_deref().or(lib.debug_name.as_deref())
+    }
+}
+
+/// `f64::round` of a number that is not negative. That one is a call into the C library for each sample.
+pub(crate) fn rounded(number: f64) -> u64 {
+    let whole = number as u64;
+    whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
+}
+
+/// How a recording of sprof was made, and how far it can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Recorded {
+    /// The event that was sampled.
+    pub event: String,
+    /// `included`, or why samples have no kernel code.
+    pub kernel_code: String,
+    /// Samples per second of CPU time that were asked for; `None` of what is not time.
+    pub asked_rate_hz: Option<f64>,
+    /// Samples per second of CPU time that there are, where the kernel counted that time.
+    pub achieved_rate_hz: Option<f64>,
+    /// When each run of the program began, in ms since the profile's time 0, where it was run several times (`--iteration-count`).
+    pub run_starts_ms: Vec<f64>,
+    /// Processes that ran while recording, those without samples, too.
+    pub processes: u64,
+    /// The same of threads.
+    pub threads: u64,
+    /// Records that were lost, for any cause.
+    pub lost: u64,
+    /// Stacks that do not reach their root, for any cause.
+    pub truncated: u64,
+    /// Stacks of which a step could not be verified.
+    pub unverified: u64,
+    /// What else is missing or doubtful, and of which of these it is a part. In the order in which it is shown.
+    pub limits: Vec<Limit>,
+}
+
+/// Something that is missing or doubtful, as a count, a time or words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limit {
+    /// What, for people.
+    pub what: String,
+    /// How often.
+    pub count: Option<u64>,
+    /// For how much CPU time.
+    pub ns: Option<u64>,
+    /// Of which process, and why.
+    pub words: Option<String>,
+}
+
+/// A library as a profile names it. Fields that the file does not have are `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SavedLib {
+    /// File name.
+    pub name: Option<String>,
+    /// Path on the machine that recorded.
+    pub path: Option<String>,
+    /// File name of the debug file: one half of what symbols are asked by.
+    pub debug_name: Option<String>,
+    /// Its path.
+    pub debug_path: Option<String>,
+    /// Breakpad id: the other half.
+    pub breakpad_id: Option<String>,
+    /// Build id in hex (Linux), or what the platform has instead.
+    pub code_id: Option<String>,
+    /// `x86_64`, `arm64`...
+    pub arch: Option<String>,
+}
+
+impl SavedLib {
+    /// As a profile of ours names the module.
+    pub(crate) fn of(module: &Module) -> SavedLib {
+        let name = module.name();
+        let readable = module.readable_path.as_ref().unwrap_or(&module.path);
+        SavedLib {
+            arch: Some(module.arch.unwrap_or_default().to_owned()),
+            path: Some(module.path.to_string_lossy().into_owned()),
+            // The front end's key of a library is `debugName/breakpadId`, split at the slash.
+            debug_name: Some(name.replace('/', "_")),
+            debug_path: Some(readable.to_string_lossy().into_owned()),
+            breakpad_id: Some(module.breakpad_id()),
+            code_id: module.build_id.as_ref().map(|id| id.to_hex()),
+            name: Some(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn halves_are_rounded_up_and_nothing_else() {
+        for number in [0.0, 0.49999999999999994, 0.5, 1.0, 1.5, 2.4999, 1e15 + 0.5, 1e18, 1e300] {
+            assert_eq!(rounded(number), number.round() as u64, "{number}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Calls, Data, Fields, Unit, Weights};
+use crate::data::{Calls, Data, Fields, Recorded, Unit, Weights};
 
 /// Goes up when a field changes its meaning. New fields leave it.
 const VERSION: u32 = 1;
@@ -15,48 +15,6 @@ pub(crate) struct Facts {
     version: u32,
     imported: Option<Imported>,
     recorded: Option<Recorded>,
-}
-
-/// How a recording of sprof was made, and how far it can be trusted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Recorded {
-    /// The event that was sampled.
-    pub event: String,
-    /// `included`, or why samples have no kernel code.
-    pub kernel_code: String,
-    /// Samples per second of CPU time that were asked for; `None` of what is not time.
-    pub asked_rate_hz: Option<f64>,
-    /// Samples per second of CPU time that there are, where the kernel counted that time.
-    pub achieved_rate_hz: Option<f64>,
-    /// When each run of the program began, in ms since the profile's time 0, where it was run several times (`--iteration-count`).
-    pub run_starts_ms: Vec<f64>,
-    /// Processes that ran while recording, those without samples, too.
-    pub processes: u64,
-    /// The same of threads.
-    pub threads: u64,
-    /// Records that were lost, for any cause.
-    pub lost: u64,
-    /// Stacks that do not reach their root, for any cause.
-    pub truncated: u64,
-    /// Stacks of which a step could not be verified.
-    pub unverified: u64,
-    /// What else is missing or doubtful, and of which of these it is a part. In the order in which it is shown.
-    pub limits: Vec<Limit>,
-}
-
-/// Something that is missing or doubtful, as a count, a time or words.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Limit {
-    /// What, for people.
-    pub what: String,
-    /// How often.
-    pub count: Option<u64>,
-    /// For how much CPU time.
-    pub ns: Option<u64>,
-    /// Of which process, and why.
-    pub words: Option<String>,
 }
 
 /// Of a profile that was made of another profiler's file.

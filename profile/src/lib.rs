@@ -33,7 +33,7 @@ pub mod view;
 mod wire;
 
 pub use built::saved_form;
-pub use facts::{Limit, Recorded};
+pub use data::{Limit, Recorded};
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};
 pub use model::{Counts, LibAddresses, Profile};

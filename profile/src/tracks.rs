@@ -2,9 +2,6 @@
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-use crate::built::Shown;
-use crate::model::Profile;
-
 /// The threads of a profile, and those of them that are shown at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracks {
@@ -21,20 +18,6 @@ pub struct Track {
     pub pid: String,
     /// True for a main thread: its row is that of the process.
     pub is_main: bool,
-}
-
-impl Tracks {
-    /// Those of a profile that sprof writes.
-    pub fn of(profile: &Profile) -> Tracks {
-        let threads = profile.threads.iter().map(|thread| Track {
-            pid: profile.processes[thread.process.0].id.clone(),
-            is_main: thread.is_main,
-        });
-        Tracks {
-            threads: threads.collect(),
-            visible: Shown::of(profile).threads,
-        }
-    }
 }
 
 /// `meta.initialVisibleThreads`: as many as any recorder shows, whatever the length of the list.

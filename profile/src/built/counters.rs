@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::numbers::json_ms;
 use super::tracks::Shown;
-use super::{json_ms, usage};
 use crate::data::Counter;
 use crate::model::Profile;
 use crate::model::samples::Samples;
@@ -16,13 +16,13 @@ const LEAST_STEP_NS: i64 = 1_000_000;
 /// `GraphColor`s of src/types/profile.ts, one for each event in turn.
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
-pub(super) fn counters(profile: &Profile) -> Vec<Counter> {
+pub(super) fn of_events(profile: &Profile) -> Vec<Counter> {
     let events = Shown::of(profile).lines;
-    let of_events = events
+    let counters = events
         .iter()
         .enumerate()
         .map(|(place, thread)| counter(profile, place, *thread));
-    of_events.chain(usage::lines(profile)).collect()
+    counters.collect()
 }
 
 /// A line as the front end's `RawCounter`.

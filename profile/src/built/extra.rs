@@ -1,16 +1,13 @@
 //! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
 
-use recording::cpu_account::ProcessTime;
+use super::cpu::CpuDelta;
+use super::quality::{self, named};
+use crate::data::{Row, Section};
+use crate::model::Profile;
+use crate::model::waits::WaitTotals;
 use recording::event::Role;
 use recording::info::{PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};
-use serde_json::Number;
-
-use super::cpu::CpuDelta;
-use super::quality;
-use crate::data::{Row, RowValue, Section};
-use crate::model::Profile;
-use crate::model::waits::WaitTotals;
 
 /// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
 /// looks for: samples, lost, truncated, unverified.
@@ -28,71 +25,46 @@ pub(crate) fn sections(profile: &Profile) -> Vec<Section> {
     sections
 }
 
-fn row(label: impl Into<String>, format: &str, value: RowValue) -> Row {
-    Row {
-        label: label.into(),
-        format: format.to_owned(),
-        value,
-    }
-}
-
-pub(super) fn text(label: &str, value: impl Into<String>) -> Row {
-    row(label, "string", RowValue::Text(value.into()))
-}
-
-pub(super) fn count(label: impl Into<String>, value: u64) -> Row {
-    row(label, "integer", RowValue::Number(value.into()))
-}
-
-/// The format `duration` wants milliseconds.
-pub(super) fn duration(label: &str, ns: u64) -> Row {
-    row(
-        label,
-        "duration",
-        Number::from_f64(ns as f64 / 1e6).map_or(RowValue::None, RowValue::Number),
-    )
-}
-
 fn recording(profile: &Profile) -> Vec<Row> {
     let (info, quality, counts) = (&profile.info, &profile.quality, &profile.counts);
     let mut rows = vec![
-        text("Event", &info.event),
-        text("Kernel code", quality::kernel_code(profile)),
+        Row::text("Event", &info.event),
+        Row::text("Kernel code", quality::kernel_code(profile)),
     ];
-    rows.extend(info.notes.iter().map(|note| text("Note", note)));
+    rows.extend(info.notes.iter().map(|note| Row::text("Note", note)));
     if info.unit != PeriodUnit::Counts {
-        rows.push(text("Asked rate", rate(quality.asked_rate_hz)));
+        rows.push(Row::text("Asked rate", rate(quality.asked_rate_hz)));
     }
-    rows.extend(quality.achieved_rate_hz.map(|hz| text("Achieved rate", rate(hz))));
+    rows.extend(quality.achieved_rate_hz.map(|hz| Row::text("Achieved rate", rate(hz))));
     if !info.run_starts.is_empty() {
         let starts = info.run_starts.iter().map(|start| {
             let ns = start.nanos_since(info.clock.timestamp);
             format!("{}.{:03}", ns / 1_000_000, ns / 1000 % 1000)
         });
-        rows.push(text("Runs began, ms", starts.collect::<Vec<_>>().join(", ")));
+        rows.push(Row::text("Runs began, ms", starts.collect::<Vec<_>>().join(", ")));
     }
-    rows.push(count("Processes", counts.processes));
-    rows.push(count("Threads", counts.threads));
+    rows.push(Row::count("Processes", counts.processes));
+    rows.push(Row::count("Threads", counts.threads));
     let periods: u64 = profile
         .main_threads()
         .fold(0, |sum, thread| sum.saturating_add(thread.samples.period_sum()));
     match info.unit {
-        PeriodUnit::CpuNanoseconds => rows.push(duration("CPU time in samples", periods)),
-        PeriodUnit::Cycles => rows.push(count("CPU cycles in samples", periods)),
-        PeriodUnit::Counts => rows.push(count(format!("Samples' weights: {}, in all", info.event), periods)),
+        PeriodUnit::CpuNanoseconds => rows.push(Row::duration("CPU time in samples", periods)),
+        PeriodUnit::Cycles => rows.push(Row::count("CPU cycles in samples", periods)),
+        PeriodUnit::Counts => rows.push(Row::count(format!("Samples' weights: {}, in all", info.event), periods)),
     }
     if let CpuDelta::ScaledCycles { ns_per_cycle } = CpuDelta::of(profile) {
         let how = format!("cycles times {ns_per_cycle:.4} ns, so that they sum up to the time counted by the kernel");
-        rows.push(text("CPU time of each sample", how));
+        rows.push(Row::text("CPU time of each sample", how));
     }
     rows.extend(
         quality
             .cpu_time_ns
-            .map(|ns| duration("CPU time counted by the kernel", ns)),
+            .map(|ns| Row::duration("CPU time counted by the kernel", ns)),
     );
     let account = &quality.cpu_account;
     rows.extend(account.accounted_ns.map(|ns| {
-        duration(
+        Row::duration(
             "CPU time of the program and what it waited for, by the kernel's accounting",
             ns,
         )
@@ -101,13 +73,9 @@ fn recording(profile: &Profile) -> Vec<Row> {
         account
             .left_running
             .iter()
-            .map(|process| text("Still running, no longer recorded", named(process))),
+            .map(|process| Row::text("Still running, no longer recorded", named(process))),
     );
     rows
-}
-
-pub(super) fn named(process: &ProcessTime) -> String {
-    format!("{} ({})", process.name, process.pid.0)
 }
 
 /// Each event that the user named: how it was sampled, and how much of it is in the profile.
@@ -128,17 +96,17 @@ fn events(profile: &Profile) -> Vec<Row> {
         let kernel = event
             .without_kernel
             .map_or_else(String::new, |why| format!("; user code only: {why}"));
-        rows.push(text(name, format!("{role}; sampled {how}{kernel}")));
+        rows.push(Row::text(name, format!("{role}; sampled {how}{kernel}")));
         let in_profile = profile.in_profile(index);
-        rows.push(count(format!("{name}: in the profile"), in_profile));
+        rows.push(Row::count(format!("{name}: in the profile"), in_profile));
         let Some(counts) = event.counts else { continue };
-        rows.push(count(format!("{name}: counted by the kernel"), counts.counted));
+        rows.push(Row::count(format!("{name}: counted by the kernel"), counts.counted));
         if counts.lost > 0 {
-            rows.push(count(format!("{name}: records lost, ring full"), counts.lost));
+            rows.push(Row::count(format!("{name}: records lost, ring full"), counts.lost));
         }
         if let Some(share) = counts.partial_share() {
-            rows.push(text(
-                &format!("{name}: counted for"),
+            rows.push(Row::text(
+                format!("{name}: counted for"),
                 format!(
                     "{:.1} % of the time: more events than hardware counters; not scaled",
                     100.0 * share
@@ -152,26 +120,26 @@ fn events(profile: &Profile) -> Vec<Row> {
 /// Times are those of all threads, added up.
 fn off_cpu(waits: &WaitTotals) -> Vec<Row> {
     let mut rows = vec![
-        count("Waits", waits.all().count),
-        duration("Time off-CPU, waiting for a CPU", waits.of(WaitReason::Cpu).ns),
-        duration("Time off-CPU, blocked", waits.blocked().ns),
+        Row::count("Waits", waits.all().count),
+        Row::duration("Time off-CPU, waiting for a CPU", waits.of(WaitReason::Cpu).ns),
+        Row::duration("Time off-CPU, blocked", waits.blocked().ns),
     ];
     let reasons = WaitReason::ALL.into_iter().filter(|reason| *reason != WaitReason::Cpu);
     for (reason, sum) in reasons.map(|reason| (reason, waits.of(reason))) {
         if sum.count > 0 {
-            rows.push(duration(&format!("Blocked: {}", reason.name()), sum.ns));
+            rows.push(Row::duration(format!("Blocked: {}", reason.name()), sum.ns));
         }
     }
     for guess in [WaitGuess::OtherWait, WaitGuess::LastOnCpu, WaitGuess::NotSampled] {
         let (sum, label) = (waits.guessed(guess), guess.label().trim_matches(['[', ']']));
         if sum.count > 0 {
-            rows.push(count(format!("Waits, {label}"), sum.count));
-            rows.push(duration(&format!("Their time, {label}"), sum.ns));
+            rows.push(Row::count(format!("Waits, {label}"), sum.count));
+            rows.push(Row::duration(format!("Their time, {label}"), sum.ns));
         }
     }
     if let Some(share) = waits.accounted_share() {
         let share = format!("{:.1} %", 100.0 * share);
-        rows.push(text("CPU time and waits, of the time that threads lived", share));
+        rows.push(Row::text("CPU time and waits, of the time that threads lived", share));
     }
     for (label, value) in [
         ("Waits that lasted when recording began", waits.already_waiting),
@@ -180,7 +148,7 @@ fn off_cpu(waits: &WaitTotals) -> Vec<Row> {
         ("Waits left out, beginning or end lost", waits.unpaired),
     ] {
         if value > 0 {
-            rows.push(count(label, value));
+            rows.push(Row::count(label, value));
         }
     }
     rows

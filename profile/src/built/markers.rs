@@ -5,7 +5,7 @@ use recording::info::{EventInfo, SampleBy};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::{json_ms, ms};
+use super::numbers::{json_ms, ms};
 use crate::data::{self, NONE, Phase};
 use crate::model::Profile;
 use crate::model::strings::StringId;

@@ -5,8 +5,9 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::cpu::CpuDelta;
+use super::numbers::{json_ms, ms, number};
 use super::tracks::Shown;
-use super::{extra, json_ms, ms, number, quality};
+use super::{extra, quality};
 use crate::data::Fields;
 use crate::facts::Facts;
 use crate::model::Profile;

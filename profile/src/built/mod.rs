@@ -8,6 +8,7 @@ mod cpu;
 mod extra;
 mod markers;
 mod meta;
+mod numbers;
 mod quality;
 mod tracks;
 mod usage;
@@ -16,9 +17,9 @@ use std::borrow::Cow;
 
 use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::data::{Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
+use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
 use crate::facts::Facts;
 use crate::model::Profile;
 use crate::model::samples::Sample;
@@ -26,7 +27,8 @@ use crate::model::thread;
 use crate::read::{Loose, SavedLib, prepare};
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
-pub(crate) use tracks::Shown;
+pub(crate) use numbers::number;
+use numbers::{json_ms, ms};
 
 /// What views are of: the same as of the profile's file.
 impl From<&Profile> for Data {
@@ -51,10 +53,18 @@ pub fn saved_form(profile: &Profile) -> Data {
         stacks: built.stacks().collect(),
         meta: meta::meta(profile),
         schemas: markers::schemas(profile),
-        counters: counters::counters(profile),
+        counters: counters(profile),
         recorded: Some(quality::recorded_facts(profile)),
         ..built.about()
     }
+}
+
+/// Lines of events, and of what processes use.
+fn counters(profile: &Profile) -> Vec<Counter> {
+    counters::of_events(profile)
+        .into_iter()
+        .chain(usage::lines(profile))
+        .collect()
 }
 
 /// A profile as its file has it. Threads and stacks are made one by one, because columns of all samples would take several times the
@@ -98,7 +108,7 @@ impl<'a> Built<'a> {
         Data {
             meta: meta::meta(self.profile),
             schemas: markers::schemas(self.profile),
-            counters: counters::counters(self.profile),
+            counters: counters(self.profile),
             ..tables(self.profile)
         }
     }
@@ -233,7 +243,7 @@ fn tables(profile: &Profile) -> Data {
     });
     Data {
         symbolicated: profile.symbolicated,
-        categories: crate::category::all(),
+        categories: Category::all(),
         libs: tables.libs.iter().map(|lib| SavedLib::of(&lib.module)).collect(),
         texts: profile.strings.iter().map(Into::into).collect(),
         funcs,
@@ -253,24 +263,6 @@ fn of_thread(profile: &Profile, thread: &thread::Thread) -> Thread {
         is_main: thread.is_main,
         ..Thread::default()
     }
-}
-
-/// The same as JSON.
-fn json_ms(ns: i64) -> Value {
-    number(ms(ns))
-}
-
-/// Whole numbers without a fraction, as everybody else writes them.
-pub(crate) fn number(number: f64) -> Value {
-    match number.fract() == 0.0 && number.abs() < 2f64.powi(53) {
-        true => (number as i64).into(),
-        false => number.into(),
-    }
-}
-
-/// Nanoseconds as the front end has times.
-fn ms(ns: i64) -> f64 {
-    ns as f64 / 1e6
 }
 
 fn summed(profile: &Profile, thread: &thread::Thread) -> Thread {

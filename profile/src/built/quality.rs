@@ -1,15 +1,13 @@
 //! How far a recording can be trusted: as typed facts, and as rows of the front end's panel, of the same lines.
 
-use recording::cpu_account::{CpuAccount, UnrecordedCause};
+use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use recording::event::Role;
 use recording::info::PeriodUnit;
 use recording::sink::ModuleMiss;
 use recording::stack::StackMark;
 
-use super::extra::{count, duration, named, text};
 use crate::build::lost_label;
-use crate::data::Row;
-use crate::facts::{Limit, Recorded};
+use crate::data::{Limit, Recorded, Row};
 use crate::model::Profile;
 
 /// What the facts have in fields of their own, or what limits nothing, is said to be `Said`.
@@ -36,9 +34,9 @@ struct Line {
 impl Line {
     fn row(&self) -> Row {
         match &self.amount {
-            Amount::Count(value) => count(&*self.what, *value),
-            Amount::Ns(ns) => duration(&self.what, *ns),
-            Amount::Words(words) => text(&self.what, words),
+            Amount::Count(value) => Row::count(&*self.what, *value),
+            Amount::Ns(ns) => Row::duration(&*self.what, *ns),
+            Amount::Words(words) => Row::text(&*self.what, words),
         }
     }
 
@@ -236,4 +234,8 @@ fn miss(miss: ModuleMiss) -> (Kind, &'static str) {
         ModuleMiss::NotIdentified => (Limiting, "file not identified: no build id, no inode"),
         ModuleMiss::Malformed => (Limiting, "malformed file"),
     }
+}
+
+pub(super) fn named(process: &ProcessTime) -> String {
+    format!("{} ({})", process.name, process.pid.0)
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use recording::info::PeriodUnit;
 
 use crate::model::Profile;
+use crate::tracks::{Track, Tracks};
 
 /// More tracks than this do not fit a screen; the others are one click away.
 const VISIBLE_THREADS: usize = 16;
@@ -59,5 +60,19 @@ impl Shown {
             }
         }
         Shown { threads, lines }
+    }
+}
+
+impl Tracks {
+    /// Those of a profile that sprof writes.
+    pub fn of(profile: &Profile) -> Tracks {
+        let threads = profile.threads.iter().map(|thread| Track {
+            pid: profile.processes[thread.process.0].id.clone(),
+            is_main: thread.is_main,
+        });
+        Tracks {
+            threads: threads.collect(),
+            visible: Shown::of(profile).threads,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::counters::line;
-use super::{json_ms, number};
+use super::numbers::{json_ms, number};
 use crate::data::Counter;
 use crate::model::Profile;
 use crate::model::thread::Process;

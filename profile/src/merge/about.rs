@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::built::number;
+use crate::data::Recorded;
 use crate::data::{Data, NONE};
-use crate::facts::{Facts, Recorded};
+use crate::facts::Facts;
 
 /// The first of several.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {

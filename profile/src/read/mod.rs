@@ -15,9 +15,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use recording::module::Module;
-use serde::{Deserialize, Serialize};
-
 pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
@@ -26,6 +23,7 @@ use whole::{Everything, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
 use crate::data::Data;
+pub use crate::data::SavedLib;
 use crate::tracks::Tracks;
 
 /// What reading may cost. Beside these limits, what is kept in memory must stand in a proportion to what was read: a few bytes
@@ -102,44 +100,6 @@ pub struct SavedProfile {
     /// JSON size in bytes.
     pub json_bytes: u64,
     file: File,
-}
-
-/// A library as a profile names it. Fields that the file does not have are `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SavedLib {
-    /// File name.
-    pub name: Option<String>,
-    /// Path on the machine that recorded.
-    pub path: Option<String>,
-    /// File name of the debug file: one half of what symbols are asked by.
-    pub debug_name: Option<String>,
-    /// Its path.
-    pub debug_path: Option<String>,
-    /// Breakpad id: the other half.
-    pub breakpad_id: Option<String>,
-    /// Build id in hex (Linux), or what the platform has instead.
-    pub code_id: Option<String>,
-    /// `x86_64`, `arm64`...
-    pub arch: Option<String>,
-}
-
-impl SavedLib {
-    /// As a profile of ours names the module.
-    pub(crate) fn of(module: &Module) -> SavedLib {
-        let name = module.name();
-        let readable = module.readable_path.as_ref().unwrap_or(&module.path);
-        SavedLib {
-            arch: Some(module.arch.unwrap_or_default().to_owned()),
-            path: Some(module.path.to_string_lossy().into_owned()),
-            // The front end's key of a library is `debugName/breakpadId`, split at the slash.
-            debug_name: Some(name.replace('/', "_")),
-            debug_path: Some(readable.to_string_lossy().into_owned()),
-            breakpad_id: Some(module.breakpad_id()),
-            code_id: module.build_id.as_ref().map(|id| id.to_hex()),
-            name: Some(name),
-        }
-    }
 }
 
 impl SavedProfile {

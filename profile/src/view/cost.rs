@@ -32,12 +32,6 @@ impl Cost {
     }
 }
 
-/// `f64::round` of a number that is not negative. That one is a call into the C library for each sample.
-pub(crate) fn rounded(number: f64) -> u64 {
-    let whole = number as u64;
-    whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
-}
-
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Cost) {
         self.samples = self.samples.saturating_add(other.samples);
@@ -51,17 +45,5 @@ impl std::iter::Sum for Cost {
             sum += cost;
             sum
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::rounded;
-
-    #[test]
-    fn halves_are_rounded_up_and_nothing_else() {
-        for number in [0.0, 0.49999999999999994, 0.5, 1.0, 1.5, 2.4999, 1e15 + 0.5, 1e18, 1e300] {
-            assert_eq!(rounded(number), number.round() as u64, "{number}");
-        }
     }
 }

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::built::{GECKO_VERSION, number};
-use crate::category;
-use crate::data::{Calls, Data, Fields, NONE, Unit, Weights};
+use crate::data::{Calls, Category, Data, Fields, NONE, Unit, Weights};
 use crate::facts::{Facts, counted_name};
 use crate::read::SavedLib;
 
@@ -31,7 +30,7 @@ impl Data {
         self.meta = meta(&self);
         self.libs.iter_mut().for_each(complete);
         if self.categories.is_empty() {
-            self.categories = category::all();
+            self.categories = Category::all();
             let none = self.frames.iter_mut().filter(|frame| frame.category == NONE);
             none.for_each(|frame| frame.category = 0);
         }

@@ -17,7 +17,7 @@ use super::source::{Reader, Source};
 use super::tables::Tables;
 use super::{Foreign, ReadError, choose, others};
 use crate::category::Kind;
-use crate::data::{NONE, Samples, Thread, Unit, Weights};
+use crate::data::{Category, NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
 
@@ -534,7 +534,7 @@ impl<'a> Building<'a> {
         data.interval_ms = interval_ms;
         data.unit = unit;
         data.symbolicated = true;
-        data.categories = crate::category::all();
+        data.categories = Category::all();
         for frame in &mut data.frames {
             let lib = data.libs.get(frame.lib as usize).and_then(|lib| lib.path.as_deref());
             frame.category = lib.map_or(0, |lib| {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess};
 use serde_json::Value;
 
-use super::raw::{KnownMeta, RawCause, RawMarkerData};
+use super::meta::{KnownMeta, RawCause, RawMarkerData};
 use crate::data::Fields;
 
 /// How much is read.

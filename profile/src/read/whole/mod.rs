@@ -1,13 +1,14 @@
 //! All of a profile that views need, of any version of the format.
 //!
 //! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
-//! 2. `raw`: the tables as the file has them.
+//! 2. `raw`: the tables as the file has them; `meta`: what is typed of the rest.
 //! 3. `normal`: checked, and brought to one form, from which the file can be written again.
 //! 4. `end`: what views want of it beside that.
 
 mod columns;
 mod end;
 mod extent;
+mod meta;
 mod normal;
 mod raw;
 

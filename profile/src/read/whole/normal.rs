@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::columns::{Ids, Numbers};
 use super::end::Loose;
 use super::extent::{Extent, Kept, MarkerData};
-use super::raw::{RawCause, RawField, RawSchema, RawSymbols, frame_flag, func_flag};
+use super::meta::{RawCause, RawField, RawSchema};
 use super::raw::{
     RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
 };
+use super::raw::{RawSymbols, frame_flag, func_flag};
 use crate::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
 use crate::data::{Stack, Symbol, Thread, Unit};
 

@@ -10,8 +10,8 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::columns::{Addresses, Ids, Numbers, Texts};
 use super::extent::Extent;
-use crate::data::{Category, Fields, RowValue, Section};
-use crate::facts::Facts;
+use super::meta::KnownMeta;
+use crate::data::Fields;
 use crate::read::SavedLib;
 
 /// Reads an object into a structure: these keys into these fields, and what else there is into `rest`.
@@ -73,47 +73,6 @@ impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
         let (known, all) = E::meta(json)?;
         Ok(RawMeta { known, all })
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(in crate::read) struct KnownMeta {
-    pub(super) preprocessed_profile_version: Option<u32>,
-    pub(super) product: Option<String>,
-    pub(super) imported_from: Option<String>,
-    pub(super) arguments: Option<String>,
-    pub(super) oscpu: Option<String>,
-    #[serde(rename = "CPUName")]
-    pub(super) cpu_name: Option<String>,
-    pub(super) start_time: Option<f64>,
-    pub(super) profiling_start_time: Option<f64>,
-    pub(super) profiling_end_time: Option<f64>,
-    pub(super) interval: Option<f64>,
-    pub(super) symbolicated: Option<bool>,
-    pub(super) categories: Vec<Category>,
-    pub(super) marker_schema: Option<Vec<RawSchema>>,
-    pub(super) extra: Option<Vec<Section>>,
-    pub(super) sprof: Option<Facts>,
-}
-
-/// A type of markers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(in crate::read) struct RawSchema {
-    pub(super) name: String,
-    /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
-    pub(super) period: RowValue,
-    pub(super) fields: Option<Vec<RawField>>,
-    /// Before `fields`.
-    pub(super) data: Option<Vec<RawField>>,
-}
-
-/// A field of a type of markers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(in crate::read) struct RawField {
-    pub(super) key: Option<String>,
-    pub(super) format: RowValue,
 }
 
 /// What stacks are made of.
@@ -274,27 +233,6 @@ pub(super) struct RawMarkers<E: Extent> {
     pub(super) end_time: Numbers,
     pub(super) phase: E::Of<Ids>,
     pub(super) category: E::Of<Ids>,
-}
-
-/// What views take of a marker's data.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(in crate::read) struct RawMarkerData {
-    pub(super) cause: RawCause,
-}
-
-/// What led to a marker. Some types have a text of this name.
-#[derive(Default, Deserialize)]
-#[serde(untagged)]
-pub(in crate::read) enum RawCause {
-    Stack {
-        stack: Option<u32>,
-        /// sprof's own, where it is another than the type's period.
-        weight: Option<f64>,
-    },
-    Other(serde::de::IgnoredAny),
-    #[default]
-    None,
 }
 
 /// A pid or tid: a number in profiles of Firefox, a text elsewhere.
