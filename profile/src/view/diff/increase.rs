@@ -10,8 +10,16 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::amounts::{Run, Side};
-use super::rules::Measure;
 use super::test::Chance;
+
+/// What a rule is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The time of a run.
+    Time,
+    /// The share of all.
+    Share,
+}
 
 /// The standard deviation of a program's CPU time from recording to recording, of that time. On a machine with nine times as many
 /// busy threads as CPUs it was 3 to 5 % for a loop of half a second, and equal programs differed by up to 9 %, while the five runs in

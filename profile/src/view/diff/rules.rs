@@ -6,6 +6,7 @@
 
 use super::amounts::Side;
 use super::exact::Figures;
+pub use super::increase::Measure;
 use super::increase::{Increase, Pair};
 use super::keys::{self, Keys};
 use super::test::discoveries;
@@ -20,15 +21,6 @@ pub const RESOLUTION: f64 = 0.1;
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
 /// What has fewer samples on both sides is no more than start-up, interrupts and chance.
 pub const FEWEST_SAMPLES: u64 = 30;
-
-/// What a rule is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// The time of a run.
-    Time,
-    /// The share of all.
-    Share,
-}
 
 /// What may get slower, and by how much.
 #[derive(Clone, Debug, PartialEq)]
