@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -98,6 +99,9 @@ int main(int argc, char **argv) {
     } else if (strcmp(mode, "both") == 0) {
         faults(n);
         nap(n / 100);
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        printf("preempted=%ld\n", usage.ru_nivcsw);
     } else if (strcmp(mode, "flood") == 0) {
         ask_parent(n);
         busy_work(argc > 3 ? atol(argv[3]) : 100);

@@ -74,13 +74,17 @@ fn a_second_event_has_a_track_of_its_own_beside_the_thread() {
     let faults = &thread(&profile, "events").samples;
     let few = weight(&profile, faults, |names| names.contains(&"few_pages"));
     assert!((few - 10_000.0).abs() <= 32.0, "{few}\n{}", profile.summary());
-    // A switch for each of the 100 naps, and some more where other work took the CPU.
+    // A switch for each of the 100 naps, and one wherever other work took the CPU, as the kernel counted.
+    let preempted = recording.printed("preempted");
     let track = thread(&profile, "events · context-switches/period=1/");
     assert_eq!(track.pid, thread(&profile, "events").pid);
     let naps = weight(&profile, &track.samples, |names| names.contains(&"nap"));
-    assert!((100.0..=110.0).contains(&naps), "{naps}\n{}", profile.summary());
     let others = weight(&profile, &track.samples, |names| names.contains(&"few_pages"));
-    assert!(others < 20.0, "{others}");
+    assert!(
+        naps >= 100.0 && naps - 100.0 + others <= preempted,
+        "{naps} and {others}, {preempted} preempted\n{}",
+        profile.summary()
+    );
     assert!(
         recording.stderr.contains("event context-switches/period=1/: "),
         "{}",
