@@ -3,17 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::built::number;
-use crate::data::Recorded;
-use crate::data::{Data, NONE};
+use crate::data::{Data, NONE, Recorded};
 use crate::facts::Facts;
 
 /// The first of several.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
     data.start_ms = start_ms;
-    for key in ["extra"] {
-        if let Some(sections) = data.meta.get_mut(key).and_then(Value::as_array_mut) {
-            name_sections(sections, name);
-        }
+    if let Some(sections) = data.meta.get_mut("extra").and_then(Value::as_array_mut) {
+        name_sections(sections, name);
     }
 }
 
@@ -45,8 +42,15 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
         // Of one of them nobody knows.
         _ => None,
     };
+    // What holds of all samples of an imported file holds of the whole only if all are imported.
+    if !Facts::of_meta(&whole.meta).is_imported() || !Facts::of_meta(&data.meta).is_imported() {
+        whole.meta.remove("sprof");
+    }
     for (key, value) in data.rest {
-        append_list(whole.rest.entry(key).or_insert_with(|| json!([])), value);
+        match whole.rest.get_mut(&key) {
+            Some(known) => append_list(known, value),
+            None => drop(whole.rest.insert(key, value)),
+        }
     }
     let meta = &mut whole.meta;
     if let (Some(ms), Some(other)) = (
@@ -74,15 +78,9 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
 
 /// Brings `meta` in step with the fields.
 pub(super) fn finish(whole: &mut Data) {
-    let imported = Facts::of_meta(&whole.meta).is_imported();
-    match &whole.recorded {
-        Some(recorded) => {
-            let facts = Facts::of_recorded(recorded.clone());
-            whole.meta.insert("sprof".to_owned(), json!(facts));
-        }
-        // What one file's samples count, those of all do.
-        None if imported => {}
-        None => drop(whole.meta.remove("sprof")),
+    if let Some(recorded) = &whole.recorded {
+        let facts = Facts::of_recorded(recorded.clone());
+        whole.meta.insert("sprof".to_owned(), json!(facts));
     }
     for (key, value) in [
         ("product", json!(whole.product)),

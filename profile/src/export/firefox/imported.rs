@@ -35,6 +35,9 @@ impl Data {
             none.for_each(|frame| frame.category = 0);
         }
         for thread in &mut self.threads {
+            for (key, value) in of_thread() {
+                thread.rest.entry(key).or_insert(value);
+            }
             // Such files have one unit.
             thread.unit = self.unit;
             if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == Unit::Counts) {
@@ -47,6 +50,18 @@ impl Data {
         }
         self
     }
+}
+
+/// What the front end wants of a thread, and such a file does not say.
+fn of_thread() -> [(&'static str, Value); 6] {
+    [
+        ("processType", json!("default")),
+        ("processStartupTime", json!(0)),
+        ("processShutdownTime", Value::Null),
+        ("registerTime", json!(0)),
+        ("unregisterTime", Value::Null),
+        ("pausedRanges", json!([])),
+    ]
 }
 
 /// Gives a library all that the front end wants of one.

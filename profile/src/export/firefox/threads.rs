@@ -25,19 +25,6 @@ fn put_number(buf: &mut Vec<u8>, number: f64) {
 }
 
 pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
-    // What a file of another profiler does not say.
-    const DEFAULTS: [(&str, &str); 6] = [
-        ("processType", "\"default\""),
-        ("processStartupTime", "0"),
-        ("processShutdownTime", "null"),
-        ("registerTime", "0"),
-        ("unregisterTime", "null"),
-        ("pausedRanges", "[]"),
-    ];
-    for (key, value) in DEFAULTS.iter().filter(|(key, _)| !thread.rest.contains_key(*key)) {
-        json.key(key)?;
-        json.value(|buf| buf.extend_from_slice(value.as_bytes()))?;
-    }
     json.fields(&thread.rest)?;
     json.entry("name", &thread.name)?;
     json.entry("isMainThread", &thread.is_main)?;
