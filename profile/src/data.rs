@@ -66,6 +66,8 @@ pub struct Data {
     pub scripts: Vec<Script>,
     /// Symbols of libraries that frames fall into.
     pub symbols: Vec<Symbol>,
+    /// Ids of the browser windows (`innerWindowID`) that frames belong to, each once.
+    pub windows: Vec<u64>,
     /// Call paths.
     pub stacks: Vec<Stack>,
     /// Threads, in the order of the file.
@@ -337,6 +339,8 @@ pub struct Frame {
     pub symbol: u32,
     /// Index of a library, or [`NONE`].
     pub lib: u32,
+    /// Index of the id of a browser's window, or [`NONE`].
+    pub window: u32,
     /// In the library, or `None`.
     pub address: Option<u64>,
 }
@@ -365,6 +369,7 @@ impl Frame {
             inline_depth: 0,
             symbol: NONE,
             lib: NONE,
+            window: NONE,
             address: None,
         }
     }

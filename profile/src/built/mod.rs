@@ -231,6 +231,7 @@ fn tables(profile: &Profile) -> Data {
             inline_depth: frame.inline_depth,
             symbol: frame.native_symbol.unwrap_or(NONE),
             lib,
+            window: NONE,
             address: frame.address,
         }
     });

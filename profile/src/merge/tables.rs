@@ -39,6 +39,7 @@ pub(super) struct Tables {
     texts: Unique<Box<str>>,
     libs: Unique<SavedLib>,
     scripts: Unique<Script>,
+    windows: Unique<u64>,
     symbols: Unique<Symbol>,
     funcs: Unique<Func>,
     frames: Unique<Frame>,
@@ -70,6 +71,9 @@ impl Tables {
             self.scripts.index(Script { resource, ..script })
         });
         let scripts: Vec<u32> = scripts.collect();
+        let windows: Vec<u32> = (std::mem::take(&mut data.windows).into_iter())
+            .map(|id| self.windows.index(id))
+            .collect();
         let symbols = std::mem::take(&mut data.symbols).into_iter().map(|symbol| {
             self.symbols.index(Symbol {
                 lib: of(&libs, symbol.lib),
@@ -103,6 +107,7 @@ impl Tables {
                 subcategory,
                 symbol: of(&symbols, frame.symbol),
                 lib: of(&libs, frame.lib),
+                window: of(&windows, frame.window),
                 ..frame
             })
         });
@@ -165,6 +170,7 @@ impl Tables {
         data.texts = self.texts.all;
         data.libs = self.libs.all;
         data.scripts = self.scripts.all;
+        data.windows = self.windows.all;
         data.symbols = self.symbols.all;
         data.funcs = self.funcs.all;
         data.frames = self.frames.all;

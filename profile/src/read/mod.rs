@@ -19,7 +19,7 @@ pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
-use whole::{Everything, ForViews};
+use whole::{Everything, Extent, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
 use crate::data::Data;
@@ -146,9 +146,7 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
 ///
 /// Errors name the file, what was expected, where, and what to do.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let opened = Opened::open(path)?;
-    let (raw, _) = opened.parse(path, limits, whole::parse::<ForViews>)?;
-    let (mut data, loose) = whole::to_data(raw).map_err(|error| error.of(path))?;
+    let (mut data, loose) = tables::<ForViews>(path, limits)?;
     prepare(&mut data, loose);
     Ok(data)
 }
@@ -156,11 +154,24 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
 /// Reads the profile in `path` with all that is needed to write it again: markers with their data, counters, fields that are not known
 /// here. Times, units and threads are those of the file.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
-    let opened = Opened::open(path)?;
-    let (raw, _) = opened.parse(path, limits, whole::parse::<Everything>)?;
-    let (mut data, loose) = whole::to_data(raw).map_err(|error| error.of(path))?;
+    let (mut data, loose) = tables::<Everything>(path, limits)?;
     data.recorded = loose.facts.into_recorded();
     Ok(data)
+}
+
+fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), ReadError> {
+    let read = Opened::open(path)?.parse(path, limits, whole::parse::<E>);
+    // Tables of Firefox's own form are lists of rows. The error of the first one would say that a sound file is damaged.
+    if let Err(ReadError::Damaged { .. }) = &read
+        && let Ok(SavedProfile {
+            form: Form::Gecko { .. },
+            ..
+        }) = open(path, limits)
+    {
+        return Err(whole::NoData::GECKO.of(path));
+    }
+    let (raw, _) = read?;
+    whole::to_data(raw).map_err(|error| error.of(path))
 }
 
 /// A file that may be a profile, at its first byte.

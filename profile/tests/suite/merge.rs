@@ -1,7 +1,7 @@
 //! Several profiles as one: every sample, marker and counter is there, at its time and with its stack.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 
 use crate::common::*;
 use profile::data::{Data, NONE, Unit};
@@ -242,7 +242,7 @@ fn of_a_browser() -> Value {
             "funcTable": {"length": 1, "name": [1], "isJS": [true], "relevantForJS": [false], "resource": [0], "source": [0],
                 "lineNumber": [12], "columnNumber": [3]},
             "frameTable": {"length": 2, "address": [-1, -1], "inlineDepth": [0, 0], "category": [1, null], "subcategory": [1, null],
-                "func": [0, 0], "nativeSymbol": [null, null], "innerWindowID": [null, null], "line": [14, null], "column": [5, null]},
+                "func": [0, 0], "nativeSymbol": [null, null], "innerWindowID": [18446744073709552000.0, null], "line": [14, null], "column": [5, null]},
             "stackTable": {"length": 2, "frame": [0, 1], "prefix": [null, 0]},
         },
         "counters": [{"name": "malloc", "category": "Memory", "description": "", "pid": "7", "mainThreadIndex": 0,
@@ -281,11 +281,148 @@ fn what_a_browser_recorded_is_written_again_with_fields_that_nobody_knows() {
         ("/shared/resourceTable/type", json!([3])),
         ("/shared/frameTable/column", json!([5, null])),
         ("/shared/frameTable/category", json!([1, null])),
+        ("/shared/frameTable/innerWindowID", json!([u64::MAX, null])),
         ("/meta/categories/1/subcategories", json!(["Other", "JIT"])),
     ] {
         assert_eq!(json.pointer(place), Some(&kept), "{place}");
     }
     assert_same_when_read_again(first);
+}
+
+/// Samples, markers and counters of a file with all that their indices point at. Version 70.
+fn resolved(json: &Value) -> Value {
+    let shared = &json["shared"];
+    let at = |column: &Value, index: &Value| {
+        index
+            .as_u64()
+            .map_or(Value::Null, |index| column[index as usize].clone())
+    };
+    let text = |index: &Value| at(&shared["stringArray"], index);
+    let category = |index: &Value| at(&json["meta"]["categories"], index)["name"].clone();
+    let frame = |index: u64| {
+        let of = |column: &str| shared["frameTable"][column][index as usize].clone();
+        let func = |column: &str| at(&shared["funcTable"][column], &of("func"));
+        let resource = |column: &str| text(&at(&shared["resourceTable"][column], &func("resource")));
+        let source = text(&at(&shared["sources"]["filename"], &func("source")));
+        let script = json!([
+            func("isJS"),
+            func("relevantForJS"),
+            func("lineNumber"),
+            func("columnNumber"),
+            source
+        ]);
+        let place = json!([
+            of("address"),
+            of("lib"),
+            of("line"),
+            of("column"),
+            of("inlineDepth"),
+            of("innerWindowID")
+        ]);
+        let kind = json!([category(&of("category")), of("subcategory")]);
+        json!([
+            text(&func("name")),
+            resource("name"),
+            resource("host"),
+            script,
+            place,
+            kind
+        ])
+    };
+    let stack = |index: &Value| {
+        let (mut index, mut frames) = (index.as_u64(), Vec::new());
+        while let Some(row) = index {
+            frames.push(frame(shared["stackTable"]["frame"][row as usize].as_u64().unwrap()));
+            let offset = shared["stackTable"]["prefixOffset"][row as usize].as_u64().unwrap();
+            index = (offset > 0).then(|| row - offset);
+        }
+        Value::from(frames)
+    };
+    let ms = |time: &Value| json!(format!("{:.3}", time.as_f64().unwrap_or(0.0)));
+    let times = |table: &Value| {
+        let mut now = 0.0;
+        let deltas = table["timeDeltas"].as_array().into_iter().flatten();
+        let sums = deltas.map(|delta| {
+            now += delta.as_f64().unwrap_or(0.0);
+            ms(&now.into())
+        });
+        sums.collect::<Vec<_>>()
+    };
+    let rows = |table: &Value| 0..table["length"].as_u64().unwrap() as usize;
+    let thread = |thread: &Value| {
+        let (samples, markers) = (&thread["samples"], &thread["markers"]);
+        let time = times(samples);
+        let sample = |row: usize| {
+            let of = |column: &str| samples[column][row].clone();
+            json!([time[row], stack(&of("stack")), of("threadCPUDelta"), of("eventDelay")])
+        };
+        let marker = |row: usize| {
+            let of = |column: &str| markers[column][row].clone();
+            // `PHASE` of the front end: an instant has no end, and an end no start.
+            let start = (of("phase") != 3).then(|| ms(&of("startTime")));
+            let end = (of("phase") == 1 || of("phase") == 3).then(|| ms(&of("endTime")));
+            let mut data = of("data");
+            let cause = data.as_object_mut().and_then(|data| data.remove("cause"));
+            let cause = cause.map(|cause| json!([cause["time"], cause["tid"], stack(&cause["stack"])]));
+            json!([text(&of("name")), start, end, category(&of("category")), data, cause])
+        };
+        let samples: Vec<_> = rows(samples).map(sample).collect();
+        let markers: Vec<_> = rows(markers).map(marker).collect();
+        json!([
+            thread["name"],
+            thread["pid"],
+            thread["registerTime"],
+            thread["usedInnerWindowIDs"],
+            samples,
+            markers
+        ])
+    };
+    let all = |of: &str| json[of].as_array().unwrap().iter();
+    let counter = |counter: &Value| {
+        json!([
+            counter["name"],
+            counter["pid"],
+            counter["display"],
+            times(&counter["samples"]),
+            counter["samples"]["count"]
+        ])
+    };
+    let (threads, counters): (Vec<_>, Vec<_>) = (
+        all("threads").map(thread).collect(),
+        all("counters").map(counter).collect(),
+    );
+    json!({"threads": threads, "counters": counters, "libs": json["libs"], "pages": json["pages"]})
+}
+
+/// Firefox 153 recorded a page (`MOZ_PROFILER_STARTUP=1`), and the front end made its own form of it. Most samples and markers were left
+/// out then, and of one thread all samples.
+#[test]
+fn a_file_of_firefox_is_written_again_with_all_that_it_has() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/firefox-153.json.gz");
+    let mut file = String::new();
+    let gzip = flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap());
+    std::io::BufReader::new(gzip).read_to_string(&mut file).unwrap();
+    let file: Value = serde_json::from_str(&file).unwrap();
+    let first = everything(path.as_ref(), ReadLimits::default()).unwrap();
+    let (again, views) = viewed(&first);
+    let (before, after) = (resolved(&file), resolved(&again));
+    for (index, thread) in before["threads"].as_array().unwrap().iter().enumerate() {
+        for (part, rows) in thread.as_array().unwrap().iter().enumerate() {
+            assert_eq!(rows, &after["threads"][index][part], "thread {index}");
+        }
+    }
+    assert_eq!(before, after);
+    let meta = |json: &Value| json["meta"].as_object().unwrap().clone();
+    assert_eq!(meta(&file), meta(&again));
+    let samples = |data: &Data| {
+        data.threads
+            .iter()
+            .map(|thread| thread.samples.len())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(samples(&views), [25, 25, 0]);
+    // A time is kept to the nanosecond: Firefox has fractions of it.
+    assert_same_when_read_again(read_all(&again));
 }
 
 #[test]

@@ -263,12 +263,16 @@ fn versions_that_are_not_known_are_refused_with_what_to_do() {
         .as_object_mut()
         .unwrap()
         .remove("preprocessedProfileVersion");
-    assert!(
-        read(&gecko)
-            .unwrap_err()
-            .to_string()
-            .contains("preprocessedProfileVersion")
-    );
+    let step = "open a profile of Firefox itself in the Firefox Profiler and save it from there";
+    assert!(read(&gecko).unwrap_err().to_string().contains(step));
+
+    // Firefox itself writes rows, where the front end has columns.
+    for table in ["samples", "markers"] {
+        gecko["threads"][0][table] = json!({"schema": {"stack": 0, "time": 1}, "data": [[null, 1.5], [0, 2.5, [3]]]});
+    }
+    gecko["meta"]["version"] = 34.into();
+    let error = read(&gecko).unwrap_err().to_string();
+    assert!(error.contains(step), "{error}");
 }
 
 #[test]

@@ -162,7 +162,12 @@ impl<'a> Resources<'a> {
             all: Vec::new(),
             indexes: FxHashMap::default(),
         };
-        for resource in data.scripts.iter().filter_map(|script| script.resource.as_ref()) {
+        // In the order of the functions, as they are found again when the file is read.
+        let scripts = data
+            .funcs
+            .iter()
+            .filter_map(|func| data.scripts.get(func.script as usize));
+        for resource in scripts.filter_map(|script| script.resource.as_ref()) {
             resources.indexes.entry(resource).or_insert_with(|| {
                 resources.all.push(resource);
                 resources.all.len() - 1
@@ -198,7 +203,9 @@ fn frames(data: &Data, json: &mut Json) -> io::Result<()> {
     json.column("nativeSymbol", frames.iter(), |buf, frame| {
         put_optional(buf, some(frame.symbol))
     })?;
-    json.constant_column("innerWindowID", count, "null")?;
+    json.column("innerWindowID", frames.iter(), |buf, frame| {
+        put_optional(buf, data.windows.get(frame.window as usize).copied())
+    })?;
     json.column("line", frames.iter(), |buf, frame| put_optional(buf, some(frame.line)))?;
     json.column("column", frames.iter(), |buf, frame| {
         put_optional(buf, some(frame.column))

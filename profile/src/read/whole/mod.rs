@@ -39,8 +39,7 @@ pub(super) enum NoData {
 }
 
 pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), NoData> {
-    let version = (raw.meta.known.preprocessed_profile_version)
-        .ok_or(NoData::Incomplete("a number `meta.preprocessedProfileVersion`; open a profile of Firefox itself in the Firefox Profiler and save it from there"))?;
+    let version = (raw.meta.known.preprocessed_profile_version).ok_or(NoData::GECKO)?;
     if !VERSIONS.contains(&version) {
         return Err(NoData::Version(version));
     }
@@ -51,6 +50,10 @@ pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), No
 }
 
 impl NoData {
+    pub(super) const GECKO: NoData = NoData::Incomplete(
+        "a number `meta.preprocessedProfileVersion`; open a profile of Firefox itself in the Firefox Profiler and save it from there",
+    );
+
     pub(super) fn of(self, path: &Path) -> ReadError {
         let path = path.to_owned();
         match self {

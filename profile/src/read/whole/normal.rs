@@ -62,6 +62,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         texts: FxHashMap::default(),
         funcs: FxHashMap::default(),
         scripts: FxHashMap::default(),
+        windows: FxHashMap::default(),
     };
     let loose = Loose {
         facts: known.sprof.unwrap_or_default(),
@@ -152,6 +153,7 @@ struct Normal {
     texts: FxHashMap<Box<str>, u32>,
     funcs: FxHashMap<Func, u32>,
     scripts: FxHashMap<Script, u32>,
+    windows: FxHashMap<u64, u32>,
 }
 
 impl Normal {
@@ -194,14 +196,14 @@ impl Normal {
         Ok(())
     }
 
-    /// A function of each of the table's, with the library of its resource.
+    /// A function of each of the table's, with the library of its resource, and what it has more if it is a script's.
     fn funcs<E: Extent>(
-        &mut self,
+        &self,
         raw: RawFuncs<E>,
         resources: RawResources<E>,
         places: &Places,
         at: &str,
-    ) -> Result<Vec<Func>, Wrong> {
+    ) -> Result<Vec<(Func, Option<Script>)>, Wrong> {
         let texts = &places.texts;
         let names = Column(at, "funcTable.name", &raw.name.0);
         let resource_of = Column(at, "funcTable.resource", &raw.resource.0);
@@ -233,26 +235,24 @@ impl Normal {
                     false => NONE,
                 };
                 let lib = id(resource_libs, resource);
-                let script = match scripts.of(index, resource_of.get(index), texts) {
-                    Some(script) => self.script(script),
-                    None => NONE,
-                };
-                Ok(Func {
+                let func = Func {
                     name: id(texts, names.required(index, texts.len(), "texts")?),
                     lib: self.lib(lib, || format!("{at}.resourceTable.lib[{resource}]"))?,
                     file: id(file_ids, file),
-                    script,
-                })
+                    script: NONE,
+                };
+                Ok((func, scripts.of(index, resource_of.get(index), texts)))
             })
             .collect()
     }
 
-    fn script(&mut self, script: Script) -> u32 {
-        let next = self.data.scripts.len() as u32;
-        let id = *self.scripts.entry(script.clone()).or_insert(next);
-        if id == next {
-            self.data.scripts.push(script);
+    fn script(&mut self, script: &Script) -> u32 {
+        if let Some(id) = self.scripts.get(script) {
+            return *id;
         }
+        let id = self.data.scripts.len() as u32;
+        self.scripts.insert(script.clone(), id);
+        self.data.scripts.push(script.clone());
         id
     }
 
@@ -267,11 +267,12 @@ impl Normal {
     fn frames<E: Extent>(
         &mut self,
         raw: RawFrames<E>,
-        funcs: &[Func],
+        funcs: &[(Func, Option<Script>)],
         first_symbol: usize,
         at: &str,
     ) -> Result<(), Wrong> {
         let (columns, subcategories, symbols) = (raw.column.take(), raw.subcategory.take(), raw.native_symbol.take());
+        let windows = raw.inner_window_id.take();
         let column = Column(at, "frameTable.column", &columns.0);
         let subcategory = Column(at, "frameTable.subcategory", &subcategories.0);
         let symbol = Column(at, "frameTable.nativeSymbol", &symbols.0);
@@ -285,7 +286,9 @@ impl Normal {
         let count = func.2.len();
         self.data.frames.reserve_exact(count);
         for index in 0..count {
-            let mut of = funcs[func.required(index, funcs.len(), "functions")? as usize];
+            let &(mut of, ref script) = &funcs[func.required(index, funcs.len(), "functions")? as usize];
+            // As functions, scripts are in the order in which frames name them: a file that is written of this gives the same order.
+            of.script = script.as_ref().map_or(NONE, |script| self.script(script));
             let flags = match self.version >= FLAGS_OF_FRAMES {
                 true => flags.value(index)?,
                 false => u32::MAX ^ frame_flag::INLINED,
@@ -321,11 +324,24 @@ impl Normal {
                     first_symbol as u32 + symbol
                 },
                 lib: of.lib,
+                window: self.window(windows.0.get(index).copied()),
                 address: address.filter(|_| has(frame_flag::ADDRESS_AND_LIB)),
             };
             self.data.frames.push(frame);
         }
         Ok(())
+    }
+
+    /// JavaScript has made a number of it, which for -1 of 64 bits is 18446744073709552000.
+    fn window(&mut self, id: Option<f64>) -> u32 {
+        let Some(id) = id.filter(|id| !id.is_nan()).map(|id| id as u64) else {
+            return NONE;
+        };
+        let windows = &mut self.data.windows;
+        *self.windows.entry(id).or_insert_with(|| {
+            windows.push(id);
+            windows.len() as u32 - 1
+        })
     }
 
     fn func(&mut self, func: Func) -> u32 {
@@ -432,6 +448,19 @@ impl Normal {
         (0..names.2.len())
             .map(|index| {
                 let (start, end) = (time(&raw.start_time.0, index), time(&raw.end_time.0, index));
+                let phase = match phases.get(index) {
+                    1 => Phase::Interval,
+                    2 => Phase::Start,
+                    3 => Phase::End,
+                    NONE if end.is_some_and(|end| start.is_none_or(|start| start <= end)) => Phase::Interval,
+                    _ => Phase::Instant,
+                };
+                // Firefox itself writes 0 for the time that the phase has not.
+                let (start, end) = match phase {
+                    Phase::Interval => (start.or(end), end.or(start)),
+                    Phase::Instant | Phase::Start => (start.or(end), start.or(end)),
+                    Phase::End => (end.or(start), end.or(start)),
+                };
                 let (cause, fields) = data.next().flatten().map_or((RawCause::None, None), MarkerData::split);
                 let (stack, weight) = match cause {
                     RawCause::Stack { stack, weight } => (stack.unwrap_or(NONE), weight),
@@ -443,15 +472,9 @@ impl Normal {
                 }
                 Ok(Marker {
                     name: id(texts, names.required(index, texts.len(), "texts")?),
-                    start_ms: start.or(end).unwrap_or(0.0),
-                    end_ms: end.or(start).unwrap_or(0.0),
-                    phase: match (phases.get(index), end) {
-                        (1, _) => Phase::Interval,
-                        (2, _) => Phase::Start,
-                        (3, _) => Phase::End,
-                        (NONE, Some(_)) => Phase::Interval,
-                        _ => Phase::Instant,
-                    },
+                    start_ms: start.unwrap_or(0.0),
+                    end_ms: end.unwrap_or(0.0),
+                    phase,
                     category: match categories.get(index) {
                         NONE => 0,
                         category => category,
@@ -513,6 +536,10 @@ impl Normal {
             for time in &mut time_ms {
                 now += *time;
                 *time = now;
+            }
+            // The front end writes one difference, `null`, for a thread without samples.
+            if count == 0 {
+                time_ms.clear();
             }
         }
         let same_length = |length: usize, column: &str| match length == count {

@@ -111,6 +111,8 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) column: E::Of<Ids>,
     pub(super) subcategory: E::Of<Ids>,
     pub(super) native_symbol: E::Of<Ids>,
+    #[serde(rename = "innerWindowID")]
+    pub(super) inner_window_id: E::Of<Numbers>,
     /// From version 70.
     pub(super) lib: Ids,
     /// From version 71: what of the other columns counts.

@@ -248,8 +248,12 @@ pub(crate) fn written(profile: &Profile) -> Value {
 
 /// All of a profile in this JSON.
 pub(crate) fn read_all(json: &Value) -> Data {
+    read_all_of(&serde_json::to_vec(json).unwrap())
+}
+
+fn read_all_of(json: &[u8]) -> Data {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(&serde_json::to_vec(json).unwrap()).unwrap();
+    file.write_all(json).unwrap();
     everything(file.path(), ReadLimits::default()).unwrap()
 }
 
@@ -260,7 +264,7 @@ pub(crate) fn assert_same_when_read_again(mut first: Data) {
     let json: Value = serde_json::from_slice(&bytes).unwrap();
     first.meta["preprocessedProfileVersion"] = json["meta"]["preprocessedProfileVersion"].clone();
     // What is not known is not a number, and equal to none.
-    assert_eq!(format!("{:?}", read_all(&json)), format!("{first:?}"));
+    assert_eq!(format!("{:?}", read_all_of(&bytes)), format!("{first:?}"));
 }
 
 /// A file has decimal numbers, and differences of times: both are right to the last digits.
