@@ -34,7 +34,9 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
         }
     }
     whole.symbolicated &= data.symbolicated;
-    if whole.product != data.product {
+    if whole.product.is_empty() {
+        whole.product = data.product;
+    } else if !data.product.is_empty() && whole.product != data.product {
         whole.product = format!("{}, {}", whole.product, data.product);
     }
     whole.recorded = match (whole.recorded.take(), data.recorded) {

@@ -239,7 +239,7 @@ fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
     assert_eq!(target.line(), "ready");
     let before = target.speed();
     let dir = support::temp_dir();
-    for round in 0..200 {
+    let attach = |round: u32| {
         let output = sprof()
             .args([
                 "record",
@@ -251,14 +251,21 @@ fn attaching_two_hundred_times_leaves_a_crowd_of_threads_as_it_was() {
                 &target.pid(),
                 "-o",
             ])
-            .arg(dir.path().join("p.json.gz"))
+            .arg(dir.path().join(format!("{round}.json.gz")))
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "round {round}: {stderr}");
         assert!(stderr.contains("(1 process, 65 threads)"), "round {round}: {stderr}");
         assert!(is_alive(&target.pid()), "round {round}");
-    }
+    };
+    // Two at once, for one of them leaves a CPU idle.
+    std::thread::scope(|scope| {
+        for first in [0, 100] {
+            let attach = &attach;
+            scope.spawn(move || (first..first + 100).for_each(attach));
+        }
+    });
     let after = target.speed();
     assert!(
         after > 0.8 * before,

@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::support::events::{markers, record_events, thread, weight};
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::playground::Playground;
 use crate::support::run::sprof;
 use crate::support::skip::{kernel_samples, paranoid, perf_events, root, tracepoints};
@@ -14,7 +14,7 @@ use serde_json::Value;
 #[test]
 fn page_faults_are_weighed_in_the_place_of_cpu_time() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record_events(&["-e", "page-faults"], &["faults", "10000"]);
     let samples = &thread(&profile, "events").samples;
     let of = |function: &str| weight(&profile, samples, |names| names.contains(&function));
@@ -52,7 +52,7 @@ fn page_faults_are_weighed_in_the_place_of_cpu_time() {
 #[test]
 fn a_period_of_one_is_every_single_one() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     // Some 10,000 a second find room.
     let (_, profile) = record_events(&["-e", "page-faults/period=1/"], &["faults", "100"]);
     let samples = &thread(&profile, "events").samples;
@@ -69,7 +69,7 @@ fn a_period_of_one_is_every_single_one() {
 #[test]
 fn a_second_event_has_a_track_of_its_own_beside_the_thread() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record_events(&["-e", "page-faults,context-switches/period=1/"], &["both", "10000"]);
     let faults = &thread(&profile, "events").samples;
     let few = weight(&profile, faults, |names| names.contains(&"few_pages"));
@@ -202,7 +202,7 @@ fn with_off_cpu_samples_weigh_time_and_events_have_tracks() {
 #[test]
 fn modifiers_choose_between_user_and_kernel_code() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let is_kernel = |names: &[&str]| {
         names
             .last()
@@ -225,7 +225,7 @@ fn modifiers_choose_between_user_and_kernel_code() {
 #[test]
 fn each_event_chooses_user_or_kernel_code_for_itself() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record_events(
         &["-e", "cpu-clock:u,context-switches/period=1/,page-faults/period=1/"],
         &["both", "200"],

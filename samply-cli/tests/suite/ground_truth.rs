@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
 use crate::support::skip::{kernel_samples, perf_events};
 use crate::support::{Profile, assert_split, program, record};
@@ -65,7 +65,7 @@ fn split(path: PathBuf) -> Profile {
 #[test]
 fn split_of_cpu_time_without_frame_pointers() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let profile = split(program("split").unwrap());
     assert_split_rooted(&profile, "main");
 }
@@ -115,7 +115,7 @@ fn split_of_cpu_time_on_four_threads() {
 #[test]
 fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(path) = program("split_static") else { return };
     assert_split_rooted(&split(path), "main");
 }
@@ -123,7 +123,7 @@ fn split_of_cpu_time_in_a_static_binary_at_a_fixed_address() {
 #[test]
 fn split_of_cpu_time_in_a_binary_linked_by_lld() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(path) = program("split_lld") else { return };
     assert_split_rooted(&split(path), "main");
 }
@@ -131,7 +131,7 @@ fn split_of_cpu_time_in_a_binary_linked_by_lld() {
 #[test]
 fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let profile = split(program("split_frame_pointer").unwrap());
     // The loops are leaf functions, which push no frame of their own: a frame-pointer walk that starts at rbp misses
     // their caller `one_round`, but not `main`.
@@ -142,7 +142,7 @@ fn split_of_cpu_time_without_unwind_tables_by_frame_pointer() {
 #[test]
 fn split_of_cpu_time_with_debug_frame_only() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     // -fno-asynchronous-unwind-tables -g: the rules are in `.debug_frame`, and rbp is no frame pointer. The C library's start
     // code in the same file has `.eh_frame`.
     let profile = split(program("split_debug_frame").unwrap());
@@ -154,7 +154,7 @@ fn split_of_cpu_time_with_debug_frame_only() {
 #[test]
 fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_told_apart() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record().profile(program("split_stripped").unwrap(), &["1000"]);
     let rooted = profile.share(
         |_| true,
@@ -187,7 +187,7 @@ fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_told_apart() {
 #[test]
 fn stacks_of_27_kb_are_rooted() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
     assert_rooted(&profile, "main", 99.0);
     // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
@@ -201,7 +201,7 @@ fn stacks_of_27_kb_are_rooted() {
 #[test]
 fn stacks_of_200_kb_are_rooted_or_marked() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "210", "1500"]);
     let honest = profile.share(
         |names| names.contains(&"deep_leaf"),
@@ -215,7 +215,7 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
 #[test]
 fn stacks_whose_memory_was_cleared_since_are_marked() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record()
         .options(&["--rate", "4000"])
         .profile(program("deep").unwrap(), &["cleared", "64", "300"]);
@@ -309,21 +309,21 @@ fn assert_handler_is_rooted(stack: &str) {
 #[test]
 fn samples_inside_a_signal_handler_reach_main() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     assert_handler_is_rooted("normal");
 }
 
 #[test]
 fn samples_inside_a_signal_handler_on_an_alternate_stack_reach_main() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     assert_handler_is_rooted("alternate");
 }
 
 #[test]
 fn a_callback_is_seen_through_libc() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("callback").unwrap(), &["1000"]);
     let rooted = profile.share(
         |names| names.contains(&"compare_leaf"),
@@ -358,14 +358,14 @@ fn assert_library_is_seen(library: &str, leaf: &str) {
 #[test]
 fn a_library_loaded_while_the_program_runs_is_seen() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     assert_library_is_seen("library.so", "library_leaf");
 }
 
 #[test]
 fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     assert_library_is_seen("library_frame_pointer.so", "library_leaf");
 }
 
@@ -373,7 +373,7 @@ fn a_library_without_unwind_tables_is_walked_by_frame_pointer() {
 #[cfg(target_arch = "x86_64")]
 fn a_number_in_the_frame_of_code_without_rules_is_no_caller() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("builtin").unwrap(), &["1000"]);
     let right = profile.share(
         |names| names.contains(&"builtin"),
@@ -427,7 +427,7 @@ fn stacks_of_go_end_where_its_toolchain_says() {
 #[test]
 fn kernel_functions_appear_under_read() {
     let Some(()) = kernel_samples() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("reader").unwrap(), &["1500"]);
     // The C library's `read`, and below it kernel functions: `vfs_read` and what the device does.
     let kernel = profile.share(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support;
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::undisturbed;
@@ -103,7 +103,7 @@ fn code_in_a_memory_file_mapped_twice_is_named_by_its_jitdump() {
 #[test]
 fn a_perf_map_names_code_and_the_profile_says_that_its_names_have_no_times() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (recording, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "map"]);
     remove_maps(&profile);
     for function in ["mover", "stayer", "replacement"] {
@@ -122,7 +122,7 @@ fn a_perf_map_names_code_and_the_profile_says_that_its_names_have_no_times() {
 #[test]
 fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let allowed = Command::new("unshare").args(["-m", "-p", "-f", "true"]).status();
     if !root()
         || !has(
@@ -154,7 +154,7 @@ fn a_perf_map_is_read_in_the_mount_and_pid_namespace_of_its_process() {
 #[test]
 fn code_that_nobody_tells_of_is_unwound_and_shown_by_address() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("jit").unwrap(), &["1000", "rwx", "none"]);
     let in_code = profile
         .samples()
@@ -180,7 +180,7 @@ fn chains(profile: &Profile, expected: &[&str]) -> support::profile::Share {
 #[test]
 fn functions_that_are_entered_or_left_have_their_caller() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record()
         .options(&["--rate", "5000"])
         .profile(program("jit_entries").unwrap(), &["1000"]);
@@ -194,7 +194,7 @@ fn functions_that_are_entered_or_left_have_their_caller() {
 #[test]
 fn functions_without_frame_pointers_are_unwound_by_the_rules_in_their_jitdump() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let dir = support::temp_dir();
     let folder = dir.path().to_str().unwrap();
     let recorded = |rules: &str| {
@@ -311,7 +311,7 @@ fn assert_node_split(profile: &Profile) {
 #[test]
 fn node_with_a_perf_map() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(profile) = node(&["--perf-basic-prof"]) else {
         return;
     };
@@ -321,7 +321,7 @@ fn node_with_a_perf_map() {
 #[test]
 fn node_with_a_jitdump_has_lines_too() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(profile) = node(&["--perf-prof"]) else { return };
     assert_node_split(&profile);
     let lines = profile.frames.iter().filter(|frame| {
@@ -400,7 +400,7 @@ fn assert_python_split(python: &Path, option: &str) {
 #[test]
 fn python_functions_are_named_and_rooted_by_a_perf_map() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(python) = python(12) else { return };
     assert_python_split(&python, "perf");
 }
@@ -408,7 +408,7 @@ fn python_functions_are_named_and_rooted_by_a_perf_map() {
 #[test]
 fn python_functions_are_named_and_rooted_by_a_jitdump() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let Some(python) = python(13) else { return };
     assert_python_split(&python, "perf_jit");
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::machine::alone;
+use crate::support::machine::{alone, one_cpu};
 use crate::support::skip::perf_events;
 use crate::support::steal::undisturbed;
 use crate::support::{Profile, Recording, program, record};
@@ -61,14 +61,14 @@ fn assert_steps(profile: &Profile) {
 #[test]
 fn the_memory_of_a_process_is_a_line_with_its_steps_and_its_peak() {
     let Some(()) = perf_events() else { return };
-    alone();
+    one_cpu();
     let (_, profile) = record().profile(program("memory").unwrap(), &["250"]);
     assert_steps(&profile);
 }
 
 #[test]
 fn the_same_where_perf_events_are_refused() {
-    alone();
+    one_cpu();
     let refuse = program("refuse").unwrap();
     let (_, profile) =
         (record().under(&[refuse.to_str().unwrap(), "eperm"])).profile(program("memory").unwrap(), &["250"]);
