@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Role, Sample, Tid, Value};
+use recording::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{Thread, ThreadEvent, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 
@@ -230,16 +231,15 @@ impl Translator {
             }) => {
                 self.without_events.mapped(pid);
                 self.ensure_thread(time, pid, pid, None, sink);
-                sink.on_event(&Event::Map(Mapping {
-                    time,
-                    pid: Pid(pid),
+                let mapping = Mapping {
                     start,
                     len,
                     file_offset,
                     path,
                     build_id,
                     inode,
-                }));
+                };
+                sink.on_event(&Event::process(time, Pid(pid), ProcessEvent::Map(&mapping)));
             }
             Ok(Record::Comm { pid, tid, exec, name }) => {
                 if exec {
@@ -277,12 +277,9 @@ impl Translator {
             Ok(Record::Lost { count } | Record::LostSamples { count }) => {
                 self.report_lost(time, count, role, LostCause::RingFull, sink);
             }
-            Ok(Record::Throttle) => sink.on_event(&Event::Throttled { time }),
+            Ok(Record::Throttle) => sink.on_event(&Event::recording(time, RecordingEvent::Throttled)),
             Ok(Record::Mmap { executable: false, .. } | Record::Other) => {}
-            Err(malformed) => sink.on_event(&Event::Malformed {
-                time,
-                what: malformed.0,
-            }),
+            Err(malformed) => sink.on_event(&Event::recording(time, RecordingEvent::Malformed(malformed.0))),
         }
     }
 
@@ -296,12 +293,7 @@ impl Translator {
             let lost = self.lost.entry(role).or_default();
             *lost = lost.saturating_add(count);
         }
-        sink.on_event(&Event::Lost {
-            time,
-            count,
-            role,
-            cause,
-        });
+        sink.on_event(&Event::recording(time, RecordingEvent::Lost { count, role, cause }));
     }
 
     fn switch(&mut self, time: Timestamp, pid: i32, tid: i32, out: Option<bool>, sink: &mut dyn EventSink) {
@@ -310,16 +302,11 @@ impl Translator {
             return;
         }
         self.ensure_thread(time, pid, tid, None, sink);
-        let (pid, tid) = (Pid(pid), Tid(tid));
-        sink.on_event(&match out {
-            None => Event::SwitchIn { time, pid, tid },
-            Some(preempted) => Event::SwitchOut {
-                time,
-                pid,
-                tid,
-                preempted,
-            },
-        });
+        let what = match out {
+            None => ThreadEvent::SwitchIn,
+            Some(preempted) => ThreadEvent::SwitchOut { preempted },
+        };
+        sink.on_event(&Event::thread(time, Thread::new(pid, tid), what));
     }
 
     /// Translates one sample.
@@ -339,11 +326,8 @@ impl Translator {
             if role == Role::WaitStack {
                 return;
             }
-            sink.on_event(&Event::Malformed {
-                time,
-                what: "sample of an exited task",
-            });
-            return;
+            let what = RecordingEvent::Malformed("sample of an exited task");
+            return sink.on_event(&Event::recording(time, what));
         }
         self.samples += u64::from(role == Role::Running);
         if matches!(role, Role::Running | Role::Counted) {
@@ -402,9 +386,6 @@ impl Translator {
             }),
         };
         let sample = Sample {
-            time,
-            pid: Pid(raw.pid),
-            tid: Tid(raw.tid),
             cpu: raw.cpu,
             role,
             event,
@@ -412,38 +393,24 @@ impl Translator {
             stack,
             values,
         };
-        sink.on_event(&Event::Sample(sample));
+        sink.on_event(&Event::sample(time, Thread::new(raw.pid, raw.tid), sample));
     }
 
     fn name(&mut self, time: Timestamp, pid: i32, tid: i32, exec: bool, name: &[u8], sink: &mut dyn EventSink) {
         let name = String::from_utf8_lossy(name);
         self.ensure_thread(time, pid, tid, None, sink);
         if !exec {
-            sink.on_event(&Event::ThreadName {
-                time,
-                pid: Pid(pid),
-                tid: Tid(tid),
-                name: &name,
-            });
-            return;
+            return sink.on_event(&Event::thread(time, Thread::new(pid, tid), ThreadEvent::Name(&name)));
         }
         // The kernel starts programs (modprobe, for one) from threads of its own.
         self.kernel_threads.remove(&pid);
         // exec(2) ends all other threads, and the one that called it becomes the main thread.
         if let Some(threads) = self.processes.get_mut(&pid) {
             for gone in threads.extract_if(.., |tid| *tid != pid) {
-                sink.on_event(&Event::ThreadEnd {
-                    time,
-                    pid: Pid(pid),
-                    tid: Tid(gone),
-                });
+                sink.on_event(&Event::thread(time, Thread::new(pid, gone), ThreadEvent::End));
             }
         }
-        sink.on_event(&Event::Exec {
-            time,
-            pid: Pid(pid),
-            name: &name,
-        });
+        sink.on_event(&Event::process(time, Pid(pid), ProcessEvent::Exec(&name)));
     }
 
     fn has_exited(&self, time: Timestamp, pid: i32, tid: i32) -> bool {
@@ -469,15 +436,11 @@ impl Translator {
             return;
         };
         threads.swap_remove(at);
-        sink.on_event(&Event::ThreadEnd {
-            time,
-            pid: Pid(pid),
-            tid: Tid(tid),
-        });
+        sink.on_event(&Event::thread(time, Thread::new(pid, tid), ThreadEvent::End));
         if threads.is_empty() {
             self.processes.remove(&pid);
             self.kernel_threads.remove(&pid);
-            sink.on_event(&Event::ProcessEnd { time, pid: Pid(pid) });
+            sink.on_event(&Event::process(time, Pid(pid), ProcessEvent::End));
         }
     }
 
@@ -487,13 +450,9 @@ impl Translator {
         };
         self.kernel_threads.remove(&pid);
         for tid in threads {
-            sink.on_event(&Event::ThreadEnd {
-                time,
-                pid: Pid(pid),
-                tid: Tid(tid),
-            });
+            sink.on_event(&Event::thread(time, Thread::new(pid, tid), ThreadEvent::End));
         }
-        sink.on_event(&Event::ProcessEnd { time, pid: Pid(pid) });
+        sink.on_event(&Event::process(time, Pid(pid), ProcessEvent::End));
     }
 
     /// Announces a process and a thread that were not known: started now, or their start was lost.
@@ -501,11 +460,8 @@ impl Translator {
         let threads = match self.processes.entry(pid) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                sink.on_event(&Event::ProcessStart {
-                    time,
-                    pid: Pid(pid),
-                    parent: parent.map(Pid),
-                });
+                let parent = parent.map(Pid);
+                sink.on_event(&Event::process(time, Pid(pid), ProcessEvent::Start { parent }));
                 self.processes_seen += 1;
                 new.insert(Vec::new())
             }
@@ -521,11 +477,7 @@ impl Translator {
             }
             None => {
                 threads.push(tid);
-                sink.on_event(&Event::ThreadStart {
-                    time,
-                    pid: Pid(pid),
-                    tid: Tid(tid),
-                });
+                sink.on_event(&Event::thread(time, Thread::new(pid, tid), ThreadEvent::Start));
             }
         }
     }

@@ -3,7 +3,7 @@
 use perf_data::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
 use perf_data::translate::Translator;
 use proptest::prelude::*;
-use recording::event::{Event, Role};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack};
@@ -102,7 +102,9 @@ fn the_interrupted_kernel_instruction_is_one_frame_not_two() {
     struct Check(usize);
     impl EventSink for Check {
         fn on_event(&mut self, event: &Event<'_>) {
-            let Event::Sample(sample) = event else { return };
+            let EventKind::Thread(_, ThreadEvent::Sample(sample)) = event.kind else {
+                return;
+            };
             let Stack::Snapshot(snapshot) = sample.stack else {
                 panic!("no snapshot")
             };
@@ -155,7 +157,9 @@ fn a_sample_of_the_ring_of_waits_is_the_stack_of_a_wait_and_no_sample() {
     struct Waits(u32);
     impl EventSink for Waits {
         fn on_event(&mut self, event: &Event<'_>) {
-            let Event::Sample(sample) = event else { return };
+            let EventKind::Thread(_, ThreadEvent::Sample(sample)) = event.kind else {
+                return;
+            };
             assert_eq!(sample.role, Role::WaitStack);
             self.0 += 1;
         }
@@ -192,23 +196,24 @@ fn a_mapping_has_its_build_id_or_its_inode() {
 /// Checks what every consumer relies on: processes and threads start before they are used and end once.
 #[derive(Default)]
 struct Order {
-    processes: std::collections::HashSet<i32>,
-    threads: std::collections::HashSet<(i32, i32)>,
+    processes: std::collections::HashSet<Pid>,
+    threads: std::collections::HashSet<Thread>,
 }
 
 impl EventSink for Order {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::ProcessStart { pid, .. } => assert!(self.processes.insert(pid.0)),
-            Event::ProcessEnd { pid, .. } => assert!(self.processes.remove(&pid.0)),
-            Event::ThreadStart { pid, tid, .. } => {
-                assert!(self.processes.contains(&pid.0));
-                assert!(self.threads.insert((pid.0, tid.0)));
+        match event.kind {
+            EventKind::Process(pid, ProcessEvent::Start { .. }) => assert!(self.processes.insert(pid)),
+            EventKind::Process(pid, ProcessEvent::End) => assert!(self.processes.remove(&pid)),
+            EventKind::Process(pid, ProcessEvent::Exec(_)) => assert!(self.processes.contains(&pid)),
+            EventKind::Thread(thread, ThreadEvent::Start) => {
+                assert!(self.processes.contains(&thread.pid));
+                assert!(self.threads.insert(thread));
             }
-            Event::ThreadEnd { pid, tid, .. } => assert!(self.threads.remove(&(pid.0, tid.0))),
-            Event::ThreadName { pid, tid, .. } => assert!(self.threads.contains(&(pid.0, tid.0))),
-            Event::Exec { pid, .. } => assert!(self.processes.contains(&pid.0)),
-            Event::Sample(sample) => assert!(self.threads.contains(&(sample.pid.0, sample.tid.0))),
+            EventKind::Thread(thread, ThreadEvent::End) => assert!(self.threads.remove(&thread)),
+            EventKind::Thread(thread, ThreadEvent::Name(_) | ThreadEvent::Sample(_)) => {
+                assert!(self.threads.contains(&thread));
+            }
             _ => {}
         }
     }
@@ -234,7 +239,7 @@ fn an_exit_between_an_exec_and_its_first_mapping_is_that_of_the_events_alone() {
         }
         let lost = translator.take_tasks_without_events();
         (
-            sink.processes.contains(&7),
+            sink.processes.contains(&Pid(7)),
             lost.into_iter().map(|lost| (lost.pid, lost.name)).collect::<Vec<_>>(),
         )
     };

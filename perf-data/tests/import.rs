@@ -12,7 +12,7 @@ use std::io::Cursor;
 use common::*;
 use perf_data::import::{Import, ImportError, Imported};
 use proptest::prelude::*;
-use recording::event::{Event, LostCause};
+use recording::event::{Event, EventKind, LostCause, ProcessEvent, RecordingEvent, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -69,16 +69,18 @@ type Inode = (u32, u32, u64);
 
 impl EventSink for Seen {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(sample) => {
-                self.sample_times.push(sample.time.0);
+        match event.kind {
+            EventKind::Thread(_, ThreadEvent::Sample(sample)) => {
+                self.sample_times.push(event.time.0);
                 if let Stack::Frames(frames) = sample.stack {
                     self.frames = frames.to_vec();
                 }
             }
-            Event::Lost { cause, count, .. } => self.lost.push((*cause, *count)),
-            Event::Malformed { what, .. } => self.malformed.push(what),
-            Event::Map(mapping) => self.files.push((mapping.inode, mapping.build_id.clone())),
+            EventKind::Recording(RecordingEvent::Lost { cause, count, .. }) => self.lost.push((cause, count)),
+            EventKind::Recording(RecordingEvent::Malformed(what)) => self.malformed.push(what),
+            EventKind::Process(_, ProcessEvent::Map(mapping)) => {
+                self.files.push((mapping.inode, mapping.build_id.clone()))
+            }
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use common::*;
 use perf_data::import::{Import, Imported};
 use proptest::prelude::*;
 use recording::address::Avma;
-use recording::event::{Event, Role, Sample};
+use recording::event::{Event, EventKind, RecordingEvent, Role, Sample, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
 
@@ -82,32 +82,36 @@ fn raw_wait(time: u64, tid: u32, ns: u64) -> Vec<u8> {
 }
 
 fn text(event: &Event<'_>) -> Option<String> {
-    let with_frames = |what: &str, sample: &Sample<'_>| {
+    let time = event.time.0;
+    let (thread, what) = match event.kind {
+        EventKind::Thread(thread, what) => (thread, what),
+        EventKind::Recording(RecordingEvent::Malformed(what)) => return Some(format!("malformed: {what}")),
+        _ => return None,
+    };
+    let tid = thread.tid.0;
+    let with_frames = |what: &str, sample: Sample<'_>| {
         let Stack::Frames(frames) = sample.stack else {
-            return format!("{} {what} of {} without frames", sample.time.0, sample.tid.0);
+            return format!("{time} {what} of {tid} without frames");
         };
         let leaf = frames.first().copied().and_then(Frame::lookup_address);
         let Avma(leaf) = leaf.unwrap_or(Avma(0));
         format!(
-            "{} {what} of {}: {}, {} frames at {leaf:#x}",
-            sample.time.0,
-            sample.tid.0,
+            "{time} {what} of {tid}: {}, {} frames at {leaf:#x}",
             sample.period,
             frames.len()
         )
     };
-    Some(match event {
-        Event::Sample(sample) => match sample.role {
+    Some(match what {
+        ThreadEvent::Sample(sample) => match sample.role {
             Role::WaitStack => with_frames("stack", sample),
             Role::Wait => with_frames("wait", sample),
             _ => with_frames("sample", sample),
         },
-        Event::SwitchIn { time, tid, .. } => format!("{} in {}", time.0, tid.0),
-        Event::SwitchOut {
-            time, tid, preempted, ..
-        } => format!("{} out {}{}", time.0, tid.0, if *preempted { " preempted" } else { "" }),
-        Event::ThreadEnd { time, tid, .. } => format!("{} end {}", time.0, tid.0),
-        Event::Malformed { what, .. } => format!("malformed: {what}"),
+        ThreadEvent::SwitchIn => format!("{time} in {tid}"),
+        ThreadEvent::SwitchOut { preempted } => {
+            format!("{time} out {tid}{}", if preempted { " preempted" } else { "" })
+        }
+        ThreadEvent::End => format!("{time} end {tid}"),
         _ => return None,
     })
 }

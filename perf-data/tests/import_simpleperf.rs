@@ -15,7 +15,7 @@ use common::*;
 use perf_data::import::{Import, Imported, RecordedFile, RecordedFunction};
 use proptest::prelude::*;
 use recording::address::Avma;
-use recording::event::Event;
+use recording::event::{Event, EventKind, ProcessEvent, RecordingEvent, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
 
@@ -95,19 +95,19 @@ struct Seen {
 
 impl EventSink for Seen {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(sample) => {
+        match event.kind {
+            EventKind::Thread(_, ThreadEvent::Sample(sample)) => {
                 let frames = match sample.stack {
                     Stack::Frames(frames) => frames.to_vec(),
                     _ => Vec::new(),
                 };
-                self.stacks.push((sample.time.0, frames));
+                self.stacks.push((event.time.0, frames));
             }
-            Event::Map(mapping) => {
+            EventKind::Process(_, ProcessEvent::Map(mapping)) => {
                 let path = String::from_utf8_lossy(mapping.path).into_owned();
                 self.maps.push((path, mapping.start, mapping.file_offset));
             }
-            Event::Malformed { what, .. } => self.malformed.push(what),
+            EventKind::Recording(RecordingEvent::Malformed(what)) => self.malformed.push(what),
             _ => {}
         }
     }

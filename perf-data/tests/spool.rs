@@ -13,7 +13,8 @@ use perf_data::import::Import;
 use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, LostCause, Mapping, Pid, Role, Sample, Tid};
+use recording::event::{Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -26,17 +27,17 @@ struct Log(Vec<String>);
 impl EventSink for Log {
     fn on_event(&mut self, event: &Event<'_>) {
         let lines = &mut self.0;
-        match event {
-            Event::Sample(sample) => {
+        match event.kind {
+            EventKind::Thread(Thread { pid, tid }, ThreadEvent::Sample(sample)) => {
                 let Stack::Frames(frames) = sample.stack else {
                     panic!("not frames")
                 };
                 lines.push(format!(
                     "sample {} {} {} {} {} {frames:?}",
-                    sample.time.0, sample.pid.0, sample.tid.0, sample.cpu, sample.period
+                    event.time.0, pid.0, tid.0, sample.cpu, sample.period
                 ));
             }
-            other => lines.push(format!("{other:?}")),
+            _ => lines.push(format!("{event:?}")),
         }
     }
 }
@@ -71,27 +72,19 @@ fn at(address: u64) -> Avma {
 }
 
 fn sample<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
-    Event::Sample(Sample {
-        time: Timestamp(time),
-        pid: Pid(7),
-        tid: Tid(8),
-        cpu: 2,
-        role: Role::Running,
-        event: 0,
-        values: &[],
-        period: 1_000_000,
-        stack: Stack::Frames(frames),
-    })
+    with_role(Role::Running, time, frames)
 }
 
 fn wait_stack<'a>(time: u64, frames: &'a [Frame]) -> Event<'a> {
-    match sample(time, frames) {
-        Event::Sample(sample) => Event::Sample(Sample {
-            role: Role::WaitStack,
-            ..sample
-        }),
-        other => other,
-    }
+    with_role(Role::WaitStack, time, frames)
+}
+
+fn with_role<'a>(role: Role, time: u64, frames: &'a [Frame]) -> Event<'a> {
+    let sample = Sample {
+        cpu: 2,
+        ..Sample::new(role, 1_000_000, Stack::Frames(frames))
+    };
+    Event::sample(Timestamp(time), Thread::new(7, 8), sample)
 }
 
 fn no_errors() -> Box<dyn FnOnce(&io::Error) + Send> {
@@ -117,7 +110,7 @@ fn spool(dir: &tempfile::TempDir, events: &[Event<'_>]) -> (Vec<String>, File) {
 fn events_come_back_as_they_went() {
     let dir = tempfile::tempdir().unwrap();
     let time = Timestamp(2000);
-    let (pid, tid) = (Pid(7), Tid(8));
+    let pid = Pid(7);
     let user = [
         Frame::InstructionPointer(at(0x1010)),
         Frame::ReturnAddress(at(0x1020)),
@@ -140,90 +133,45 @@ fn events_come_back_as_they_went() {
         Frame::Mark(StackMark::Missing(MissingStack::NoUserSpace)),
     ];
     let only_mark = [Frame::Mark(StackMark::Missing(MissingStack::Abi32))];
-    let map = |build_id: Option<BuildId>| {
-        Event::Map(Mapping {
-            time,
-            pid,
-            start: 0x1000,
-            len: 0x1000,
-            file_offset: 0,
-            path: b"/usr/bin/app",
-            inode: build_id.is_none().then_some((8, 1, 77)),
-            build_id,
-        })
+    let map = |build_id: Option<BuildId>| Mapping {
+        start: 0x1000,
+        len: 0x1000,
+        file_offset: 0,
+        path: b"/usr/bin/app",
+        inode: build_id.is_none().then_some((8, 1, 77)),
+        build_id,
     };
+    let (with_id, without) = (map(Some(BuildId((1..=20).collect()))), map(None));
+    let lost = |time, count, role| {
+        let cause = LostCause::RingFull;
+        Event::recording(Timestamp(time), RecordingEvent::Lost { count, role, cause })
+    };
+    let worker = |time, what| Event::thread(Timestamp(time), Thread::new(7, 8), what);
+    let child = |time, what| Event::thread(Timestamp(time), Thread::new(9, 9), what);
     let events = [
-        Event::ProcessStart {
-            time,
-            pid,
-            parent: None,
-        },
-        Event::ThreadStart { time, pid, tid: Tid(7) },
-        Event::Exec { time, pid, name: "app" },
-        map(Some(BuildId((1..=20).collect()))),
-        map(None),
-        Event::ThreadStart { time, pid, tid },
-        Event::ThreadName {
-            time,
-            pid,
-            tid,
-            name: "worker",
-        },
+        Event::process(time, pid, ProcessEvent::Start { parent: None }),
+        Event::thread(time, Thread::main(pid), ThreadEvent::Start),
+        Event::process(time, pid, ProcessEvent::Exec("app")),
+        Event::process(time, pid, ProcessEvent::Map(&with_id)),
+        Event::process(time, pid, ProcessEvent::Map(&without)),
+        worker(2000, ThreadEvent::Start),
+        worker(2000, ThreadEvent::Name("worker")),
         sample(2001, &user),
         sample(2002, &in_kernel),
         sample(2003, &marked),
         sample(2004, &missing),
         sample(2005, &only_mark),
-        Event::Lost {
-            time: Timestamp(2006),
-            count: 5,
-            role: Role::Running,
-            cause: LostCause::RingFull,
-        },
-        Event::Throttled { time: Timestamp(2007) },
+        lost(2006, 5, Role::Running),
+        Event::recording(Timestamp(2007), RecordingEvent::Throttled),
         wait_stack(2007, &in_kernel),
-        Event::SwitchOut {
-            time: Timestamp(2007),
-            pid,
-            tid,
-            preempted: false,
-        },
-        Event::SwitchIn {
-            time: Timestamp(2008),
-            pid,
-            tid,
-        },
-        Event::SwitchOut {
-            time: Timestamp(2008),
-            pid,
-            tid,
-            preempted: true,
-        },
-        Event::Lost {
-            time: Timestamp(2008),
-            count: 6,
-            role: Role::Switch,
-            cause: LostCause::RingFull,
-        },
-        Event::ProcessStart {
-            time: Timestamp(2008),
-            pid: Pid(9),
-            parent: Some(pid),
-        },
-        Event::ThreadStart {
-            time: Timestamp(2008),
-            pid: Pid(9),
-            tid: Tid(9),
-        },
-        Event::ThreadEnd {
-            time: Timestamp(2009),
-            pid: Pid(9),
-            tid: Tid(9),
-        },
-        Event::ProcessEnd {
-            time: Timestamp(2009),
-            pid: Pid(9),
-        },
+        worker(2007, ThreadEvent::SwitchOut { preempted: false }),
+        worker(2008, ThreadEvent::SwitchIn),
+        worker(2008, ThreadEvent::SwitchOut { preempted: true }),
+        lost(2008, 6, Role::Switch),
+        Event::process(Timestamp(2008), Pid(9), ProcessEvent::Start { parent: Some(pid) }),
+        child(2008, ThreadEvent::Start),
+        child(2009, ThreadEvent::End),
+        Event::process(Timestamp(2009), Pid(9), ProcessEvent::End),
     ];
     let (passed, file) = spool(&dir, &events);
     let import = Import::open(BufReader::new(file), None, None).unwrap();
@@ -286,10 +234,8 @@ fn a_stack_too_deep_for_a_record_is_marked() {
     struct Last(Option<Frame>, usize);
     impl EventSink for Last {
         fn on_event(&mut self, event: &Event<'_>) {
-            if let Event::Sample(Sample {
-                stack: Stack::Frames(frames),
-                ..
-            }) = event
+            if let EventKind::Thread(_, ThreadEvent::Sample(sample)) = event.kind
+                && let Stack::Frames(frames) = sample.stack
             {
                 *self = Last(frames.last().copied(), frames.len());
             }

@@ -17,7 +17,7 @@ use fxprof_processed_profile as samply;
 use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::clock::Timestamp;
-use recording::event::{Event, Role, Sample, Tid};
+use recording::event::{Event, Role, Sample, Thread};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -58,17 +58,9 @@ fn ours(count: u64, mut out: BufWriter<File>) -> Result<(), Box<dyn Error>> {
     let stacks = stacks(STACKS);
     let mut builder = builder();
     for (thread, time, stack) in samples(count) {
-        builder.on_event(&Event::Sample(Sample {
-            time: Timestamp(CLOCK + time),
-            pid: PID,
-            tid: Tid(PID.0 + thread as i32),
-            cpu: 0,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period: MS,
-            stack: Stack::Frames(&stacks[stack]),
-        }));
+        let sample = Sample::new(Role::Running, MS, Stack::Frames(&stacks[stack]));
+        let thread = Thread::new(PID.0, PID.0 + thread as i32);
+        builder.on_event(&Event::sample(Timestamp(CLOCK + time), thread, sample));
     }
     let mut profile = builder.finish(info(Timestamp(CLOCK + count / THREADS * MS)), Quality::default());
     enrich(&mut profile, |_, addresses| {

@@ -11,7 +11,7 @@ use profile::enrich::enrich;
 use profile::export::firefox;
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Role, Sample, Tid};
+use recording::event::{Event, Role, Sample, Thread};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Stack};
@@ -31,17 +31,10 @@ fn orders() -> [(&'static str, Vec<u32>); 2] {
 
 fn feed(builder: &mut Builder, order: &[u32], stacks: &[Vec<Frame>]) {
     for (at, &stack) in order.iter().enumerate() {
-        builder.on_event(&Event::Sample(Sample {
-            time: Timestamp(CLOCK + at as u64 * 125_017),
-            pid: PID,
-            tid: Tid(100 + at as i32 % THREADS),
-            cpu: 0,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period: 1_000_000,
-            stack: Stack::Frames(&stacks[stack as usize]),
-        }));
+        let time = Timestamp(CLOCK + at as u64 * 125_017);
+        let thread = Thread::new(PID.0, 100 + at as i32 % THREADS);
+        let sample = Sample::new(Role::Running, 1_000_000, Stack::Frames(&stacks[stack as usize]));
+        builder.on_event(&Event::sample(time, thread, sample));
     }
 }
 

@@ -90,7 +90,7 @@ impl TargetMemory for Memory {
 pub struct Files {}
 
 impl ModuleFiles for Files {
-    fn open(&mut self, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         Err(ModuleMiss::NotFound)
     }
 }

@@ -1,6 +1,6 @@
 //! The vocabulary that every source speaks and every consumer understands, live or replayed.
 //!
-//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`Event::Counter`].
+//! Events reach an [`EventSink`](crate::sink::EventSink) in time order, but for [`ProcessEvent::Counter`].
 
 use crate::clock::Timestamp;
 use crate::module::{BuildId, Image};
@@ -15,107 +15,60 @@ pub struct Pid(pub i32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tid(pub i32);
 
+/// A thread of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thread {
+    /// Its process.
+    pub pid: Pid,
+    /// Its own id.
+    pub tid: Tid,
+}
+
+impl Thread {
+    /// The thread with these numbers.
+    pub fn new(pid: i32, tid: i32) -> Thread {
+        Thread {
+            pid: Pid(pid),
+            tid: Tid(tid),
+        }
+    }
+
+    /// The main thread of a process.
+    pub fn main(pid: Pid) -> Thread {
+        Thread::new(pid.0, pid.0)
+    }
+
+    /// True for the main thread of its process.
+    pub fn is_main(self) -> bool {
+        self.pid.0 == self.tid.0
+    }
+}
+
 /// Something that happened in a recorded process or in the recording itself.
-#[derive(Clone, Debug)]
-pub enum Event<'a> {
-    /// A process came to be as a copy of `parent` (fork without exec so far: same images, same name), or was found.
-    ProcessStart {
-        /// When.
-        time: Timestamp,
-        /// The new process.
-        pid: Pid,
-        /// Whose copy it is; `None` for the first one. Of a process found by attaching: its parent, of which nothing was
-        /// told yet that could be copied.
-        parent: Option<Pid>,
-    },
-    /// A process ended: its last thread is gone.
-    ProcessEnd {
-        /// When.
-        time: Timestamp,
-        /// Which.
-        pid: Pid,
-    },
-    /// A thread started. Also sent for the main thread, after `ProcessStart`.
-    ThreadStart {
-        /// When.
-        time: Timestamp,
-        /// Its process.
-        pid: Pid,
-        /// The thread.
-        tid: Tid,
-    },
-    /// A thread ended.
-    ThreadEnd {
-        /// When.
-        time: Timestamp,
-        /// Its process.
-        pid: Pid,
-        /// The thread.
-        tid: Tid,
-    },
-    /// The process called exec: all images are gone, all other threads are gone, the name is new.
-    Exec {
-        /// When.
-        time: Timestamp,
-        /// The process.
-        pid: Pid,
-        /// New name (Linux: at most 15 bytes of the program's file name).
-        name: &'a str,
-    },
-    /// A thread was renamed (`prctl(PR_SET_NAME)`); for a main thread this is the process's name, too.
-    ThreadName {
-        /// When.
-        time: Timestamp,
-        /// Its process.
-        pid: Pid,
-        /// The thread.
-        tid: Tid,
-        /// New name.
-        name: &'a str,
-    },
-    /// A file or anonymous memory was mapped executable, as the source reported it.
-    Map(Mapping<'a>),
-    /// The same mapping after its module was identified. Sent by the unwinder right after the `Map` that it stands for.
-    Image {
-        /// When.
-        time: Timestamp,
-        /// Whose address space.
-        pid: Pid,
-        /// The module and its place.
-        image: Image,
-    },
-    /// A stack of a thread, and what it stands for.
-    Sample(Sample<'a>),
-    /// A thread left its CPU. Only where waits are recorded.
-    SwitchOut {
-        /// When.
-        time: Timestamp,
-        /// Its process.
-        pid: Pid,
-        /// The thread.
-        tid: Tid,
-        /// It could have gone on: it waits for a CPU and for nothing else.
-        preempted: bool,
-    },
-    /// What a thread was doing when waits began to be recorded. Only of threads that ran already; once, before anything else
-    /// about their waits but the stack: a sample with [`Role::WaitStack`] comes right before, if the stack could be read.
-    InitialState(InitialState),
-    /// A thread got a CPU. Only where waits are recorded.
-    SwitchIn {
-        /// When.
-        time: Timestamp,
-        /// Its process.
-        pid: Pid,
-        /// The thread.
-        tid: Tid,
-    },
-    /// A figure of a process, as it was then. It is read when the records of that moment are still on their way: events of some
-    /// milliseconds before it may follow.
-    Counter(Reading),
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// When it happened. Of lost and of malformed records: when this was noticed.
+    pub time: Timestamp,
+    /// To whom, and what.
+    pub kind: EventKind<'a>,
+}
+
+/// An event without its time.
+#[derive(Clone, Copy, Debug)]
+pub enum EventKind<'a> {
+    /// The recording itself: such an event has no process.
+    Recording(RecordingEvent),
+    /// A process as a whole: such an event has no thread.
+    Process(Pid, ProcessEvent<'a>),
+    /// One thread.
+    Thread(Thread, ThreadEvent<'a>),
+}
+
+/// What happens to a recording.
+#[derive(Clone, Copy, Debug)]
+pub enum RecordingEvent {
     /// Records that the source had to throw away.
     Lost {
-        /// When this was noticed.
-        time: Timestamp,
         /// Number of records.
         count: u64,
         /// Records of this role; with [`Role::Running`] and [`LostCause::RingFull`], of processes and mappings, too.
@@ -123,18 +76,89 @@ pub enum Event<'a> {
         /// The reason.
         cause: LostCause,
     },
-    /// The kernel reduced the sampling rate of one CPU for a while.
-    Throttled {
-        /// From when.
-        time: Timestamp,
+    /// From here on the kernel reduces the sampling rate of one CPU for a while.
+    Throttled,
+    /// A record that could not be understood. What was wrong, in a few fixed words.
+    Malformed(&'static str),
+}
+
+/// What happens to a process.
+#[derive(Clone, Copy, Debug)]
+pub enum ProcessEvent<'a> {
+    /// It started as a copy of `parent` (fork without exec so far: same images, same name), or was found.
+    Start {
+        /// `None` for the first process. The parent of a process that was found by attaching may still be unknown: then there is
+        /// nothing to copy.
+        parent: Option<Pid>,
     },
-    /// A record that could not be understood.
-    Malformed {
-        /// When this was noticed.
-        time: Timestamp,
-        /// What was wrong, in a few fixed words.
-        what: &'static str,
+    /// Its last thread is gone.
+    End,
+    /// It called exec: all images are gone, all other threads are gone. The new name (Linux: at most 15 bytes of the program's file
+    /// name).
+    Exec(&'a str),
+    /// A file or anonymous memory was mapped executable, as the source reported it.
+    Map(&'a Mapping<'a>),
+    /// The same mapping after its module was identified. The unwinder sends it right after the `Map`.
+    Image(&'a Image),
+    /// A figure of the process, in the counter's unit. It is read when the records of that moment are still on their way: events
+    /// of some milliseconds before it may follow.
+    Counter(Counter, u64),
+}
+
+/// What happens to a thread.
+#[derive(Clone, Copy, Debug)]
+pub enum ThreadEvent<'a> {
+    /// It started. The main thread starts after its process.
+    Start,
+    /// It ended.
+    End,
+    /// Its new name (`prctl(PR_SET_NAME)`). A main thread gives its process the same name.
+    Name(&'a str),
+    /// A stack, and what it stands for.
+    Sample(Sample<'a>),
+    /// What it was doing when waits began to be recorded. Only of threads that were running by then. It comes once, before all
+    /// switches; a sample with [`Role::WaitStack`] comes right before, if the stack could be read.
+    InitialState(InitialState),
+    /// It left its CPU. Only where waits are recorded.
+    SwitchOut {
+        /// It could have gone on: it waits for a CPU and for nothing else.
+        preempted: bool,
     },
+    /// It got a CPU. Only where waits are recorded.
+    SwitchIn,
+}
+
+impl<'a> Event<'a> {
+    /// An event of the recording.
+    pub fn recording(time: Timestamp, what: RecordingEvent) -> Event<'static> {
+        let kind = EventKind::Recording(what);
+        Event { time, kind }
+    }
+
+    /// An event of a process.
+    pub fn process(time: Timestamp, pid: Pid, what: ProcessEvent<'a>) -> Event<'a> {
+        let kind = EventKind::Process(pid, what);
+        Event { time, kind }
+    }
+
+    /// An event of a thread.
+    pub fn thread(time: Timestamp, thread: Thread, what: ThreadEvent<'a>) -> Event<'a> {
+        let kind = EventKind::Thread(thread, what);
+        Event { time, kind }
+    }
+
+    /// A sample of a thread.
+    pub fn sample(time: Timestamp, thread: Thread, sample: Sample<'a>) -> Event<'a> {
+        Event::thread(time, thread, ThreadEvent::Sample(sample))
+    }
+
+    /// The process that the event is about; `None` for the recording itself.
+    pub fn pid(&self) -> Option<Pid> {
+        match self.kind {
+            EventKind::Recording(_) => None,
+            EventKind::Process(pid, _) | EventKind::Thread(Thread { pid, .. }, _) => Some(pid),
+        }
+    }
 }
 
 /// A figure of a process, which is read from time to time while the process runs.
@@ -146,19 +170,6 @@ pub enum Counter {
     CpuNanoseconds,
 }
 
-/// What a [`Counter`] of a process said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// When.
-    pub time: Timestamp,
-    /// Process.
-    pub pid: Pid,
-    /// Which figure.
-    pub counter: Counter,
-    /// In the counter's unit.
-    pub value: u64,
-}
-
 /// What a sample stands for. Records of each role have ring buffers of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -166,7 +177,7 @@ pub enum Role {
     Running,
     /// Switches of threads from and to CPUs. There are no samples with this role.
     Switch,
-    /// The stack with which a thread leaves its CPU, right before its [`Event::SwitchOut`]; or, of a thread that is waiting, the
+    /// The stack with which a thread leaves its CPU, right before its [`ThreadEvent::SwitchOut`]; or, of a thread that is waiting, the
     /// stack with which it waits. The period has no meaning.
     WaitStack,
     /// A wait that is over: for sources that report each wait as a whole, or the sum of several with one stack. The period is its
@@ -194,10 +205,6 @@ pub enum LostCause {
 /// One executable mapping.
 #[derive(Clone, Debug)]
 pub struct Mapping<'a> {
-    /// When.
-    pub time: Timestamp,
-    /// Whose address space.
-    pub pid: Pid,
     /// First address.
     pub start: u64,
     /// Length in bytes.
@@ -213,7 +220,7 @@ pub struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    /// True for the file that a JIT compiler maps to tell profilers of it: `jit-PID.dump`. See
+    /// True for the file that a JIT compiler maps so that profilers find it: `jit-PID.dump`. See
     /// tools/perf/Documentation/jitdump-specification.txt in the Linux sources.
     pub fn is_jitdump(&self) -> bool {
         let name = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -222,15 +229,9 @@ impl Mapping<'_> {
     }
 }
 
-/// A thread that ran already when waits began to be recorded. The beginning of its wait is not known.
+/// What a thread was doing when waits began to be recorded. The beginning of its wait is not known.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialState {
-    /// The start of the recording.
-    pub time: Timestamp,
-    /// Process.
-    pub pid: Pid,
-    /// Thread.
-    pub tid: Tid,
     /// From then on each switch of the thread is reported: if it gets a CPU first, it had none from then on.
     pub switches_from: Timestamp,
     /// When the thread was looked at. What was seen is of this wait only if no switch came before.
@@ -242,12 +243,6 @@ pub struct InitialState {
 /// One sample of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// When.
-    pub time: Timestamp,
-    /// Process.
-    pub pid: Pid,
-    /// Thread.
-    pub tid: Tid,
     /// CPU on which it ran.
     pub cpu: u32,
     /// What it stands for.
@@ -261,6 +256,20 @@ pub struct Sample<'a> {
     /// Of [`Role::Point`]: the values, in the order of [`EventInfo::fields`](crate::info::EventInfo::fields); empty if they are not
     /// known.
     pub values: &'a [Value<'a>],
+}
+
+impl<'a> Sample<'a> {
+    /// A sample of CPU 0, of no event that the user named.
+    pub fn new(role: Role, period: u64, stack: Stack<'a>) -> Sample<'a> {
+        Sample {
+            cpu: 0,
+            role,
+            event: 0,
+            period,
+            stack,
+            values: &[],
+        }
+    }
 }
 
 /// One value of a point event.

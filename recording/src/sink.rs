@@ -38,8 +38,8 @@ impl TargetMemory for NoMemory {
 
 /// Opens the file behind a mapping.
 pub trait ModuleFiles {
-    /// Opens the file as the process `mapping.pid` saw it, or says why it can't.
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
+    /// Opens the file as the process `pid` saw it, or says why it can't.
+    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss>;
 }
 
 /// The opened file of a module. It stays open until its names are looked up: by then it may be on no path.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 
-use recording::event::{Event, Pid};
+use recording::event::{Event, EventKind, Pid, ProcessEvent};
 use recording::sink::EventSink;
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
@@ -22,15 +22,13 @@ impl<'a> CrateNames<'a> {
 
 impl EventSink for CrateNames<'_> {
     fn on_event(&mut self, event: &Event<'_>) {
-        if let Event::Exec {
-            time,
-            pid,
-            name: "rustc",
-        } = *event
+        if let EventKind::Process(pid, ProcessEvent::Exec("rustc")) = event.kind
             && let Some(name) = crate_of(pid)
         {
             let name = format!("rustc {name}");
-            return self.next.on_event(&Event::Exec { time, pid, name: &name });
+            return self
+                .next
+                .on_event(&Event::process(event.time, pid, ProcessEvent::Exec(&name)));
         }
         self.next.on_event(event);
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use profile::Profile;
 use profile::build::{Builder, CodePlace, CodeSince, Lifetime};
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping, Pid, Role};
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, ThreadEvent};
 use recording::info::RecordingInfo;
 use recording::module::{Module, ModuleKind};
 use recording::quality::Quality;
@@ -92,24 +92,24 @@ impl<N: EventSink> JitWatch<N> {
         }
     }
 
-    fn on_map(&mut self, mapping: &Mapping<'_>) {
+    fn on_map(&mut self, time: Timestamp, pid: Pid, mapping: &Mapping<'_>) {
         let is_dump = mapping.is_jitdump();
         if !is_dump && is_named(mapping.path) {
             return;
         }
-        let life = match self.alive.get(&mapping.pid) {
+        let life = match self.alive.get(&pid) {
             Some(life) => *life,
-            None => self.begin(mapping.pid, mapping.time, None),
+            None => self.begin(pid, time, None),
         };
         if is_dump && self.opened < MAX_FILES {
             let path = PathBuf::from(String::from_utf8_lossy(mapping.path).into_owned());
             let known = self.lives[life].dumps.iter().any(|(known, _)| *known == path);
-            if !known && let Ok(file) = self.files.open(mapping) {
+            if !known && let Ok(file) = self.files.open(pid, mapping) {
                 self.opened += 1;
                 self.lives[life].dumps.push((path, file.bytes));
             }
         }
-        self.look_for_map(mapping.pid, mapping.time);
+        self.look_for_map(pid, time);
     }
 
     fn look_for_map(&mut self, pid: Pid, now: Timestamp) {
@@ -127,21 +127,20 @@ impl<N: EventSink> JitWatch<N> {
 
 impl<N: EventSink> EventSink for JitWatch<N> {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(sample) if sample.role == Role::Running && !self.alive.is_empty() => {
-                self.look_for_map(sample.pid, sample.time)
+        let time = event.time;
+        match event.kind {
+            EventKind::Thread(thread, ThreadEvent::Sample(sample))
+                if sample.role == Role::Running && !self.alive.is_empty() =>
+            {
+                self.look_for_map(thread.pid, time);
             }
-            Event::Map(mapping) => self.on_map(mapping),
-            Event::ProcessStart {
-                time,
-                pid,
-                parent: Some(parent),
-            } => {
-                if let Some(parent) = self.alive.get(parent).copied() {
-                    self.begin(*pid, *time, Some(parent));
+            EventKind::Process(pid, ProcessEvent::Map(mapping)) => self.on_map(time, pid, mapping),
+            EventKind::Process(pid, ProcessEvent::Start { parent: Some(parent) }) => {
+                if let Some(parent) = self.alive.get(&parent).copied() {
+                    self.begin(pid, time, Some(parent));
                 }
             }
-            Event::Exec { time, pid, .. } | Event::ProcessEnd { time, pid } => self.end(*pid, *time),
+            EventKind::Process(pid, ProcessEvent::Exec(_) | ProcessEvent::End) => self.end(pid, time),
             _ => {}
         }
         self.next.on_event(event);

@@ -13,7 +13,7 @@ use perf_data::spool::SpoolSink;
 use profile::build::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Mapping, Pid, Role, Sample, Tid};
+use recording::event::{Event, Mapping, Pid, Role, Sample, Thread};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory};
 use recording::stack::{Frame, Stack};
@@ -28,7 +28,7 @@ const DEPTH: usize = 30;
 struct NoFiles;
 
 impl ModuleFiles for NoFiles {
-    fn open(&mut self, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         Err(ModuleMiss::NotFound)
     }
 }
@@ -101,17 +101,9 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
         for (frame, address) in frames.iter_mut().zip(stack) {
             *frame = Frame::ReturnAddress(Avma(0x1000_0000 + u64::from(*address) * 16));
         }
-        unwinder.on_event(&Event::Sample(Sample {
-            time: Timestamp(at * 1_000_017),
-            pid: Pid(100),
-            tid: Tid(100 + (at % 4) as i32),
-            cpu: 0,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period: 1_000_000,
-            stack: Stack::Frames(&frames),
-        }));
+        let (time, thread) = (Timestamp(at * 1_000_017), Thread::new(100, 100 + (at % 4) as i32));
+        let sample = Sample::new(Role::Running, 1_000_000, Stack::Frames(&frames));
+        unwinder.on_event(&Event::sample(time, thread, sample));
     }
     let (sink, quality) = unwinder.finish();
     let (builder, _) = sink.finish();

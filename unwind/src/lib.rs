@@ -1,6 +1,6 @@
 //! Turns stack snapshots into frames.
 //!
-//! Gets: all events of a recorder. Gives: the same events, an [`Event::Image`](recording::event::Event::Image) after each mapping
+//! Gets: all events of a recorder. Gives: the same events, an [`Image`](recording::event::ProcessEvent::Image) after each mapping
 //! of a module, and every sample's stack as [`Stack::Frames`](recording::stack::Stack::Frames), leaf first: kernel frames, user
 //! frames, and a [`Frame::Mark`](recording::stack::Frame::Mark) where something is missing or not verified. Out of scope: names,
 //! system calls (memory and files are parameters), and how a recorder takes its snapshots.

@@ -87,7 +87,7 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// Identifies what was mapped, and where its relative address 0 is.
-    pub(crate) fn region(&mut self, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
+    pub(crate) fn region(&mut self, pid: Pid, mapping: &Mapping<'_>, quality: &mut Quality) -> Region {
         let (start, end) = (mapping.start, mapping.start.saturating_add(mapping.len));
         let identity = Identity {
             path: mapping.path.into(),
@@ -97,7 +97,7 @@ impl<F: ModuleFiles> Modules<F> {
         let module = match self.by_identity.get(&identity) {
             Some(module) => *module,
             None => {
-                let module = self.identify(mapping, identity.clone(), quality);
+                let module = self.identify(pid, mapping, identity.clone(), quality);
                 self.by_identity.insert(identity, module);
                 module
             }
@@ -124,12 +124,12 @@ impl<F: ModuleFiles> Modules<F> {
         })
     }
 
-    fn identify(&mut self, mapping: &Mapping<'_>, identity: Identity, quality: &mut Quality) -> ModuleIndex {
+    fn identify(&mut self, pid: Pid, mapping: &Mapping<'_>, identity: Identity, quality: &mut Quality) -> ModuleIndex {
         // A jitdump file is mapped as a sign, not for its contents.
         let found = if is_anonymous(mapping.path) || mapping.is_jitdump() {
             Err(ModuleMiss::Anonymous)
         } else {
-            self.open(mapping)
+            self.open(pid, mapping)
         };
         let (file, elf) = match found {
             Ok((file, elf)) => (Some(file), Some(elf)),
@@ -164,7 +164,7 @@ impl<F: ModuleFiles> Modules<F> {
                     file: keep.then_some(file.bytes),
                     identity,
                     place: Place {
-                        pid: mapping.pid,
+                        pid,
                         start: mapping.start,
                         len: mapping.len,
                         file_offset: mapping.file_offset,
@@ -194,12 +194,12 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     /// The file of a mapping, whatever it is.
-    pub(crate) fn open_plain(&mut self, mapping: &Mapping<'_>) -> Option<KeptFile> {
-        Some(self.files.open(mapping).ok()?.bytes)
+    pub(crate) fn open_plain(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<KeptFile> {
+        Some(self.files.open(pid, mapping).ok()?.bytes)
     }
 
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<(ModuleFile, Elf), ModuleMiss> {
-        let file = self.files.open(mapping)?;
+    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, Elf), ModuleMiss> {
+        let file = self.files.open(pid, mapping)?;
         let Some(elf) = Elf::read(&*file.bytes) else {
             // Code that was written into a memory file is JIT code more often than a library.
             let is_memory = mapping.path.starts_with(b"/memfd:");
@@ -265,16 +265,15 @@ impl<F: ModuleFiles> Modules<F> {
 }
 
 fn reopen(files: &mut impl ModuleFiles, identity: &Identity, place: Place, elf: &Elf) -> Result<KeptFile, ModuleMiss> {
-    let file = files.open(&Mapping {
-        time: Default::default(),
-        pid: place.pid,
+    let mapping = Mapping {
         start: place.start,
         len: place.len,
         file_offset: place.file_offset,
         path: &identity.path,
         build_id: identity.build_id.clone(),
         inode: identity.inode,
-    })?;
+    };
+    let file = files.open(place.pid, &mapping)?;
     let again = Elf::read(&*file.bytes).ok_or(ModuleMiss::Malformed)?;
     if again.build_id != elf.build_id {
         return Err(ModuleMiss::Replaced);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use recording::address::Avma;
-use recording::event::{Event, Pid, Sample, Tid};
+use recording::clock::Timestamp;
+use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
@@ -100,25 +101,25 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         (self.next, self.quality)
     }
 
-    fn on_sample(&mut self, sample: &Sample<'_>) {
+    fn on_sample(&mut self, time: Timestamp, thread: Thread, sample: &Sample<'_>) {
         self.quality.samples += 1;
         self.frames.clear();
         match sample.stack {
             Stack::Frames(frames) => {
                 self.count_marks(frames);
-                return self.next.on_event(&Event::Sample(*sample));
+                return self.next.on_event(&Event::sample(time, thread, *sample));
             }
             Stack::Missing { kernel, reason } => self.on_missing(kernel, reason),
-            Stack::Snapshot(snapshot) if self.has_left_user_space(sample.pid, &snapshot) => {
+            Stack::Snapshot(snapshot) if self.has_left_user_space(thread.pid, &snapshot) => {
                 self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
             }
-            Stack::Snapshot(snapshot) => self.on_snapshot(sample, &snapshot),
+            Stack::Snapshot(snapshot) => self.on_snapshot(time, thread, &snapshot),
         }
         let unwound = Sample {
             stack: Stack::Frames(&self.frames),
             ..*sample
         };
-        self.next.on_event(&Event::Sample(unwound));
+        self.next.on_event(&Event::sample(time, thread, unwound));
     }
 
     /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
@@ -157,18 +158,18 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             && space.is_none_or(|space| space.find(Avma(ip)).is_none())
     }
 
-    fn on_snapshot(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>) {
+    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) {
         self.frames.extend_from_slice(snapshot.kernel);
         self.points.clear();
         self.live.clear();
         match snapshot.registers {
-            Registers::X86_64 { sp, .. } => self.unwind::<X86_64>(sample, snapshot, sp),
-            Registers::Aarch64 { sp, .. } => self.unwind::<Aarch64>(sample, snapshot, sp),
+            Registers::X86_64 { sp, .. } => self.unwind::<X86_64>(time, thread, snapshot, sp),
+            Registers::Aarch64 { sp, .. } => self.unwind::<Aarch64>(time, thread, snapshot, sp),
         }
     }
 
-    fn unwind<A: HasRules>(&mut self, sample: &Sample<'_>, snapshot: &Snapshot<'_>, sp: u64) {
-        let space = self.spaces.entry(sample.pid).or_default();
+    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>, sp: u64) {
+        let space = self.spaces.entry(thread.pid).or_default();
         let mut walk = Walk {
             space,
             region: None,
@@ -177,10 +178,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             code: &mut self.code,
             frames: &mut self.made_frames,
             jit: &mut self.jit,
-            time: sample.time,
+            time,
             quality: &mut self.quality,
             stack: StackMemory {
-                pid: sample.pid,
+                pid: thread.pid,
                 dump: snapshot.stack_bytes,
                 dump_start: sp,
                 memory: &mut self.memory,
@@ -194,24 +195,24 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         };
         let outcome = walk.run::<A>(&snapshot.registers);
         if let Some(outcome) = outcome {
-            self.conclude::<A>(sample, outcome);
+            self.conclude::<A>(time, thread, outcome);
         }
     }
 
     /// Judges, counts and marks a walk.
-    fn conclude<A: HasRules>(&mut self, sample: &Sample<'_>, mut outcome: Outcome) {
+    fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
         let (_, stacks) = self
             .threads
-            .entry(sample.tid)
-            .or_insert_with(|| (sample.pid, ThreadStacks::default()));
+            .entry(thread.tid)
+            .or_insert_with(|| (thread.pid, ThreadStacks::default()));
         let times = Times {
-            sampled: sample.time,
+            sampled: time,
             // Nothing was read live without a live boundary: then the sample is all there is.
-            read: outcome.live_boundary.map_or(sample.time, |_| self.memory.now()),
+            read: outcome.live_boundary.map_or(time, |_| self.memory.now()),
         };
         let mut code = Code {
-            pid: sample.pid,
-            space: self.spaces.entry(sample.pid).or_default(),
+            pid: thread.pid,
+            space: self.spaces.entry(thread.pid).or_default(),
             modules: &mut self.modules,
             memory: &mut self.memory,
             quality: &mut self.quality,
@@ -260,6 +261,45 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.frames.extend(mark.map(Frame::Mark));
     }
 
+    fn on_process(&mut self, time: Timestamp, pid: Pid, what: ProcessEvent<'_>) {
+        match what {
+            ProcessEvent::Start { parent } => {
+                let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
+                self.spaces.insert(pid, space.unwrap_or_default());
+                if let Some(parent) = parent {
+                    self.jit.fork(parent, pid);
+                }
+            }
+            ProcessEvent::End => {
+                self.spaces.remove(&pid);
+                self.jit.forget(pid);
+                self.forget_threads(pid);
+            }
+            ProcessEvent::Exec(_) => {
+                self.spaces.insert(pid, Arc::default());
+                self.jit.forget(pid);
+                self.forget_threads(pid);
+            }
+            ProcessEvent::Map(mapping) => {
+                if mapping.is_jitdump()
+                    && let Some(file) = self.modules.open_plain(pid, mapping)
+                {
+                    self.jit.add(pid, file);
+                }
+                let region = self.modules.region(pid, mapping, &mut self.quality);
+                if region.module == ANONYMOUS {
+                    self.code.clear();
+                }
+                Arc::make_mut(self.spaces.entry(pid).or_default()).insert(region);
+                if let Some(image) = self.modules.image(&region) {
+                    self.next
+                        .on_event(&Event::process(time, pid, ProcessEvent::Image(&image)));
+                }
+            }
+            ProcessEvent::Image(_) | ProcessEvent::Counter(..) => {}
+        }
+    }
+
     fn forget_threads(&mut self, pid: Pid) {
         self.threads.retain(|_, (owner, _)| *owner != pid);
     }
@@ -267,64 +307,23 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(sample) => return self.on_sample(sample),
-            _ => self.next.on_event(event),
+        if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
+            return self.on_sample(event.time, thread, &sample);
         }
-        match event {
-            Event::ProcessStart { pid, parent, .. } => {
-                let space = parent
-                    .and_then(|parent| self.spaces.get(&parent))
-                    .cloned()
-                    .unwrap_or_default();
-                self.spaces.insert(*pid, space);
-                if let Some(parent) = parent {
-                    self.jit.fork(*parent, *pid);
+        self.next.on_event(event);
+        match event.kind {
+            EventKind::Recording(what) => match what {
+                RecordingEvent::Lost { count, role, cause } => {
+                    *self.quality.lost.entry((role, cause)).or_default() += count
                 }
+                RecordingEvent::Throttled => self.quality.throttled += 1,
+                RecordingEvent::Malformed(_) => self.quality.malformed += 1,
+            },
+            EventKind::Process(pid, what) => self.on_process(event.time, pid, what),
+            EventKind::Thread(thread, ThreadEvent::End) => {
+                self.threads.remove(&thread.tid);
             }
-            Event::ProcessEnd { pid, .. } => {
-                self.spaces.remove(pid);
-                self.jit.forget(*pid);
-                self.forget_threads(*pid);
-            }
-            Event::Exec { pid, .. } => {
-                self.spaces.insert(*pid, Arc::default());
-                self.jit.forget(*pid);
-                self.forget_threads(*pid);
-            }
-            Event::ThreadEnd { tid, .. } => {
-                self.threads.remove(tid);
-            }
-            Event::Map(mapping) => {
-                if mapping.is_jitdump()
-                    && let Some(file) = self.modules.open_plain(mapping)
-                {
-                    self.jit.add(mapping.pid, file);
-                }
-                let region = self.modules.region(mapping, &mut self.quality);
-                if region.module == ANONYMOUS {
-                    self.code.clear();
-                }
-                Arc::make_mut(self.spaces.entry(mapping.pid).or_default()).insert(region);
-                if let Some(image) = self.modules.image(&region) {
-                    self.next.on_event(&Event::Image {
-                        time: mapping.time,
-                        pid: mapping.pid,
-                        image,
-                    });
-                }
-            }
-            Event::Lost { count, role, cause, .. } => *self.quality.lost.entry((*role, *cause)).or_default() += count,
-            Event::Throttled { .. } => self.quality.throttled += 1,
-            Event::Malformed { .. } => self.quality.malformed += 1,
-            Event::ThreadStart { .. }
-            | Event::ThreadName { .. }
-            | Event::Image { .. }
-            | Event::Sample(_)
-            | Event::InitialState(_)
-            | Event::SwitchOut { .. }
-            | Event::SwitchIn { .. }
-            | Event::Counter(_) => {}
+            EventKind::Thread(..) => {}
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Bytes, Captured, Collector, PID, map, sample};
 use recording::address::Avma;
-use recording::event::{Event, Mapping, Pid};
+use recording::event::{Mapping, Pid};
 use recording::quality::Quality;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use recording::stack::{Frame, Registers, StackMark};
@@ -169,7 +169,7 @@ fn append(section: &mut Vec<u8>, mut entry: Vec<u8>) {
 struct OneFile;
 
 impl ModuleFiles for OneFile {
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         if mapping.path == b"/stripped" {
             return Err(ModuleMiss::NotFound);
         }
@@ -207,8 +207,8 @@ impl TargetMemory for Words {
 fn unwind(path: &str, memory: Words, registers: Registers, words: &[u64]) -> (Vec<Frame>, Quality) {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let mut unwinder = Unwinder::new(Collector::default(), memory, OneFile, UnwindOptions::default());
-    unwinder.on_event(&Event::Map(map(PID, BASE, 0x4000, 0, path.as_bytes())));
-    unwinder.on_event(&Event::Map(map(PID, BASE + 0x8000, 0x1000, 0, b"/stripped")));
+    map(&mut unwinder, PID, BASE, 0x4000, 0, path.as_bytes());
+    map(&mut unwinder, PID, BASE + 0x8000, 0x1000, 0, b"/stripped");
     unwinder.on_event(&sample(&Captured {
         registers,
         bytes,

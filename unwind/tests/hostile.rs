@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use common::{Bytes, Captured, Collector, PID, capture, map, own_mappings, sample, sp};
 use proptest::prelude::*;
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping};
+use recording::event::{Event, Mapping, Pid, ProcessEvent};
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, ReadAt};
 use recording::stack::Registers;
 use unwind::{UnwindOptions, Unwinder};
@@ -62,7 +62,7 @@ impl ReadAt for Damaged {
 struct OneFile(ModuleFile);
 
 impl ModuleFiles for OneFile {
-    fn open(&mut self, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, _mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         Ok(self.0.clone())
     }
 }
@@ -80,7 +80,7 @@ fn unwind_with(file: impl ReadAt + Send + Sync + 'static, samples: &[Captured]) 
         UnwindOptions { max_frames: 1000 },
     );
     for (start, len, file_offset, path) in own_mappings() {
-        unwinder.on_event(&Event::Map(map(PID, *start, *len, *file_offset, path.as_bytes())));
+        map(&mut unwinder, PID, *start, *len, *file_offset, path.as_bytes());
     }
     for captured in samples {
         unwinder.on_event(&sample(captured));
@@ -194,7 +194,7 @@ fn a_mapping_at_the_end_of_the_address_space_is_taken() {
     });
     let mut unwinder = Unwinder::new(Collector::default(), NoMemory, files, UnwindOptions::default());
     for (start, len, offset) in [(u64::MAX - 4095, u64::MAX, u64::MAX), (0, u64::MAX, 0), (4096, 0, 1)] {
-        unwinder.on_event(&Event::Map(map(PID, start, len, offset, b"/x")));
+        map(&mut unwinder, PID, start, len, offset, b"/x");
     }
     let registers = Registers::X86_64 {
         ip: u64::MAX,
@@ -206,9 +206,6 @@ fn a_mapping_at_the_end_of_the_address_space_is_taken() {
         bytes: vec![0xff; 8],
         cut_off: false,
     }));
-    unwinder.on_event(&Event::ProcessEnd {
-        time: Timestamp(1),
-        pid: PID,
-    });
+    unwinder.on_event(&Event::process(Timestamp(1), PID, ProcessEvent::End));
     assert_eq!(unwinder.finish().1.samples, 1);
 }

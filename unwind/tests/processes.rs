@@ -6,33 +6,14 @@ mod common;
 
 use std::hint::black_box;
 
-use common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappings, unwinder};
+use common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappings, sample_of, unwinder};
 use recording::clock::Timestamp;
-use recording::event::{Event, Pid, Role, Sample, Tid};
+use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread};
 use recording::sink::{EventSink, ModuleMiss, NoMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use unwind::{UnwindOptions, Unwinder};
 
 const CHILD: Pid = Pid(2);
-
-fn sample_of(pid: Pid, captured: &Captured) -> Event<'_> {
-    Event::Sample(Sample {
-        time: Timestamp(0),
-        pid,
-        tid: Tid(pid.0),
-        cpu: 0,
-        role: Role::Running,
-        event: 0,
-        values: &[],
-        period: 1,
-        stack: Stack::Snapshot(Snapshot {
-            kernel: &[],
-            registers: captured.registers,
-            stack_bytes: &captured.bytes,
-            cut_off: captured.cut_off,
-        }),
-    })
-}
 
 #[inline(never)]
 fn somewhere() -> Captured {
@@ -43,20 +24,13 @@ fn somewhere() -> Captured {
 fn a_forked_process_has_its_parents_code_until_it_calls_exec() {
     let captured = somewhere();
     let mut unwinder = unwinder(NoMemory);
-    unwinder.on_event(&Event::ProcessStart {
-        time: Timestamp(1),
-        pid: CHILD,
-        parent: Some(PID),
-    });
-    unwinder.on_event(&sample_of(CHILD, &captured));
+    let fork = ProcessEvent::Start { parent: Some(PID) };
+    unwinder.on_event(&Event::process(Timestamp(1), CHILD, fork));
+    unwinder.on_event(&sample_of(Thread::main(CHILD), &captured));
     assert_eq!(unwinder.quality().rooted, 1);
-    unwinder.on_event(&Event::Exec {
-        time: Timestamp(2),
-        pid: CHILD,
-        name: "new",
-    });
-    unwinder.on_event(&sample_of(CHILD, &captured));
-    unwinder.on_event(&sample_of(PID, &captured));
+    unwinder.on_event(&Event::process(Timestamp(2), CHILD, ProcessEvent::Exec("new")));
+    unwinder.on_event(&sample_of(Thread::main(CHILD), &captured));
+    unwinder.on_event(&sample_of(Thread::main(PID), &captured));
     let (collector, quality) = unwinder.finish();
     assert_eq!((quality.rooted, quality.truncated_no_rule), (2, 1));
     // The instruction pointer is true; nothing is known of it.
@@ -71,17 +45,14 @@ fn a_forked_process_has_its_parents_code_until_it_calls_exec() {
 fn a_new_mapping_in_a_child_leaves_its_parent_alone() {
     let captured = somewhere();
     let mut unwinder = unwinder(NoMemory);
-    unwinder.on_event(&Event::ProcessStart {
-        time: Timestamp(1),
-        pid: CHILD,
-        parent: Some(PID),
-    });
+    let fork = ProcessEvent::Start { parent: Some(PID) };
+    unwinder.on_event(&Event::process(Timestamp(1), CHILD, fork));
     for (start, len, ..) in own_mappings() {
-        unwinder.on_event(&Event::Map(map(CHILD, *start, *len, 0, b"//anon")));
+        map(&mut unwinder, CHILD, *start, *len, 0, b"//anon");
     }
-    unwinder.on_event(&sample_of(PID, &captured));
+    unwinder.on_event(&sample_of(Thread::main(PID), &captured));
     assert_eq!(unwinder.quality().rooted, 1);
-    unwinder.on_event(&sample_of(CHILD, &captured));
+    unwinder.on_event(&sample_of(Thread::main(CHILD), &captured));
     assert_eq!(unwinder.finish().1.by_frame_pointer, 1);
 }
 
@@ -93,9 +64,9 @@ fn every_module_is_announced_and_anonymous_code_is_not() {
         OwnFiles::default(),
         UnwindOptions::default(),
     );
-    unwinder.on_event(&Event::Map(map(PID, 0x10_0000, 0x1000, 0x2000, b"/no/such/file")));
-    unwinder.on_event(&Event::Map(map(CHILD, 0x10_0000, 0x1000, 0x2000, b"/no/such/file")));
-    unwinder.on_event(&Event::Map(map(PID, 0x20_0000, 0x1000, 0, b"//anon")));
+    map(&mut unwinder, PID, 0x10_0000, 0x1000, 0x2000, b"/no/such/file");
+    map(&mut unwinder, CHILD, 0x10_0000, 0x1000, 0x2000, b"/no/such/file");
+    map(&mut unwinder, PID, 0x20_0000, 0x1000, 0, b"//anon");
     let (collector, quality) = unwinder.finish();
     assert_eq!(collector.images.len(), 2);
     let image = &collector.images[0];
@@ -115,26 +86,18 @@ fn a_task_in_the_middle_of_exec_has_no_user_stack() {
     let kernel = [Frame::KernelInstructionPointer(recording::address::Avma(
         0xffff_ffff_8100_0000,
     ))];
-    unwinder.on_event(&Event::Sample(Sample {
-        time: Timestamp(0),
-        pid: PID,
-        tid: Tid(1),
-        cpu: 0,
-        role: Role::Running,
-        event: 0,
-        values: &[],
-        period: 1,
-        stack: Stack::Snapshot(Snapshot {
-            kernel: &kernel,
-            registers: Registers::X86_64 {
-                ip: 0x1234,
-                sp: 0x7000,
-                bp: 0,
-            },
-            stack_bytes: &[],
-            cut_off: false,
-        }),
-    }));
+    let stack = Stack::Snapshot(Snapshot {
+        kernel: &kernel,
+        registers: Registers::X86_64 {
+            ip: 0x1234,
+            sp: 0x7000,
+            bp: 0,
+        },
+        stack_bytes: &[],
+        cut_off: false,
+    });
+    let sample = Sample::new(Role::Running, 1, stack);
+    unwinder.on_event(&Event::sample(Timestamp(0), Thread::main(PID), sample));
     let (collector, quality) = unwinder.finish();
     let missing = Frame::Mark(StackMark::Missing(MissingStack::NoUserSpace));
     assert_eq!(collector.stacks[0], [kernel[0], missing]);
@@ -151,9 +114,9 @@ fn a_stack_with_too_many_frames_is_cut_and_marked() {
         UnwindOptions { max_frames: 3 },
     );
     for (start, len, file_offset, path) in own_mappings() {
-        unwinder.on_event(&Event::Map(map(PID, *start, *len, *file_offset, path.as_bytes())));
+        map(&mut unwinder, PID, *start, *len, *file_offset, path.as_bytes());
     }
-    unwinder.on_event(&sample_of(PID, &captured));
+    unwinder.on_event(&sample_of(Thread::main(PID), &captured));
     let (collector, quality) = unwinder.finish();
     assert_eq!(collector.stacks[0].len(), 4);
     assert_eq!(

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use recording::event::Mapping;
+use recording::event::{Mapping, Pid};
 use recording::module::BuildId;
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
 
@@ -37,7 +37,7 @@ impl SavedFiles {
 }
 
 impl ModuleFiles for SavedFiles {
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         let path = path_of(mapping.path);
         let module_file = |file, readable_path| ModuleFile {
             readable_path,

@@ -38,7 +38,7 @@ use std::io::{Read, Seek};
 use std::time::SystemTime;
 
 use recording::clock::Timestamp;
-use recording::event::Event;
+use recording::event::{Event, RecordingEvent};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -201,7 +201,7 @@ impl<R: Read + Seek> Import<R> {
         self.output.report_lost(end, sink);
         self.output.end_threads(sink);
         if let Some(what) = damage {
-            sink.on_event(&Event::Malformed { time: end, what });
+            sink.on_event(&Event::recording(end, RecordingEvent::Malformed(what)));
         }
         Ok(self.finish(end))
     }

@@ -1,6 +1,7 @@
 //! Events to perf's records, with stacks as call chains.
 
-use recording::event::{Event, Mapping, Role, Sample, Value};
+use recording::event::{Event, EventKind, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{Thread, ThreadEvent, Value};
 use recording::info::EventInfo;
 use recording::module::BuildId;
 use recording::stack::{Frame, Stack, StackMark};
@@ -51,10 +52,10 @@ struct OwnedMapping {
 }
 
 impl OwnedMapping {
-    fn new(mapping: &Mapping<'_>) -> OwnedMapping {
+    fn new(time: u64, pid: i32, mapping: &Mapping<'_>) -> OwnedMapping {
         OwnedMapping {
-            time: mapping.time.0,
-            pid: mapping.pid.0,
+            time,
+            pid,
             start: mapping.start,
             len: mapping.len,
             file_offset: mapping.file_offset,
@@ -76,7 +77,7 @@ impl Encoder {
 
     /// Appends the records of an event.
     pub(super) fn event(&mut self, event: &Event<'_>, out: &mut Vec<u8>) {
-        if let Event::Image { pid, image, .. } = event
+        if let EventKind::Process(pid, ProcessEvent::Image(image)) = event.kind
             && let Some(waiting) = &mut self.waiting
             && (waiting.pid, waiting.start) == (pid.0, image.start.0)
             && waiting.build_id.is_none()
@@ -86,77 +87,91 @@ impl Encoder {
         if let Some(mapping) = self.waiting.take() {
             put_mapping(out, &mapping);
         }
-        match event {
-            Event::Sample(sample) => match sample.role {
-                Role::Running => self.sample(sample, EVENT_ID, None, out),
-                Role::WaitStack => self.sample(sample, WAIT_EVENT_ID, None, out),
-                Role::Counted => self.sample(sample, FIRST_NAMED_ID + u64::from(sample.event), None, out),
-                Role::Point => {
-                    let names = self.fields.get(sample.event as usize).map_or(&[][..], Vec::as_slice);
-                    let raw = raw(names, sample.values);
-                    self.sample(sample, FIRST_NAMED_ID + u64::from(sample.event), Some(&raw), out);
-                }
-                // Of imported files only, or none at all.
-                Role::Wait | Role::Switch => {}
-            },
-            // As if its wait had begun then.
-            Event::InitialState(state) if state.waits_for.is_some() => {
-                put_switch_out(out, [state.pid.0, state.tid.0], state.switches_from.0, false);
-            }
-            Event::SwitchOut {
-                time,
-                pid,
-                tid,
-                preempted,
-            } => put_switch_out(out, [pid.0, tid.0], time.0, *preempted),
-            Event::SwitchIn { time, pid, tid } => {
-                put_record(out, record_type::SWITCH, 0, |body| {
-                    put_sample_id(body, [pid.0, tid.0], time.0, EVENT_ID)
-                });
-            }
-            Event::Map(mapping) => self.waiting = Some(OwnedMapping::new(mapping)),
-            Event::ProcessStart {
-                time,
-                pid,
-                parent: Some(parent),
-            } => put_task(out, record_type::FORK, [pid.0, parent.0, pid.0, parent.0], time.0),
-            // The main thread's start goes without saying.
-            Event::ThreadStart { time, pid, tid } if pid.0 != tid.0 => {
-                put_task(out, record_type::FORK, [pid.0, pid.0, tid.0, pid.0], time.0);
-            }
-            Event::ThreadEnd { time, pid, tid } => {
-                put_task(out, record_type::EXIT, [pid.0, pid.0, tid.0, tid.0], time.0)
-            }
-            Event::Exec { time, pid, name } => put_name(out, misc::COMM_EXEC, [pid.0, pid.0], name, time.0),
-            Event::ThreadName { time, pid, tid, name } => put_name(out, 0, [pid.0, tid.0], name, time.0),
-            Event::Lost { time, count, role, .. } => {
+        match event.kind {
+            EventKind::Recording(what) => self.recording(event.time.0, what, out),
+            EventKind::Process(pid, what) => self.process(event.time.0, pid.0, what, out),
+            EventKind::Thread(thread, what) => self.thread(event.time.0, thread, what, out),
+        }
+    }
+
+    fn recording(&self, time: u64, what: RecordingEvent, out: &mut Vec<u8>) {
+        match what {
+            RecordingEvent::Lost { count, role, .. } => {
                 let event = match role {
                     Role::Running => EVENT_ID,
                     Role::Switch | Role::WaitStack | Role::Wait => WAIT_EVENT_ID,
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
                 };
-                put_lost(out, *count, time.0, event);
+                put_lost(out, count, time, event);
             }
-            Event::Throttled { time } => put_record(out, record_type::THROTTLE, 0, |body| {
-                for word in [time.0, EVENT_ID, EVENT_ID] {
-                    body.extend(word.to_ne_bytes());
-                }
-                put_sample_id(body, [0, 0], time.0, EVENT_ID);
+            RecordingEvent::Throttled => put_record(out, record_type::THROTTLE, 0, |body| {
+                put_words(body, &[time, EVENT_ID, EVENT_ID]);
+                put_sample_id(body, [0, 0], time, EVENT_ID);
             }),
-            // Whoever reads the file finds these out again, or can't know them.
-            Event::ProcessStart { parent: None, .. }
-            | Event::ThreadStart { .. }
-            | Event::InitialState(_)
-            | Event::ProcessEnd { .. }
-            | Event::Image { .. }
-            | Event::Malformed { .. }
-            // No record of perf's holds it.
-            | Event::Counter(_) => {}
+            RecordingEvent::Malformed(_) => {}
         }
     }
 
-    fn sample(&mut self, sample: &Sample<'_>, event: u64, raw: Option<&[u8]>, out: &mut Vec<u8>) {
+    fn process(&mut self, time: u64, pid: i32, what: ProcessEvent<'_>, out: &mut Vec<u8>) {
+        match what {
+            ProcessEvent::Start { parent: Some(parent) } => {
+                put_task(out, record_type::FORK, [pid, parent.0, pid, parent.0], time);
+            }
+            ProcessEvent::Exec(name) => put_name(out, misc::COMM_EXEC, [pid, pid], name, time),
+            ProcessEvent::Map(mapping) => self.waiting = Some(OwnedMapping::new(time, pid, mapping)),
+            // The reader of the file finds these out again, or no record of perf's holds them.
+            ProcessEvent::Start { parent: None }
+            | ProcessEvent::End
+            | ProcessEvent::Image(_)
+            | ProcessEvent::Counter(..) => {}
+        }
+    }
+
+    fn thread(&mut self, time: u64, thread: Thread, what: ThreadEvent<'_>, out: &mut Vec<u8>) {
+        let (pid, tid) = (thread.pid.0, thread.tid.0);
+        match what {
+            // The first thread of a process starts with its process.
+            ThreadEvent::Start if thread.is_main() => {}
+            ThreadEvent::Start => put_task(out, record_type::FORK, [pid, pid, tid, pid], time),
+            ThreadEvent::End => put_task(out, record_type::EXIT, [pid, pid, tid, tid], time),
+            ThreadEvent::Name(name) => put_name(out, 0, [pid, tid], name, time),
+            ThreadEvent::Sample(sample) => {
+                let named = FIRST_NAMED_ID + u64::from(sample.event);
+                match sample.role {
+                    Role::Running => self.sample(time, thread, &sample, EVENT_ID, None, out),
+                    Role::WaitStack => self.sample(time, thread, &sample, WAIT_EVENT_ID, None, out),
+                    Role::Counted => self.sample(time, thread, &sample, named, None, out),
+                    Role::Point => {
+                        let names = self.fields.get(sample.event as usize).map_or(&[][..], Vec::as_slice);
+                        let raw = raw(names, sample.values);
+                        self.sample(time, thread, &sample, named, Some(&raw), out);
+                    }
+                    // Of imported files only, or none at all.
+                    Role::Wait | Role::Switch => {}
+                }
+            }
+            // As if its wait had begun then.
+            ThreadEvent::InitialState(state) if state.waits_for.is_some() => {
+                put_switch_out(out, [pid, tid], state.switches_from.0, false);
+            }
+            ThreadEvent::InitialState(_) => {}
+            ThreadEvent::SwitchOut { preempted } => put_switch_out(out, [pid, tid], time, preempted),
+            ThreadEvent::SwitchIn => put_record(out, record_type::SWITCH, 0, |body| {
+                put_sample_id(body, [pid, tid], time, EVENT_ID);
+            }),
+        }
+    }
+
+    fn sample(
+        &mut self,
+        time: u64,
+        thread: Thread,
+        sample: &Sample<'_>,
+        event: u64,
+        raw: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
         let (frames, missing) = match sample.stack {
             Stack::Frames(frames) => (frames, None),
             Stack::Missing { kernel, reason } => (kernel, Some(Frame::Mark(StackMark::Missing(reason)))),
@@ -169,7 +184,7 @@ impl Encoder {
         let ip = self.chain.get(1).copied().unwrap_or_default();
         let misc = if in_kernel { misc::KERNEL } else { misc::USER };
         put_record(out, record_type::SAMPLE, misc, |body| {
-            let ids = [event, ip, pair(sample.pid.0, sample.tid.0), sample.time.0];
+            let ids = [event, ip, pair(thread.pid.0, thread.tid.0), time];
             let rest = [u64::from(sample.cpu), sample.period, self.chain.len() as u64];
             put_words(body, &ids);
             put_words(body, &rest);

@@ -23,7 +23,7 @@ mod writer;
 use std::fs::File;
 use std::io;
 
-use recording::event::{Event, Role};
+use recording::event::{Event, EventKind, Role, ThreadEvent};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -109,9 +109,11 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
 
 /// The role of an event that may come in numbers; `None`: events of its kind are few.
 fn role(event: &Event<'_>) -> Option<Role> {
-    match event {
-        Event::Sample(sample) => Some(sample.role),
-        Event::InitialState(_) | Event::SwitchOut { .. } | Event::SwitchIn { .. } => Some(Role::Switch),
+    match event.kind {
+        EventKind::Thread(_, ThreadEvent::Sample(sample)) => Some(sample.role),
+        EventKind::Thread(_, ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn) => {
+            Some(Role::Switch)
+        }
         _ => None,
     }
 }

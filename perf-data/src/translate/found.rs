@@ -1,7 +1,7 @@
 //! What runs already when recording begins: told in the words of the records that would have told it.
 
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping, Pid, Tid};
+use recording::event::{Event, Mapping, Pid, ProcessEvent, Tid};
 use recording::sink::EventSink;
 
 use super::Translator;
@@ -29,9 +29,9 @@ impl Translator {
     }
 
     /// Tells of an executable mapping that was found.
-    pub fn found_mapping(&mut self, mapping: Mapping<'_>, sink: &mut dyn EventSink) {
-        self.ensure_thread(mapping.time, mapping.pid.0, mapping.pid.0, None, sink);
-        sink.on_event(&Event::Map(mapping));
+    pub fn found_mapping(&mut self, time: Timestamp, pid: Pid, mapping: &Mapping<'_>, sink: &mut dyn EventSink) {
+        self.ensure_thread(time, pid.0, pid.0, None, sink);
+        sink.on_event(&Event::process(time, pid, ProcessEvent::Map(mapping)));
     }
 
     /// Says when the search was over. Until then what was found may be told again by records, which were being written

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use profile::build::{BuildOptions, Builder};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid};
+use recording::event::{Event, Pid, ProcessEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::sink::EventSink;
@@ -71,11 +71,7 @@ fn clock() -> ClockReference {
 pub(crate) fn builder() -> Builder {
     let mut builder = Builder::new(clock(), BuildOptions::default());
     let (time, pid) = (Timestamp(CLOCK), PID);
-    builder.on_event(&Event::ProcessStart {
-        time,
-        pid,
-        parent: None,
-    });
+    builder.on_event(&Event::process(time, pid, ProcessEvent::Start { parent: None }));
     let module = Arc::new(Module {
         kind: ModuleKind::File,
         path: "/opt/million".into(),
@@ -90,7 +86,7 @@ pub(crate) fn builder() -> Builder {
         base: start,
         module,
     };
-    builder.on_event(&Event::Image { time, pid, image });
+    builder.on_event(&Event::process(time, pid, ProcessEvent::Image(&image)));
     builder
 }
 

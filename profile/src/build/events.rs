@@ -2,7 +2,7 @@
 //!
 //! A track stands beside its thread, as a thread of the same process, so that the front end shows its call tree.
 
-use recording::event::{Sample, Value};
+use recording::event::{Sample, Thread, Value};
 use recording::stack::Frame;
 
 use super::Builder;
@@ -39,41 +39,42 @@ impl Processes {
 
 impl Builder {
     /// The thread, or the CPU, whose track a sample is on.
-    fn track_index(&mut self, sample: &Sample<'_>, time: i64) -> usize {
+    fn track_index(&mut self, at: i64, thread: Thread, cpu: u32) -> usize {
         match self.options.per_cpu_threads {
-            true => self.processes.cpu_index(sample.cpu),
-            false => self.processes.index_for_sample(sample.pid, sample.tid, time),
+            true => self.processes.cpu_index(cpu),
+            false => self.processes.index_for_sample(thread, at),
         }
     }
 
     /// A sample of a further event that counts.
-    pub(super) fn add_counted(&mut self, event: u32, sample: &Sample<'_>, frames: &[Frame]) {
-        let time = self.at(sample.time);
-        let stack = self.stack(sample, time, frames);
-        let thread = self.track_index(sample, time);
-        let in_order = self.processes.track(thread, event).samples.push(samples::Sample {
-            time,
-            stack,
-            period: sample.period,
-            off_cpu: false,
-            cpu_before_ns: None,
-        });
+    pub(super) fn add_counted(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
+        let stack = self.stack(at, thread, frames);
+        let track_of = self.track_index(at, thread, sample.cpu);
+        let in_order = self
+            .processes
+            .track(track_of, sample.event)
+            .samples
+            .push(samples::Sample {
+                time: at,
+                stack,
+                period: sample.period,
+                off_cpu: false,
+                cpu_before_ns: None,
+            });
         self.counts.counted_samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);
     }
 
     /// A point event.
-    pub(super) fn add_point(&mut self, event: u32, sample: &Sample<'_>, values: &[Value<'_>], frames: &[Frame]) {
+    pub(super) fn add_point(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
         self.counts.points += 1;
-        let time = self.at(sample.time);
-        let thread = self.track_index(sample, time);
-        if self.processes.threads[thread].points >= POINTS_PER_THREAD || self.points_kept >= POINTS_IN_ALL {
+        let index = self.track_index(at, thread, sample.cpu);
+        if self.processes.threads[index].points >= POINTS_PER_THREAD || self.points_kept >= POINTS_IN_ALL {
             self.counts.markers_left_out += 1;
             return;
         }
-        let stack = self.stack(sample, time, frames);
-        let values = values
-            .iter()
+        let stack = self.stack(at, thread, frames);
+        let values = (sample.values.iter())
             .map(|value| match value {
                 Value::Unsigned(value) => PointValue::Unsigned(*value),
                 Value::Signed(value) => PointValue::Signed(*value),
@@ -81,14 +82,14 @@ impl Builder {
                 Value::Text(text) => PointValue::Text(self.strings.intern(text)),
             })
             .collect();
-        let thread = &mut self.processes.threads[thread];
-        thread.points += 1;
+        let live = &mut self.processes.threads[index];
+        live.points += 1;
         self.points_kept += 1;
-        thread.markers.push(Marker {
-            start: time,
+        live.markers.push(Marker {
+            start: at,
             end: None,
             what: MarkerKind::Point(Box::new(PointMarker {
-                event,
+                event: sample.event,
                 stack,
                 period: sample.period,
                 values,

@@ -14,7 +14,8 @@ pub use jit::{CodePlace, CodeSince, Lifetime};
 
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, InitialState, LostCause, Pid, Role, Sample, Tid};
+use recording::event::{Event, EventKind, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{Thread, ThreadEvent};
 use recording::info::PeriodUnit;
 use recording::module::Image;
 use recording::sink::EventSink;
@@ -120,9 +121,6 @@ impl Builder {
 
     /// Takes a sample or the stack of a wait apart; `add` gets its frames.
     fn with_frames(&mut self, sample: &Sample<'_>, add: impl FnOnce(&mut Self, &[Frame])) {
-        if self.leaves_out(sample.pid, sample.tid) {
-            return;
-        }
         let mut frames = std::mem::take(&mut self.scratch);
         frames.clear();
         match sample.stack {
@@ -143,14 +141,10 @@ impl Builder {
         self.scratch = frames;
     }
 
-    fn leaves_out(&self, pid: Pid, tid: Tid) -> bool {
-        self.options.main_thread_only && pid.0 != tid.0
-    }
-
     /// The stack of these frames, with what is remembered of its thread.
-    fn stack(&mut self, sample: &Sample<'_>, time: i64, frames: &[Frame]) -> Option<StackId> {
-        let first = self.first_frame(sample, time);
-        let (process, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+    fn stack(&mut self, at: i64, thread: Thread, frames: &[Frame]) -> Option<StackId> {
+        let first = self.first_frame(at, thread);
+        let (process, thread) = self.processes.thread_for_sample(thread, at);
         if thread.chain_epoch != process.epoch {
             thread.chain.clear();
             thread.chain_epoch = process.epoch;
@@ -178,86 +172,60 @@ impl Builder {
         parent
     }
 
-    fn add_sample(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
-        let time = self.at(sample.time);
-        let stack = self.stack(sample, time, frames);
+    fn add_sample(&mut self, at: i64, thread: Thread, sample: &Sample<'_>, frames: &[Frame]) {
+        let stack = self.stack(at, thread, frames);
         let mut cpu_before_ns = None;
         if self.waits.is_some() {
-            self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
-                cpu_before_ns = thread.waits.on_cpu(time, &mut thread.samples, tables);
-                thread.waits.on_cpu_stack(stack);
+            self.with_waits(thread, at, |live, tables| {
+                cpu_before_ns = live.waits.on_cpu(at, &mut live.samples, tables);
+                live.waits.on_cpu_stack(stack);
             });
         }
-        let thread = match self.options.per_cpu_threads {
+        let live = match self.options.per_cpu_threads {
             true => self.processes.cpu(sample.cpu),
-            false => self.processes.thread_for_sample(sample.pid, sample.tid, time).1,
+            false => self.processes.thread_for_sample(thread, at).1,
         };
-        let in_order = thread.samples.push(samples::Sample {
-            time,
+        let in_order = live.samples.push(samples::Sample {
+            time: at,
             stack,
             period: sample.period,
             off_cpu: false,
             cpu_before_ns,
         });
         if self.waits.is_none() {
-            thread.waits.seen_on_cpu(time);
+            live.waits.seen_on_cpu(at);
         }
         self.counts.samples += 1;
         self.counts.samples_out_of_order += u64::from(!in_order);
     }
 
-    fn add_wait_stack(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
-        let time = self.at(sample.time);
+    fn add_wait_stack(&mut self, at: i64, thread: Thread, frames: &[Frame]) {
         let reason = self.wait_reasons.of_stack(frames);
-        if let Some(stack) = self.stack(sample, time, frames) {
-            let (_, thread) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
-            thread.waits.wait_stack(stack, reason);
+        if let Some(stack) = self.stack(at, thread, frames) {
+            let (_, live) = self.processes.thread_for_sample(thread, at);
+            live.waits.wait_stack(stack, reason);
         }
     }
 
     /// A wait that came as a whole.
-    fn add_wait(&mut self, sample: &Sample<'_>, frames: &[Frame]) {
-        let time = self.at(sample.time);
+    fn add_wait(&mut self, at: i64, thread: Thread, ns: u64, frames: &[Frame]) {
         let reason = self.wait_reasons.of_stack(frames);
-        let stack = self.stack(sample, time, frames);
-        self.with_waits(sample.pid, sample.tid, time, |thread, tables| {
-            let earliest = thread.samples.last_time().unwrap_or(thread.start.max(0));
+        let stack = self.stack(at, thread, frames);
+        self.with_waits(thread, at, |live, tables| {
+            let earliest = live.samples.last_time().unwrap_or(live.start.max(0));
             let wait = Waited {
                 stack,
                 reason,
                 earliest,
-                until: time,
-                ns: sample.period,
+                until: at,
+                ns,
             };
-            thread.waits.waited(wait, &mut thread.samples, tables);
+            live.waits.waited(wait, &mut live.samples, tables);
         });
     }
 
-    /// A thread that ran already when recording began.
-    fn on_initial_state(&mut self, state: &InitialState) {
-        if self.leaves_out(state.pid, state.tid) {
-            return;
-        }
-        let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
-        self.with_waits(state.pid, state.tid, times[0], |thread, _| {
-            thread.waits.found(times, state.waits_for);
-        });
-    }
-
-    /// A thread left its CPU (`Some(preempted)`) or got one.
-    fn on_switch(&mut self, time: Timestamp, pid: Pid, tid: Tid, out: Option<bool>) {
-        if self.leaves_out(pid, tid) {
-            return;
-        }
-        let time = self.at(time);
-        self.with_waits(pid, tid, time, |thread, tables| match out {
-            Some(preempted) => thread.waits.switch_out(time, preempted, tables.totals),
-            None => thread.waits.switch_in(time, &mut thread.samples, tables),
-        });
-    }
-
-    fn with_waits(&mut self, pid: Pid, tid: Tid, at: i64, use_it: impl FnOnce(&mut LiveThread, &mut WaitTables<'_>)) {
-        let (_, thread) = self.processes.thread_for_sample(pid, tid, at);
+    fn with_waits(&mut self, thread: Thread, at: i64, use_it: impl FnOnce(&mut LiveThread, &mut WaitTables<'_>)) {
+        let (_, live) = self.processes.thread_for_sample(thread, at);
         let mut tables = WaitTables {
             resolver: &mut self.resolver,
             stacks: &mut self.stacks,
@@ -265,7 +233,7 @@ impl Builder {
             totals: self.waits.get_or_insert_default(),
             out_of_order: &mut self.counts.samples_out_of_order,
         };
-        use_it(thread, &mut tables);
+        use_it(live, &mut tables);
     }
 
     /// Waits that last end with their thread, or with the recording.
@@ -295,19 +263,17 @@ impl Builder {
         }
     }
 
-    fn mark_recording(&mut self, time: Timestamp, what: MarkerKind) {
+    fn mark_recording(&mut self, start: i64, what: MarkerKind) {
         if self.recording_markers.len() >= MARKERS_PER_THREAD {
             self.counts.markers_left_out += 1;
             return;
         }
-        let start = self.at(time);
         self.recording_markers.push(Marker { start, end: None, what });
     }
 
     /// Losses that follow each other without a pause are one marker. A full ring gives a record for each time that there is place again:
     /// 21,907 were seen in half a second.
-    fn mark_lost(&mut self, time: Timestamp, more: u64, why: &'static str) {
-        let at = self.at(time);
+    fn mark_lost(&mut self, at: i64, more: u64, why: &'static str) {
         match self.recording_markers.last_mut() {
             Some(Marker {
                 start,
@@ -317,44 +283,89 @@ impl Builder {
                 *count = count.saturating_add(more);
                 *end = Some(at.max(end.unwrap_or(*start)));
             }
-            _ => self.mark_recording(
-                time,
-                MarkerKind::Lost {
-                    count: more,
-                    cause: why,
-                },
-            ),
+            _ => {
+                let (count, cause) = (more, why);
+                self.mark_recording(at, MarkerKind::Lost { count, cause });
+            }
         }
     }
 
-    fn on_exec(&mut self, time: Timestamp, pid: Pid, name: &str) {
-        let at = self.at(time);
-        if let Some(from) = self.processes.exec(pid, at, name) {
-            self.rename_marker(pid, Tid(pid.0), at, &from, name, |from, to| MarkerKind::Exec {
-                from,
-                to,
-            });
+    fn on_recording(&mut self, at: i64, what: RecordingEvent) {
+        match what {
+            RecordingEvent::Lost { count, role, cause } => self.mark_lost(at, count, lost_label(role, cause)),
+            RecordingEvent::Throttled => self.mark_recording(at, MarkerKind::Throttled),
+            RecordingEvent::Malformed(what) => self.mark_recording(at, MarkerKind::Malformed { what }),
         }
     }
 
-    fn on_rename(&mut self, time: Timestamp, pid: Pid, tid: Tid, name: &str) {
-        let at = self.at(time);
-        if let Some(from) = self.processes.rename(pid, tid, at, name) {
-            self.rename_marker(pid, tid, at, &from, name, |from, to| MarkerKind::Renamed { from, to });
+    fn on_process(&mut self, at: i64, pid: Pid, what: ProcessEvent<'_>) {
+        match what {
+            ProcessEvent::Start { parent } => self.processes.start(pid, parent, at),
+            ProcessEvent::End => self.processes.end(pid, at),
+            ProcessEvent::Exec(name) => {
+                if let Some(from) = self.processes.exec(pid, at, name) {
+                    self.rename_marker(Thread::main(pid), at, &from, name, |from, to| MarkerKind::Exec {
+                        from,
+                        to,
+                    });
+                }
+            }
+            // Its module follows as an `Image`, if it has one.
+            ProcessEvent::Map(mapping) => self.processes.map_nameless(pid, at, mapping.start, mapping.len),
+            ProcessEvent::Image(image) => {
+                if let Some(program) = self.processes.map(pid, at, image) {
+                    self.resolver.is_program(program);
+                }
+            }
+            ProcessEvent::Counter(counter, value) => self.processes.add_reading(pid, at, counter, value),
+        }
+    }
+
+    fn on_thread(&mut self, at: i64, thread: Thread, what: ThreadEvent<'_>) {
+        let left_out = self.options.main_thread_only && !thread.is_main();
+        match what {
+            ThreadEvent::Start => self.processes.start_thread(thread, at),
+            ThreadEvent::End => self.processes.end_thread(thread, at),
+            ThreadEvent::Name(name) => {
+                if let Some(from) = self.processes.rename(thread, at, name) {
+                    self.rename_marker(thread, at, &from, name, |from, to| MarkerKind::Renamed { from, to });
+                }
+            }
+            ThreadEvent::Sample(sample) if left_out => {
+                self.counts.samples_left_out += u64::from(matches!(sample.role, Role::Running | Role::Counted));
+            }
+            ThreadEvent::InitialState(_) | ThreadEvent::SwitchOut { .. } | ThreadEvent::SwitchIn if left_out => {}
+            ThreadEvent::Sample(sample) => self.with_frames(&sample, |builder, frames| match sample.role {
+                Role::Running => builder.add_sample(at, thread, &sample, frames),
+                Role::WaitStack => builder.add_wait_stack(at, thread, frames),
+                Role::Wait => builder.add_wait(at, thread, sample.period, frames),
+                Role::Counted => builder.add_counted(at, thread, &sample, frames),
+                Role::Point => builder.add_point(at, thread, &sample, frames),
+                Role::Switch => {}
+            }),
+            ThreadEvent::InitialState(state) => {
+                let times = [state.switches_from, state.seen_at].map(|time| self.at(time));
+                self.with_waits(thread, times[0], |live, _| live.waits.found(times, state.waits_for));
+            }
+            ThreadEvent::SwitchOut { preempted } => self.with_waits(thread, at, |live, tables| {
+                live.waits.switch_out(at, preempted, tables.totals);
+            }),
+            ThreadEvent::SwitchIn => self.with_waits(thread, at, |live, tables| {
+                live.waits.switch_in(at, &mut live.samples, tables);
+            }),
         }
     }
 
     fn rename_marker(
         &mut self,
-        pid: Pid,
-        tid: Tid,
+        thread: Thread,
         start: i64,
         from: &str,
         to: &str,
         kind: impl FnOnce(crate::model::strings::StringId, crate::model::strings::StringId) -> MarkerKind,
     ) {
         let what = kind(self.strings.intern(from), self.strings.intern(to));
-        let (_, thread) = self.processes.thread_for_sample(pid, tid, start);
+        let (_, thread) = self.processes.thread_for_sample(thread, start);
         if thread.markers.len() < MARKERS_PER_THREAD {
             thread.markers.push(Marker { start, end: None, what });
         } else {
@@ -365,67 +376,18 @@ impl Builder {
 
 impl EventSink for Builder {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(sample) => {
-                if matches!(sample.role, Role::Running | Role::Counted) {
-                    self.counts.samples_left_out += u64::from(self.leaves_out(sample.pid, sample.tid));
-                }
-                self.with_frames(sample, |builder, frames| match sample.role {
-                    Role::Running => builder.add_sample(sample, frames),
-                    Role::WaitStack => builder.add_wait_stack(sample, frames),
-                    Role::Wait => builder.add_wait(sample, frames),
-                    Role::Counted => builder.add_counted(sample.event, sample, frames),
-                    Role::Point => builder.add_point(sample.event, sample, sample.values, frames),
-                    Role::Switch => {}
-                });
-            }
-            Event::InitialState(state) => self.on_initial_state(state),
-            Event::SwitchOut {
-                time,
-                pid,
-                tid,
-                preempted,
-            } => self.on_switch(*time, *pid, *tid, Some(*preempted)),
-            Event::SwitchIn { time, pid, tid } => self.on_switch(*time, *pid, *tid, None),
-            Event::ProcessStart { time, pid, parent } => {
-                // Time begins with a launched program, and not with what is done to launch it. What ran before recording has its
-                // own, earlier start.
-                if self.processes.processes.is_empty() && parent.is_none() {
-                    self.zero = self.zero.max(*time);
-                }
-                self.processes.start(*pid, *parent, self.at(*time));
-            }
-            Event::ProcessEnd { time, pid } => self.processes.end(*pid, self.at(*time)),
-            Event::ThreadStart { time, pid, tid } => self.processes.start_thread(*pid, *tid, self.at(*time)),
-            Event::ThreadEnd { time, pid, tid } => self.processes.end_thread(*pid, *tid, self.at(*time)),
-            Event::Exec { time, pid, name } => self.on_exec(*time, *pid, name),
-            Event::ThreadName { time, pid, tid, name } => self.on_rename(*time, *pid, *tid, name),
-            // Its module follows as an `Image`, if it has one.
-            Event::Map(mapping) => {
-                let at = self.at(mapping.time);
-                self.processes.map_nameless(mapping.pid, at, mapping.start, mapping.len);
-            }
-            Event::Image { time, pid, image } => {
-                let at = self.at(*time);
-                if let Some(program) = self.processes.map(*pid, at, image) {
-                    self.resolver.is_program(program);
-                }
-            }
-            Event::Counter(reading) => {
-                let at = self.at(reading.time);
-                self.processes
-                    .add_reading(reading.pid, at, reading.counter, reading.value);
-            }
-            Event::Lost {
-                time,
-                count,
-                role,
-                cause,
-            } => {
-                self.mark_lost(*time, *count, lost_label(*role, *cause));
-            }
-            Event::Throttled { time } => self.mark_recording(*time, MarkerKind::Throttled),
-            Event::Malformed { time, what } => self.mark_recording(*time, MarkerKind::Malformed { what }),
+        // Time begins with a launched program, and not with what is done to launch it. What ran before recording has its own,
+        // earlier start.
+        if let EventKind::Process(_, ProcessEvent::Start { parent: None }) = event.kind
+            && self.processes.processes.is_empty()
+        {
+            self.zero = self.zero.max(event.time);
+        }
+        let at = self.at(event.time);
+        match event.kind {
+            EventKind::Recording(what) => self.on_recording(at, what),
+            EventKind::Process(pid, what) => self.on_process(at, pid, what),
+            EventKind::Thread(thread, what) => self.on_thread(at, thread, what),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A CPU is shown as a process with one thread. The process that ran is the root of each stack.
 
-use recording::event::Sample;
+use recording::event::Thread;
 
 use super::Builder;
 use super::processes::{LiveProcess, LiveThread, Processes};
@@ -46,11 +46,11 @@ impl Processes {
 
 impl Builder {
     /// What a stack begins with: the process, where tracks do not tell it.
-    pub(super) fn first_frame(&mut self, sample: &Sample<'_>, time: i64) -> Option<StackId> {
+    pub(super) fn first_frame(&mut self, at: i64, thread: Thread) -> Option<StackId> {
         if !self.options.per_cpu_threads {
             return None;
         }
-        let (process, _) = self.processes.thread_for_sample(sample.pid, sample.tid, time);
+        let (process, _) = self.processes.thread_for_sample(thread, at);
         let label = match &process.name {
             Some(name) => format!("{name} ({})", process.id),
             None => format!("process {}", process.id),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::address::Avma;
-use recording::event::{Counter, Pid, Tid};
+use recording::event::{Counter, Pid, Thread, Tid};
 use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::Frame;
 use rustc_hash::FxHashMap;
@@ -83,7 +83,7 @@ pub(super) struct Processes {
     /// The tracks of further events, by thread and event.
     pub(super) tracks: FxHashMap<(usize, u32), usize>,
     pids: FxHashMap<Pid, usize>,
-    tids: FxHashMap<(Pid, Tid), usize>,
+    tids: FxHashMap<Thread, usize>,
     /// How often each number has been given out.
     pid_uses: FxHashMap<Pid, u32>,
     tid_uses: FxHashMap<Tid, u32>,
@@ -160,22 +160,22 @@ impl Processes {
         }
     }
 
-    pub(super) fn start_thread(&mut self, pid: Pid, tid: Tid, at: i64) {
-        if let Some(&known) = self.tids.get(&(pid, tid)) {
-            let thread = &mut self.threads[known];
-            if thread.implied || thread.is_main {
-                thread.implied = false;
-                thread.start = thread.start.min(at);
+    pub(super) fn start_thread(&mut self, thread: Thread, at: i64) {
+        if let Some(&known) = self.tids.get(&thread) {
+            let live = &mut self.threads[known];
+            if live.implied || live.is_main {
+                live.implied = false;
+                live.start = live.start.min(at);
                 return;
             }
-            self.end_thread(pid, tid, at);
+            self.end_thread(thread, at);
         }
-        let index = self.thread(pid, tid, at);
+        let index = self.thread(thread, at);
         self.threads[index].implied = false;
     }
 
-    pub(super) fn end_thread(&mut self, pid: Pid, tid: Tid, at: i64) {
-        if let Some(index) = self.tids.remove(&(pid, tid)) {
+    pub(super) fn end_thread(&mut self, thread: Thread, at: i64) {
+        if let Some(index) = self.tids.remove(&thread) {
             let thread = &mut self.threads[index];
             thread.end = Some(at);
             thread.chain = Vec::new();
@@ -186,7 +186,7 @@ impl Processes {
     pub(super) fn exec(&mut self, pid: Pid, at: i64, name: &str) -> Option<String> {
         let index = self.process(pid, at);
         self.end_threads(index, pid, at, |thread| !thread.is_main);
-        let main = self.thread(pid, Tid(pid.0), at);
+        let main = self.thread(Thread::main(pid), at);
         self.threads[main].name = None;
         let process = &mut self.processes[index];
         process.images.clear();
@@ -196,8 +196,8 @@ impl Processes {
     }
 
     /// Returns the old name, if there was one and it was another.
-    pub(super) fn rename(&mut self, pid: Pid, tid: Tid, at: i64, name: &str) -> Option<String> {
-        let thread = self.thread(pid, tid, at);
+    pub(super) fn rename(&mut self, thread: Thread, at: i64, name: &str) -> Option<String> {
+        let thread = self.thread(thread, at);
         let thread = &mut self.threads[thread];
         let old = if thread.is_main {
             self.processes[thread.process].name.replace(name.to_owned())
@@ -247,17 +247,17 @@ impl Processes {
     }
 
     /// The thread that a sample is of, with its process; both come to be if they were never announced.
-    pub(super) fn thread_for_sample(&mut self, pid: Pid, tid: Tid, at: i64) -> (&mut LiveProcess, &mut LiveThread) {
-        let index = self.index_for_sample(pid, tid, at);
+    pub(super) fn thread_for_sample(&mut self, thread: Thread, at: i64) -> (&mut LiveProcess, &mut LiveThread) {
+        let index = self.index_for_sample(thread, at);
         let thread = &mut self.threads[index];
         (&mut self.processes[thread.process], thread)
     }
 
     /// Its place in `threads`.
-    pub(super) fn index_for_sample(&mut self, pid: Pid, tid: Tid, at: i64) -> usize {
-        match self.tids.get(&(pid, tid)) {
+    pub(super) fn index_for_sample(&mut self, thread: Thread, at: i64) -> usize {
+        match self.tids.get(&thread) {
             Some(&index) => index,
-            None => self.thread(pid, tid, at),
+            None => self.thread(thread, at),
         }
     }
 
@@ -267,7 +267,7 @@ impl Processes {
             if thread.end.is_none() && thread.track_of.is_none() && which(thread) {
                 thread.end = Some(at);
                 thread.chain = Vec::new();
-                self.tids.remove(&(pid, Tid(thread.tid)));
+                self.tids.remove(&Thread::new(pid.0, thread.tid));
             }
         }
     }
@@ -292,17 +292,17 @@ impl Processes {
         index
     }
 
-    fn thread(&mut self, pid: Pid, tid: Tid, at: i64) -> usize {
-        if let Some(&index) = self.tids.get(&(pid, tid)) {
+    fn thread(&mut self, thread: Thread, at: i64) -> usize {
+        if let Some(&index) = self.tids.get(&thread) {
             return index;
         }
-        let process = self.process(pid, at);
-        let is_main = pid.0 == tid.0;
+        let process = self.process(thread.pid, at);
+        let is_main = thread.is_main();
         let index = self.threads.len();
         self.threads.push(LiveThread {
             process,
-            tid: tid.0,
-            id: numbered(tid.0, self.tid_uses.entry(tid).or_default()),
+            tid: thread.tid.0,
+            id: numbered(thread.tid.0, self.tid_uses.entry(thread.tid).or_default()),
             is_main,
             // A thread starts with the name of the one that made it (Linux: copy_process keeps `comm`).
             name: (!is_main).then(|| self.processes[process].name.clone()).flatten(),
@@ -311,7 +311,7 @@ impl Processes {
             ..LiveThread::default()
         });
         self.processes[process].threads.push(index);
-        self.tids.insert((pid, tid), index);
+        self.tids.insert(thread, index);
         index
     }
 }

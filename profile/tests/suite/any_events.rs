@@ -6,7 +6,8 @@ use profile::view::top;
 use proptest::prelude::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, InitialState, LostCause, Pid, Role, Sample, Tid};
+use recording::event::{Event, InitialState, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{Thread, ThreadEvent};
 use recording::module::{Image, ModuleKind};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
@@ -85,53 +86,28 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
             _ => module("", ModuleKind::File),
         },
     };
-    match step {
-        Step::ProcessStart(pid, parent) => stream.event(Event::ProcessStart {
-            time,
-            pid: Pid(*pid),
-            parent: parent.map(Pid),
-        }),
-        Step::ProcessEnd(pid) => stream.event(Event::ProcessEnd { time, pid: Pid(*pid) }),
-        Step::ThreadStart(pid, tid) => stream.event(Event::ThreadStart {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-        }),
-        Step::ThreadEnd(pid, tid) => stream.event(Event::ThreadEnd {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-        }),
-        Step::Exec(pid, name) => stream.event(Event::Exec {
-            time,
-            pid: Pid(*pid),
-            name,
-        }),
-        Step::Rename(pid, tid, name) => stream.event(Event::ThreadName {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-            name,
-        }),
-        Step::Map(pid, start, len, base, kind) => stream.event(Event::Image {
-            time,
-            pid: Pid(*pid),
-            image: image(*start, *len, *base, *kind),
-        }),
-        Step::Kernel(start) => stream.0.set_kernel(Image {
-            module: module("[kernel.kallsyms]", ModuleKind::Kernel),
-            ..image(*start, u64::MAX, *start, 0)
-        }),
-        Step::Sample(pid, tid, period, frames, form) => stream.event(Event::Sample(Sample {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-            cpu: 0,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period: *period,
-            stack: match form {
+    let event = match step {
+        Step::ProcessStart(pid, parent) => {
+            let parent = parent.map(Pid);
+            Event::process(time, Pid(*pid), ProcessEvent::Start { parent })
+        }
+        Step::ProcessEnd(pid) => Event::process(time, Pid(*pid), ProcessEvent::End),
+        Step::ThreadStart(pid, tid) => Event::thread(time, Thread::new(*pid, *tid), ThreadEvent::Start),
+        Step::ThreadEnd(pid, tid) => Event::thread(time, Thread::new(*pid, *tid), ThreadEvent::End),
+        Step::Exec(pid, name) => Event::process(time, Pid(*pid), ProcessEvent::Exec(name)),
+        Step::Rename(pid, tid, name) => Event::thread(time, Thread::new(*pid, *tid), ThreadEvent::Name(name)),
+        Step::Map(pid, start, len, base, kind) => {
+            let image = image(*start, *len, *base, *kind);
+            return stream.event(Event::process(time, Pid(*pid), ProcessEvent::Image(&image)));
+        }
+        Step::Kernel(start) => {
+            return stream.0.set_kernel(Image {
+                module: module("[kernel.kallsyms]", ModuleKind::Kernel),
+                ..image(*start, u64::MAX, *start, 0)
+            });
+        }
+        Step::Sample(pid, tid, period, frames, form) => {
+            let stack = match form {
                 0 => Stack::Frames(frames),
                 1 => Stack::Missing {
                     kernel: frames,
@@ -147,74 +123,49 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
                     stack_bytes: &[],
                     cut_off: false,
                 }),
-            },
-        })),
-        Step::WaitStack(pid, tid, frames) => stream.event(Event::Sample(Sample {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-            cpu: 0,
-            role: Role::WaitStack,
-            event: 0,
-            values: &[],
-            period: 1,
-            stack: Stack::Frames(frames),
-        })),
-        Step::Waited(pid, tid, period, frames) => stream.event(Event::Sample(Sample {
-            time,
-            pid: Pid(*pid),
-            tid: Tid(*tid),
-            cpu: 0,
-            role: Role::Wait,
-            event: 0,
-            values: &[],
-            period: *period,
-            stack: Stack::Frames(frames),
-        })),
+            };
+            let sample = Sample::new(Role::Running, *period, stack);
+            Event::sample(time, Thread::new(*pid, *tid), sample)
+        }
+        Step::WaitStack(pid, tid, frames) => {
+            let sample = Sample::new(Role::WaitStack, 1, Stack::Frames(frames));
+            Event::sample(time, Thread::new(*pid, *tid), sample)
+        }
+        Step::Waited(pid, tid, period, frames) => {
+            let sample = Sample::new(Role::Wait, *period, Stack::Frames(frames));
+            Event::sample(time, Thread::new(*pid, *tid), sample)
+        }
         Step::Found(pid, tid, [switches_from, seen_at], waits, frames) => {
-            let (pid, tid) = (Pid(*pid), Tid(*tid));
+            let thread = Thread::new(*pid, *tid);
             if let Some(frames) = frames {
-                stream.event(Event::Sample(Sample {
-                    time,
-                    pid,
-                    tid,
-                    cpu: 0,
-                    role: Role::WaitStack,
-                    event: 0,
-                    values: &[],
-                    period: 0,
-                    stack: Stack::Frames(frames),
-                }));
+                let sample = Sample::new(Role::WaitStack, 0, Stack::Frames(frames));
+                stream.event(Event::sample(time, thread, sample));
             }
-            stream.event(Event::InitialState(InitialState {
-                time,
-                pid,
-                tid,
+            let state = InitialState {
                 switches_from: Timestamp(*switches_from),
                 seen_at: Timestamp(*seen_at),
                 waits_for: waits.then_some(WaitReason::Lock),
-            }));
+            };
+            Event::thread(time, thread, ThreadEvent::InitialState(state))
         }
         Step::Switch(pid, tid, out) => {
-            let (pid, tid) = (Pid(*pid), Tid(*tid));
-            stream.event(match *out {
-                None => Event::SwitchIn { time, pid, tid },
-                Some(preempted) => Event::SwitchOut {
-                    time,
-                    pid,
-                    tid,
-                    preempted,
-                },
-            });
+            let what = match *out {
+                None => ThreadEvent::SwitchIn,
+                Some(preempted) => ThreadEvent::SwitchOut { preempted },
+            };
+            Event::thread(time, Thread::new(*pid, *tid), what)
         }
-        Step::Lost(count) => stream.event(Event::Lost {
-            time,
-            count: *count,
-            role: Role::Running,
-            cause: LostCause::SamplesRingFull,
-        }),
-        Step::Throttled => stream.event(Event::Throttled { time }),
-    }
+        Step::Lost(count) => {
+            let lost = RecordingEvent::Lost {
+                count: *count,
+                role: Role::Running,
+                cause: LostCause::SamplesRingFull,
+            };
+            Event::recording(time, lost)
+        }
+        Step::Throttled => Event::recording(time, RecordingEvent::Throttled),
+    };
+    stream.event(event);
 }
 
 /// Some symbols, some none; names that need escaping; addresses that lie.

@@ -4,7 +4,7 @@ use crate::common::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::cpu_account::MachineTime;
-use recording::event::{Event, LostCause, Role};
+use recording::event::{Event, LostCause, RecordingEvent, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
@@ -371,13 +371,15 @@ fn a_program_that_ran_long_without_a_sample_is_not_called_short() {
 fn losses_are_markers_and_rows_with_numbers() {
     let mut stream = Stream::with_app();
     stream.sample(1, 1, 1, &[ip(0x1020)]);
-    stream.event(Event::Lost {
-        time: at(2),
-        count: 17,
-        role: Role::Running,
-        cause: LostCause::RingFull,
-    });
-    stream.event(Event::Throttled { time: at(3) });
+    stream.event(Event::recording(
+        at(2),
+        RecordingEvent::Lost {
+            count: 17,
+            role: Role::Running,
+            cause: LostCause::RingFull,
+        },
+    ));
+    stream.event(Event::recording(at(3), RecordingEvent::Throttled));
     let mut quality = Quality {
         throttled: 1,
         truncated_depth: 3,
@@ -492,12 +494,9 @@ fn losses_without_a_pause_are_one_marker() {
     let mut stream = Stream::with_app();
     stream.sample(1, 1, 1, &[ip(0x1020)]);
     let mut lost = |us: u64, role| {
-        stream.event(Event::Lost {
-            time: Timestamp(at(2).0 + us * 1000),
-            count: 7,
-            role,
-            cause: LostCause::RingFull,
-        });
+        let (count, cause) = (7, LostCause::RingFull);
+        let time = Timestamp(at(2).0 + us * 1000);
+        stream.event(Event::recording(time, RecordingEvent::Lost { count, role, cause }));
     };
     for us in 0..30_000 {
         lost(us, Role::Point);

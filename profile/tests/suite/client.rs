@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::common::*;
 use profile::enrich::enrich;
-use recording::event::{Event, LostCause, Role};
+use recording::event::{Event, LostCause, RecordingEvent, Role};
 use recording::stack::{Frame, StackMark};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use serde_json::Value;
@@ -132,12 +132,14 @@ fn everything() -> profile::Profile {
             ],
         );
     }
-    stream.event(Event::Lost {
-        time: at(50),
-        count: 5,
-        role: Role::Running,
-        cause: LostCause::RingFull,
-    });
+    stream.event(Event::recording(
+        at(50),
+        RecordingEvent::Lost {
+            count: 5,
+            role: Role::Running,
+            cause: LostCause::RingFull,
+        },
+    ));
     stream.end(3, 120);
     stream.finish()
 }

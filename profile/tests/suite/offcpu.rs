@@ -5,7 +5,7 @@ use profile::build::BuildOptions;
 use profile::view::{top, wait_places};
 use profile::{Profile, WaitSum};
 use recording::address::Avma;
-use recording::event::{Event, InitialState, Pid, Role, Sample, Tid};
+use recording::event::{Event, InitialState, Role, Sample, Thread, ThreadEvent};
 use recording::stack::{Frame, Stack};
 use recording::wait::{WaitGuess, WaitReason};
 use serde_json::Value;
@@ -38,9 +38,13 @@ impl Waits {
         recording::clock::Timestamp(ZERO + us * 1000)
     }
 
-    fn on_cpu(&mut self, us: u64) -> &mut Self {
-        self.0.event(Event::Sample(sample(us, &[ip(MAIN)])));
+    fn event(&mut self, us: u64, what: ThreadEvent<'_>) -> &mut Self {
+        self.0.event(Event::thread(Self::time(us), Thread::new(1, 1), what));
         self
+    }
+
+    fn on_cpu(&mut self, us: u64) -> &mut Self {
+        self.event(us, ThreadEvent::Sample(sample(&[ip(MAIN)])))
     }
 
     fn stack(&mut self, us: u64, kernel: &[u64]) -> &mut Self {
@@ -48,24 +52,20 @@ impl Waits {
             .iter()
             .map(|address| Frame::KernelReturnAddress(Avma(address + 8)));
         let frames: Vec<Frame> = kernel.chain([ip(READ), ret(MAIN)]).collect();
-        self.0.event(Event::Sample(wait_stack(us, &frames)));
-        self
+        self.event(us, ThreadEvent::Sample(wait_stack(&frames)))
     }
 
     /// Told from 10 us on, looked at after 20 us.
     fn found(&mut self, waits_for: Option<WaitReason>, stack: Option<&[Frame]>) -> &mut Self {
         if let Some(frames) = stack {
-            self.0.event(Event::Sample(wait_stack(0, frames)));
+            self.event(0, ThreadEvent::Sample(wait_stack(frames)));
         }
-        self.0.event(Event::InitialState(InitialState {
-            time: Self::time(0),
-            pid: Pid(1),
-            tid: Tid(1),
+        let state = InitialState {
             switches_from: Self::time(10),
             seen_at: Self::time(20),
             waits_for,
-        }));
-        self
+        };
+        self.event(0, ThreadEvent::InitialState(state))
     }
 
     fn out(&mut self, us: u64) -> &mut Self {
@@ -73,32 +73,17 @@ impl Waits {
     }
 
     fn switch_out(&mut self, us: u64, preempted: bool) -> &mut Self {
-        self.0.event(Event::SwitchOut {
-            time: Self::time(us),
-            pid: Pid(1),
-            tid: Tid(1),
-            preempted,
-        });
-        self
+        self.event(us, ThreadEvent::SwitchOut { preempted })
     }
 
     fn waited(&mut self, us: u64, ns: u64) -> &mut Self {
         let frames = [ip(READ), ret(MAIN)];
-        self.0.event(Event::Sample(Sample {
-            role: Role::Wait,
-            period: ns,
-            ..sample(us, &frames)
-        }));
-        self
+        let sample = Sample::new(Role::Wait, ns, Stack::Frames(&frames));
+        self.event(us, ThreadEvent::Sample(sample))
     }
 
     fn back(&mut self, us: u64) -> &mut Self {
-        self.0.event(Event::SwitchIn {
-            time: Self::time(us),
-            pid: Pid(1),
-            tid: Tid(1),
-        });
-        self
+        self.event(us, ThreadEvent::SwitchIn)
     }
 
     fn finish(self) -> Profile {
@@ -106,25 +91,12 @@ impl Waits {
     }
 }
 
-fn wait_stack(us: u64, frames: &[Frame]) -> Sample<'_> {
-    Sample {
-        role: Role::WaitStack,
-        ..sample(us, frames)
-    }
+fn wait_stack(frames: &[Frame]) -> Sample<'_> {
+    Sample::new(Role::WaitStack, MS, Stack::Frames(frames))
 }
 
-fn sample(us: u64, frames: &[Frame]) -> Sample<'_> {
-    Sample {
-        time: Waits::time(us),
-        pid: Pid(1),
-        tid: Tid(1),
-        cpu: 0,
-        role: Role::Running,
-        event: 0,
-        values: &[],
-        period: MS,
-        stack: Stack::Frames(frames),
-    }
+fn sample(frames: &[Frame]) -> Sample<'_> {
+    Sample::new(Role::Running, MS, Stack::Frames(frames))
 }
 
 /// (time in ms, weight in ms, CPU delta, leaf) of the main thread's samples.

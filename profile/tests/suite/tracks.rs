@@ -1,7 +1,7 @@
 //! What the front end shows of a profile before anybody clicks: which tracks, in which order, how high.
 
 use crate::common::*;
-use recording::event::{Event, Pid, Role, Sample, Tid};
+use recording::event::{Event, Role, Sample, Thread};
 use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use recording::stack::Stack;
@@ -52,18 +52,8 @@ fn an_event_beside_cpu_time_is_a_line_that_leads_to_its_call_tree() {
     stream.sample(1, 1, 900, &[ip(0x1020)]);
     for (ms, period) in [(2, 16), (2, 16), (500, 7), (1000, 1)] {
         let stack = [ip(0x1030)];
-        let sample = Sample {
-            time: at(ms),
-            pid: Pid(1),
-            tid: Tid(1),
-            cpu: 0,
-            role: Role::Counted,
-            event: 0,
-            values: &[],
-            period,
-            stack: Stack::Frames(&stack),
-        };
-        stream.event(Event::Sample(sample));
+        let sample = Sample::new(Role::Counted, period, Stack::Frames(&stack));
+        stream.event(Event::sample(at(ms), Thread::new(1, 1), sample));
     }
     let mut info = info();
     info.events = vec![EventInfo {

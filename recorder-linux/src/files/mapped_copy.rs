@@ -6,7 +6,7 @@
 
 use std::fs;
 
-use recording::event::Mapping;
+use recording::event::{Mapping, Pid};
 
 use crate::sys;
 
@@ -33,8 +33,8 @@ struct Line<'a> {
 impl MappedCopies {
     /// Copies all parts of the mapped file that the process maps. `None`: the process is gone, has something else at
     /// that place, or the limits are reached.
-    pub(crate) fn copy(&mut self, mapping: &Mapping<'_>) -> Option<Vec<u8>> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", mapping.pid.0)).ok()?;
+    pub(crate) fn copy(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<Vec<u8>> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", pid.0)).ok()?;
         let lines: Vec<Line<'_>> = maps.lines().filter_map(parse).collect();
         let mapped = lines.iter().find(|line| {
             (line.start..line.end).contains(&mapping.start)
@@ -54,7 +54,7 @@ impl MappedCopies {
         for line in of_file.iter().rev() {
             let at = usize::try_from(line.offset).ok()?;
             let end = at.checked_add(usize::try_from(line.end - line.start).ok()?)?;
-            sys::memory::read(mapping.pid.0, line.start, bytes.get_mut(at..end)?);
+            sys::memory::read(pid.0, line.start, bytes.get_mut(at..end)?);
         }
         forget_sections(&mut bytes)?;
         Some(bytes)
@@ -134,8 +134,6 @@ mod tests {
             .unwrap();
         let Line { start, end, offset, .. } = parse(line).unwrap();
         let mapping = Mapping {
-            time: Default::default(),
-            pid: Pid(std::process::id() as i32),
             start,
             len: end - start,
             file_offset: offset,
@@ -147,7 +145,9 @@ mod tests {
             println!("skipped: this program has more bytes than are copied");
             return;
         }
-        let copy = MappedCopies::default().copy(&mapping).unwrap();
+        let copy = MappedCopies::default()
+            .copy(Pid(std::process::id() as i32), &mapping)
+            .unwrap();
         let code = offset as usize..(offset + 4096) as usize;
         assert_eq!(copy[code.clone()], exe[code]);
         assert_eq!(build_id_of(&Copy(copy)), build_id_of(&Copy(exe)));

@@ -52,7 +52,7 @@ const MAX_ROOTS: usize = 16;
 const DELETED: &str = " (deleted)";
 
 impl ModuleFiles for Files {
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         if mapping.path == b"[vdso]" {
             let bytes = own_vdso().ok_or(ModuleMiss::NotFound)?;
             return Ok(ModuleFile {
@@ -65,13 +65,13 @@ impl ModuleFiles for Files {
         }
         let path = Path::new(OsStr::from_bytes(mapping.path));
         let mut miss = ModuleMiss::NotFound;
-        for (candidate, is_sure) in self.candidates(mapping, path) {
+        for (candidate, is_sure) in self.candidates(pid, mapping, path) {
             // What /proc links to the mapping itself needs no look at the inode: overlayfs shows another one to stat(2).
             let inode = mapping.inode.filter(|_| !is_sure);
             match open_regular(&candidate, inode).and_then(|file| right_build(file, mapping)) {
                 Ok(file) => {
                     let readable_path = (candidate != path).then(|| shortest(&candidate, path, &file));
-                    self.remember_root(mapping.pid, &readable_path);
+                    self.remember_root(pid, &readable_path);
                     return Ok(ModuleFile {
                         readable_path: readable_path.flatten(),
                         bytes: Arc::new(OnDisk(file)),
@@ -81,7 +81,7 @@ impl ModuleFiles for Files {
                 Err(reason) => miss = reason,
             }
         }
-        match self.copies.copy(mapping) {
+        match self.copies.copy(pid, mapping) {
             Some(bytes) => Ok(ModuleFile {
                 readable_path: None,
                 bytes: Arc::new(Bytes(bytes)),
@@ -99,8 +99,7 @@ fn is_file(path: &[u8]) -> bool {
 
 impl Files {
     /// Where the file may be, and whether what is there can only be the mapped one.
-    fn candidates(&self, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
-        let Mapping { pid, start, len, .. } = *mapping;
+    fn candidates(&self, pid: Pid, mapping: &Mapping<'_>, path: &Path) -> Vec<(PathBuf, bool)> {
         let folder = PathBuf::from(format!("/proc/{}", pid.0));
         let in_root = |root: PathBuf| root.join(path.strip_prefix("/").unwrap_or(path));
         let mut candidates = vec![(in_root(folder.join("root")), false), (path.to_owned(), false)];
@@ -111,7 +110,11 @@ impl Files {
         // /proc/PID/exe needs no privilege; map_files needs CAP_CHECKPOINT_RESTORE.
         let links = [
             folder.join("exe"),
-            folder.join(format!("map_files/{:x}-{:x}", start, start.saturating_add(len))),
+            folder.join(format!(
+                "map_files/{:x}-{:x}",
+                mapping.start,
+                mapping.start.saturating_add(mapping.len)
+            )),
         ];
         let leads_here =
             |link: &PathBuf| fs::read_link(link).is_ok_and(|target| without_deleted(&target) == without_deleted(path));

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use recording::cpu_account::MachineTime;
+use recording::event::Mapping;
 
 use crate::sys::process::ticks_per_second;
 use crate::sys::ring::page_bytes;
@@ -173,6 +174,17 @@ pub(crate) struct MapsLine {
 impl MapsLine {
     pub(crate) fn end(&self) -> u64 {
         self.start.saturating_add(self.len)
+    }
+
+    pub(crate) fn as_mapping(&self) -> Mapping<'_> {
+        Mapping {
+            start: self.start,
+            len: self.len,
+            file_offset: self.file_offset,
+            path: &self.path,
+            build_id: None,
+            inode: self.inode,
+        }
     }
 }
 

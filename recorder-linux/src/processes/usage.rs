@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use recording::clock::Timestamp;
-use recording::event::{Counter, Pid, Reading};
+use recording::event::{Counter, Event, Pid, ProcessEvent};
 
 use crate::processes::procfs;
 use crate::sys::process::{monotonic_ns, process_cpu_ns};
@@ -35,7 +35,7 @@ struct Last {
 
 impl Usage {
     /// Looks at these processes, if the last look is long enough ago, and reports what has changed.
-    pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Reading)) {
+    pub(crate) fn look(&mut self, pids: impl Iterator<Item = Pid>, report: &mut dyn FnMut(Event<'static>)) {
         let began = monotonic_ns();
         if began < self.next_ns {
             return;
@@ -76,15 +76,10 @@ impl Usage {
 }
 
 impl Last {
-    fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Reading)) {
+    fn report(self, time: Timestamp, pid: Pid, report: &mut dyn FnMut(Event<'static>)) {
         let resident = self.resident_bytes.map(|bytes| (Counter::ResidentBytes, bytes));
         for (counter, value) in resident.into_iter().chain([(Counter::CpuNanoseconds, self.cpu_ns)]) {
-            report(Reading {
-                time,
-                pid,
-                counter,
-                value,
-            });
+            report(Event::process(time, pid, ProcessEvent::Counter(counter, value)));
         }
     }
 }
@@ -92,12 +87,33 @@ impl Last {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test")]
 mod tests {
+    use recording::event::EventKind;
+
     use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Reading {
+        time: Timestamp,
+        pid: Pid,
+        counter: Counter,
+        value: u64,
+    }
 
     fn look(usage: &mut Usage, pids: &[i32]) -> Vec<Reading> {
         let mut readings = Vec::new();
         usage.next_ns = 0;
-        usage.look(pids.iter().map(|pid| Pid(*pid)), &mut |reading| readings.push(reading));
+        usage.look(pids.iter().map(|pid| Pid(*pid)), &mut |event| {
+            let EventKind::Process(pid, ProcessEvent::Counter(counter, value)) = event.kind else {
+                panic!("{event:?}")
+            };
+            let time = event.time;
+            readings.push(Reading {
+                time,
+                pid,
+                counter,
+                value,
+            });
+        });
         readings
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, Reading, Role, Sample, Tid};
+use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
@@ -20,47 +20,24 @@ const MESSAGES: usize = 1 << 14;
 /// An event that owns what it speaks of.
 #[derive(Debug)]
 pub(super) enum Message {
-    ProcessStart {
-        time: u64,
-        pid: i32,
-        parent: Option<i32>,
-    },
-    ProcessEnd {
-        time: u64,
-        pid: i32,
-    },
-    ThreadStart {
-        time: u64,
-        pid: i32,
-        tid: i32,
-    },
-    ThreadEnd {
-        time: u64,
-        pid: i32,
-        tid: i32,
-    },
+    /// An event that borrows nothing.
+    Event(Event<'static>),
     ThreadName {
-        time: u64,
-        pid: i32,
-        tid: i32,
+        time: Timestamp,
+        thread: Thread,
         name: String,
     },
     Exec {
-        time: u64,
-        pid: i32,
+        time: Timestamp,
+        pid: Pid,
         name: String,
     },
     Map {
-        time: u64,
-        pid: i32,
+        time: Timestamp,
+        pid: Pid,
         code: MapsLine,
     },
     Sample(Box<OwnedSample>),
-    Counter(Reading),
-    Lost {
-        time: u64,
-        count: u64,
-    },
 }
 
 /// A sample that owns its stack.
@@ -107,6 +84,20 @@ impl Outbox {
         let _ = self.sender.send(message);
     }
 
+    /// Sends an event of a process.
+    pub(super) fn process(&mut self, time: u64, pid: i32, what: ProcessEvent<'static>) {
+        self.send(Message::Event(Event::process(Timestamp(time), Pid(pid), what)));
+    }
+
+    /// Sends an event of a thread.
+    pub(super) fn thread(&mut self, time: u64, pid: i32, tid: i32, what: ThreadEvent<'static>) {
+        self.send(Message::Event(Event::thread(
+            Timestamp(time),
+            Thread::new(pid, tid),
+            what,
+        )));
+    }
+
     /// Sends a sample, or drops and counts it.
     pub(super) fn send_sample(&mut self, sample: OwnedSample) {
         let (time, bytes) = (sample.time, sample.stack.len());
@@ -123,7 +114,9 @@ impl Outbox {
     pub(super) fn report_dropped(&mut self, time: u64) {
         let count = std::mem::take(&mut self.dropped);
         if count > 0 {
-            self.send(Message::Lost { time, count });
+            let (role, cause) = (Role::Running, LostCause::QueueFull);
+            let lost = RecordingEvent::Lost { count, role, cause };
+            self.send(Message::Event(Event::recording(Timestamp(time), lost)));
         }
     }
 }
@@ -142,89 +135,48 @@ impl Inbox {
 
 impl Message {
     fn deliver(&self, sink: &mut dyn EventSink) {
-        let event = match self {
-            Message::ProcessStart { time, pid, parent } => Event::ProcessStart {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                parent: parent.map(Pid),
-            },
-            Message::ProcessEnd { time, pid } => Event::ProcessEnd {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-            },
-            Message::ThreadStart { time, pid, tid } => Event::ThreadStart {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                tid: Tid(*tid),
-            },
-            Message::ThreadEnd { time, pid, tid } => Event::ThreadEnd {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                tid: Tid(*tid),
-            },
-            Message::ThreadName { time, pid, tid, name } => Event::ThreadName {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                tid: Tid(*tid),
-                name,
-            },
-            Message::Exec { time, pid, name } => Event::Exec {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                name,
-            },
-            Message::Map { time, pid, code } => Event::Map(Mapping {
-                time: Timestamp(*time),
-                pid: Pid(*pid),
-                start: code.start,
-                len: code.len,
-                file_offset: code.file_offset,
-                path: &code.path,
-                build_id: None,
-                inode: code.inode,
-            }),
-            Message::Sample(sample) => Event::Sample(sample.as_sample()),
-            Message::Counter(reading) => Event::Counter(*reading),
-            Message::Lost { time, count } => Event::Lost {
-                time: Timestamp(*time),
-                count: *count,
-                role: Role::Running,
-                cause: LostCause::QueueFull,
-            },
-        };
-        sink.on_event(&event);
+        match self {
+            Message::Event(event) => sink.on_event(event),
+            Message::ThreadName { time, thread, name } => {
+                sink.on_event(&Event::thread(*time, *thread, ThreadEvent::Name(name)));
+            }
+            Message::Exec { time, pid, name } => sink.on_event(&Event::process(*time, *pid, ProcessEvent::Exec(name))),
+            Message::Map { time, pid, code } => {
+                sink.on_event(&Event::process(*time, *pid, ProcessEvent::Map(&code.as_mapping())));
+            }
+            Message::Sample(sample) => {
+                let thread = Thread::new(sample.pid, sample.tid);
+                sink.on_event(&Event::sample(Timestamp(sample.time), thread, sample.as_sample()));
+            }
+        }
     }
 }
 
 impl OwnedSample {
     fn as_sample(&self) -> Sample<'_> {
-        Sample {
-            time: Timestamp(self.time),
-            pid: Pid(self.pid),
-            tid: Tid(self.tid),
-            cpu: self.cpu,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period: self.period,
-            stack: match self.registers {
-                None => Stack::Missing {
-                    kernel: &[],
-                    reason: MissingStack::Abi32,
-                },
-                Some(registers) => Stack::Snapshot(Snapshot {
-                    kernel: &[],
-                    registers,
-                    stack_bytes: &self.stack,
-                    cut_off: self.cut_off,
-                }),
+        let stack = match self.registers {
+            None => Stack::Missing {
+                kernel: &[],
+                reason: MissingStack::Abi32,
             },
+            Some(registers) => Stack::Snapshot(Snapshot {
+                kernel: &[],
+                registers,
+                stack_bytes: &self.stack,
+                cut_off: self.cut_off,
+            }),
+        };
+        Sample {
+            cpu: self.cpu,
+            ..Sample::new(Role::Running, self.period, stack)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use recording::event::EventKind;
+
     use super::*;
 
     #[derive(Default)]
@@ -235,13 +187,13 @@ mod tests {
 
     impl EventSink for Counter {
         fn on_event(&mut self, event: &Event<'_>) {
-            match event {
-                Event::Sample(_) => self.samples += 1,
-                Event::Lost {
+            match event.kind {
+                EventKind::Thread(_, ThreadEvent::Sample(_)) => self.samples += 1,
+                EventKind::Recording(RecordingEvent::Lost {
                     count,
                     cause: LostCause::QueueFull,
                     ..
-                } => self.lost += count,
+                }) => self.lost += count,
                 _ => {}
             }
         }

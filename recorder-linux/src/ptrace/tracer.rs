@@ -5,7 +5,8 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-use recording::event::Pid;
+use recording::clock::Timestamp;
+use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::stack::Registers;
 
 use super::maps::KnownCode;
@@ -178,7 +179,7 @@ impl Tracer {
         }
         let out = &mut self.out;
         let pids = self.processes.keys().map(|pid| Pid(*pid));
-        let mut report = |reading| out.send(Message::Counter(reading));
+        let mut report = |event| out.send(Message::Event(event));
         self.usage.look(pids, &mut report);
         self.ticks.advance(now, thread_cpu_ns().saturating_sub(work_start_ns));
         Ok(())
@@ -327,7 +328,11 @@ impl Tracer {
             return;
         };
         for code in process.code.refresh(pid, monotonic_ns) {
-            self.out.send(Message::Map { time, pid, code });
+            self.out.send(Message::Map {
+                time: Timestamp(time),
+                pid: Pid(pid),
+                code,
+            });
         }
     }
 
@@ -353,7 +358,7 @@ impl Tracer {
                 first.account = account;
             }
             self.threads.remove(&former);
-            self.out.send(Message::ThreadEnd { time, pid, tid: former });
+            self.out.thread(time, pid, former, ThreadEvent::End);
         }
         for tid in others {
             self.remove(tid);
@@ -376,7 +381,11 @@ impl Tracer {
             process.code = KnownCode::default();
             process.threads = vec![pid];
         }
-        self.out.send(Message::Exec { time, pid, name });
+        self.out.send(Message::Exec {
+            time: Timestamp(time),
+            pid: Pid(pid),
+            name,
+        });
         self.send_new_code(time, pid);
     }
 
@@ -401,9 +410,8 @@ impl Tracer {
         if thread.name != name {
             thread.name.clone_from(&name);
             self.out.send(Message::ThreadName {
-                time: monotonic_ns(),
-                pid: thread.pid,
-                tid,
+                time: Timestamp(monotonic_ns()),
+                thread: recording::event::Thread::new(thread.pid, tid),
                 name,
             });
         }
@@ -443,7 +451,8 @@ impl Tracer {
                 ..Process::default()
             };
             self.processes.insert(pid, process);
-            self.out.send(Message::ProcessStart { time, pid, parent });
+            let parent = parent.map(Pid);
+            self.out.process(time, pid, ProcessEvent::Start { parent });
         }
         if let Some(process) = self.processes.get_mut(&pid) {
             process.threads.push(tid);
@@ -458,7 +467,7 @@ impl Tracer {
             is_announced: tid == self.program,
         };
         self.threads.insert(tid, thread);
-        self.out.send(Message::ThreadStart { time, pid, tid });
+        self.out.thread(time, pid, tid, ThreadEvent::Start);
     }
 
     fn remove(&mut self, tid: i32) {
@@ -468,14 +477,14 @@ impl Tracer {
         self.ended_cpu_ns = self.ended_cpu_ns.saturating_add(thread.account.used_ns());
         self.ended_waited_ns = self.ended_waited_ns.saturating_add(thread.account.waited_ns());
         let (time, pid) = (monotonic_ns(), thread.pid);
-        self.out.send(Message::ThreadEnd { time, pid, tid });
+        self.out.thread(time, pid, tid, ThreadEvent::End);
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
         };
         process.threads.retain(|other| *other != tid);
         if process.threads.is_empty() {
             self.processes.remove(&pid);
-            self.out.send(Message::ProcessEnd { time, pid });
+            self.out.process(time, pid, ProcessEvent::End);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Role};
+use recording::event::{Event, LostCause, RecordingEvent, Role};
 use recording::sink::EventSink;
 
 use crate::open::events::PointLimit;
@@ -104,7 +104,7 @@ pub(crate) fn until_end(
         if !matches!(watched, Watched::Machine) {
             unrecorded.look(Timestamp(until_ns), translator, sink);
         }
-        let mut report = |reading| sink.on_event(&Event::Counter(reading));
+        let mut report = |event| sink.on_event(&event);
         usage.look(translator.live_processes(), &mut report);
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
@@ -205,10 +205,8 @@ pub(crate) fn report_remaining_losses(
 fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink) {
     for ring in &opened.rings {
         for _ in 0..ring.corrupted {
-            sink.on_event(&recording::event::Event::Malformed {
-                time,
-                what: "ring contents dropped",
-            });
+            let what = RecordingEvent::Malformed("ring contents dropped");
+            sink.on_event(&Event::recording(time, what));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
 use recording::clock::Timestamp;
-use recording::event::{Mapping, Pid, Tid};
+use recording::event::{Pid, Tid};
 use recording::sink::EventSink;
 
 use crate::processes::procfs::{self, MapsLine, Stat};
@@ -64,17 +64,7 @@ pub(crate) fn tell(pids: &[i32], now: Timestamp, translator: &mut Translator, si
             translator.found_name(now, pid, Tid(thread.tid), &thread.name, sink);
         }
         for mapping in &process.mappings {
-            let mapping = Mapping {
-                time: now,
-                pid,
-                start: mapping.start,
-                len: mapping.len,
-                file_offset: mapping.file_offset,
-                path: &mapping.path,
-                build_id: None,
-                inode: mapping.inode,
-            };
-            translator.found_mapping(mapping, sink);
+            translator.found_mapping(now, pid, &mapping.as_mapping(), sink);
         }
     }
     translator.found_all(Timestamp(process::monotonic_ns()));

@@ -10,7 +10,7 @@ use std::fs;
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, InitialState, Pid, Role, Sample, Tid};
+use recording::event::{Event, InitialState, Role, Sample, Thread, ThreadEvent};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
@@ -95,28 +95,16 @@ pub(crate) fn tell(initial_waits: &InitialWaits, start: Timestamp, sink: &mut dy
                 reason: MissingStack::NoRegisters,
             }),
         };
-        let (pid, tid) = (Pid(thread.pid), Tid(thread.tid));
+        let of = Thread::new(thread.pid, thread.tid);
         if let Some(stack) = stack {
-            sink.on_event(&Event::Sample(Sample {
-                time: start,
-                pid,
-                tid,
-                cpu: 0,
-                role: Role::WaitStack,
-                event: 0,
-                period: 0,
-                stack,
-                values: &[],
-            }));
+            sink.on_event(&Event::sample(start, of, Sample::new(Role::WaitStack, 0, stack)));
         }
-        sink.on_event(&Event::InitialState(InitialState {
-            time: start,
-            pid,
-            tid,
+        let state = InitialState {
             switches_from: thread.switches_from,
             seen_at: thread.at,
             waits_for: thread.waits_for,
-        }));
+        };
+        sink.on_event(&Event::thread(start, of, ThreadEvent::InitialState(state)));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use recording::clock::Timestamp;
-use recording::event::{Event, Pid, Role, Tid};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::sink::EventSink;
 
 use super::names::Names;
@@ -62,20 +62,17 @@ impl<'a, N: EventSink> Programs<'a, N> {
         {
             self.seen += 1;
             if !self.passes(pid) {
-                let tid = Tid(pid.0);
-                self.next.on_event(&Event::ProcessStart {
-                    time,
-                    pid,
-                    parent: None,
-                });
-                self.next.on_event(&Event::ThreadStart { time, pid, tid });
+                let start = ProcessEvent::Start { parent: None };
+                self.next.on_event(&Event::process(time, pid, start));
+                self.next
+                    .on_event(&Event::thread(time, Thread::main(pid), ThreadEvent::Start));
             }
             self.programs.insert(pid, Some(note));
         }
         // Criterion runs `cargo metadata`, trybuild compiles: that is cargo's work again.
         if !self.all && matches!(self.programs.get(&pid), Some(None)) && BUILDERS.contains(&name) {
             self.programs.remove(&pid);
-            self.next.on_event(&Event::ProcessEnd { time, pid });
+            self.next.on_event(&Event::process(time, pid, ProcessEvent::End));
         }
         if !self.passes(pid) {
             return;
@@ -85,48 +82,34 @@ impl<'a, N: EventSink> Programs<'a, N> {
             Some(Some(note)) => self.names.of(note, name),
             _ => name.to_owned(),
         };
-        self.next.on_event(&Event::Exec {
-            time,
-            pid,
-            name: &own_name,
-        });
+        self.next
+            .on_event(&Event::process(time, pid, ProcessEvent::Exec(&own_name)));
     }
 }
 
 impl<N: EventSink> EventSink for Programs<'_, N> {
     fn on_event(&mut self, event: &Event<'_>) {
-        let pid = match event {
-            Event::ProcessStart { pid, parent, .. } => {
-                if parent.is_some_and(|parent| self.programs.contains_key(&parent)) {
-                    self.programs.insert(*pid, None);
-                }
-                *pid
+        let Some(pid) = event.pid() else {
+            return self.next.on_event(event);
+        };
+        match event.kind {
+            EventKind::Process(_, ProcessEvent::Start { parent: Some(parent) })
+                if self.programs.contains_key(&parent) =>
+            {
+                self.programs.insert(pid, None);
             }
-            Event::Exec { time, pid, name } => return self.on_exec(*time, *pid, name),
-            Event::ProcessEnd { pid, .. } => {
-                if self.programs.remove(pid).is_some() || self.all {
+            EventKind::Process(_, ProcessEvent::Exec(name)) => return self.on_exec(event.time, pid, name),
+            EventKind::Process(_, ProcessEvent::End) => {
+                if self.programs.remove(&pid).is_some() || self.all {
                     self.next.on_event(event);
                 }
                 return;
             }
-            Event::Sample(sample) => {
-                self.left_out += u64::from(sample.role == Role::Running && !self.passes(sample.pid));
-                sample.pid
+            EventKind::Thread(_, ThreadEvent::Sample(sample)) => {
+                self.left_out += u64::from(sample.role == Role::Running && !self.passes(pid));
             }
-            Event::Map(mapping) => mapping.pid,
-            Event::InitialState(state) => state.pid,
-            Event::Counter(reading) => reading.pid,
-            Event::ThreadStart { pid, .. }
-            | Event::ThreadEnd { pid, .. }
-            | Event::ThreadName { pid, .. }
-            | Event::Image { pid, .. }
-            | Event::SwitchOut { pid, .. }
-            | Event::SwitchIn { pid, .. } => *pid,
-            Event::Lost { .. } | Event::Throttled { .. } | Event::Malformed { .. } => {
-                self.next.on_event(event);
-                return;
-            }
-        };
+            _ => {}
+        }
         if self.passes(pid) {
             self.next.on_event(event);
         }

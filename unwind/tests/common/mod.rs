@@ -17,7 +17,7 @@ use std::sync::{Arc, LazyLock};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, Mapping, Pid, Role, Sample, Tid};
+use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Image;
 use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use recording::stack::{Frame, Registers, Snapshot, Stack};
@@ -62,7 +62,7 @@ pub struct OwnFiles {
 }
 
 impl ModuleFiles for OwnFiles {
-    fn open(&mut self, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
+    fn open(&mut self, _pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         if mapping.path == b"[vdso]" {
             return Ok(ModuleFile {
                 readable_path: None,
@@ -110,12 +110,13 @@ pub struct Collector {
 
 impl EventSink for Collector {
     fn on_event(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Sample(Sample {
-                stack: Stack::Frames(frames),
-                ..
-            }) => self.stacks.push(frames.to_vec()),
-            Event::Image { image, .. } => self.images.push(image.clone()),
+        match event.kind {
+            EventKind::Thread(_, ThreadEvent::Sample(sample)) => {
+                if let Stack::Frames(frames) = sample.stack {
+                    self.stacks.push(frames.to_vec());
+                }
+            }
+            EventKind::Process(_, ProcessEvent::Image(image)) => self.images.push(image.clone()),
             _ => {}
         }
     }
@@ -155,25 +156,20 @@ pub fn sp(registers: &Registers) -> u64 {
 }
 
 pub fn sample(captured: &Captured) -> Event<'_> {
-    Event::Sample(Sample {
-        time: Timestamp(0),
-        pid: PID,
-        tid: TID,
-        cpu: 0,
-        role: Role::Running,
-        event: 0,
-        values: &[],
-        period: 1,
-        stack: Stack::Snapshot(Snapshot {
-            kernel: &[],
-            registers: captured.registers,
-            stack_bytes: &captured.bytes,
-            cut_off: captured.cut_off,
-        }),
-    })
+    sample_of(Thread { pid: PID, tid: TID }, captured)
 }
 
-/// An unwinder that has been told of this process's executable mappings.
+pub fn sample_of(thread: Thread, captured: &Captured) -> Event<'_> {
+    let stack = Stack::Snapshot(Snapshot {
+        kernel: &[],
+        registers: captured.registers,
+        stack_bytes: &captured.bytes,
+        cut_off: captured.cut_off,
+    });
+    Event::sample(Timestamp(0), thread, Sample::new(Role::Running, 1, stack))
+}
+
+/// An unwinder that knows this process's executable mappings.
 pub fn unwinder<M: TargetMemory>(memory: M) -> Unwinder<Collector, M, OwnFiles> {
     unwinder_without("", memory)
 }
@@ -190,28 +186,25 @@ pub fn unwinder_without<M: TargetMemory>(hidden: &'static str, memory: M) -> Unw
         OwnMemory::open().read(PID, *start, &mut files.vdso);
     }
     let mut unwinder = Unwinder::new(Collector::default(), memory, files, UnwindOptions::default());
-    unwinder.on_event(&Event::ProcessStart {
-        time: Timestamp(0),
-        pid: PID,
-        parent: None,
-    });
+    let start = ProcessEvent::Start { parent: None };
+    unwinder.on_event(&Event::process(Timestamp(0), PID, start));
     for (start, len, file_offset, path) in &maps {
-        unwinder.on_event(&Event::Map(map(PID, *start, *len, *file_offset, path.as_bytes())));
+        map(&mut unwinder, PID, *start, *len, *file_offset, path.as_bytes());
     }
     unwinder
 }
 
-pub fn map(pid: Pid, start: u64, len: u64, file_offset: u64, path: &[u8]) -> Mapping<'_> {
-    Mapping {
-        time: Timestamp(0),
-        pid,
+/// Sends a mapping to `sink`.
+pub fn map(sink: &mut impl EventSink, pid: Pid, start: u64, len: u64, file_offset: u64, path: &[u8]) {
+    let mapping = Mapping {
         start,
         len,
         file_offset,
         path,
         build_id: None,
         inode: None,
-    }
+    };
+    sink.on_event(&Event::process(Timestamp(0), pid, ProcessEvent::Map(&mapping)));
 }
 
 /// The executable mappings of this process at the first call: start, length, file offset, path.

@@ -16,7 +16,7 @@ use profile::data::{Data, NONE};
 use profile::read::{ReadLimits, everything, whole};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, Pid, Role, Sample, Tid};
+use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::{BuildId, Image, Module, ModuleKind};
 use recording::quality::Quality;
@@ -116,64 +116,32 @@ impl Stream {
 
     pub(crate) fn process(&mut self, pid: i32, parent: Option<i32>, ms: u64) {
         let (pid, parent) = (Pid(pid), parent.map(Pid));
-        self.event(Event::ProcessStart {
-            time: at(ms),
-            pid,
-            parent,
-        });
-        self.event(Event::ThreadStart {
-            time: at(ms),
-            pid,
-            tid: Tid(pid.0),
-        });
+        self.event(Event::process(at(ms), pid, ProcessEvent::Start { parent }));
+        self.event(Event::thread(at(ms), Thread::main(pid), ThreadEvent::Start));
     }
 
     pub(crate) fn thread(&mut self, pid: i32, tid: i32, ms: u64) {
-        self.event(Event::ThreadStart {
-            time: at(ms),
-            pid: Pid(pid),
-            tid: Tid(tid),
-        });
+        self.event(Event::thread(at(ms), Thread::new(pid, tid), ThreadEvent::Start));
     }
 
     pub(crate) fn thread_end(&mut self, pid: i32, tid: i32, ms: u64) {
-        self.event(Event::ThreadEnd {
-            time: at(ms),
-            pid: Pid(pid),
-            tid: Tid(tid),
-        });
+        self.event(Event::thread(at(ms), Thread::new(pid, tid), ThreadEvent::End));
     }
 
     pub(crate) fn end(&mut self, pid: i32, ms: u64) {
-        self.event(Event::ProcessEnd {
-            time: at(ms),
-            pid: Pid(pid),
-        });
+        self.event(Event::process(at(ms), Pid(pid), ProcessEvent::End));
     }
 
     pub(crate) fn exec(&mut self, pid: i32, name: &str, ms: u64) {
-        self.event(Event::Exec {
-            time: at(ms),
-            pid: Pid(pid),
-            name,
-        });
+        self.event(Event::process(at(ms), Pid(pid), ProcessEvent::Exec(name)));
     }
 
     pub(crate) fn rename(&mut self, pid: i32, tid: i32, name: &str, ms: u64) {
-        self.event(Event::ThreadName {
-            time: at(ms),
-            pid: Pid(pid),
-            tid: Tid(tid),
-            name,
-        });
+        self.event(Event::thread(at(ms), Thread::new(pid, tid), ThreadEvent::Name(name)));
     }
 
     pub(crate) fn map(&mut self, pid: i32, image: Image, ms: u64) {
-        self.event(Event::Image {
-            time: at(ms),
-            pid: Pid(pid),
-            image,
-        });
+        self.event(Event::process(at(ms), Pid(pid), ProcessEvent::Image(&image)));
     }
 
     pub(crate) fn sample(&mut self, pid: i32, tid: i32, ms: u64, frames: &[Frame]) {
@@ -185,17 +153,8 @@ impl Stream {
     }
 
     pub(crate) fn period(&mut self, pid: i32, tid: i32, ms: u64, period: u64, stack: Stack<'_>) {
-        self.event(Event::Sample(Sample {
-            time: at(ms),
-            pid: Pid(pid),
-            tid: Tid(tid),
-            cpu: 0,
-            role: Role::Running,
-            event: 0,
-            values: &[],
-            period,
-            stack,
-        }));
+        let sample = Sample::new(Role::Running, period, stack);
+        self.event(Event::sample(at(ms), Thread::new(pid, tid), sample));
     }
 
     pub(crate) fn finish(self) -> Profile {
