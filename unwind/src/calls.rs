@@ -16,8 +16,11 @@
 //! With other work on all CPUs, up to 17 % of the samples of a recursion had a wrong caller that two readings confirmed. On stacks that need no
 //! live memory, the check wrongly rejects at most 1 % (rustc; ripgrep and python 0, g++ 0.1 %), mostly for lazy binding.
 //!
-//! Code is read from the target's memory, where the linker's slots are filled in, once for each pair. Where a breakpoint stands
-//! there, somebody's uprobe or debugger has put it over an instruction, which only the file still has.
+//! The walk asks the same question where it has several stack pointers to choose from, or where a function has left its
+//! caller's stack.
+//!
+//! Code is read once for each pair, from the file: in memory a uprobe or a debugger may have put a breakpoint over an instruction.
+//! The linker's slots are read from memory, where they are filled in.
 
 use std::ops::Range;
 
@@ -68,52 +71,46 @@ impl Calls {
         points: &[Point],
         code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
     ) -> bool {
-        points.windows(2).all(|pair| match pair {
-            [callee, caller] => self.is_possible::<A>(caller, callee, code),
-            _ => true,
+        points.windows(2).all(|pair| {
+            let [callee, caller] = pair else { return true };
+            // An interrupted frame has called nobody.
+            let (Frame::ReturnAddress(return_address), Some(callee)) = (caller.frame, callee.frame.lookup_address())
+            else {
+                return true;
+            };
+            self.has_led_to::<A>(return_address.0, callee.0, code) != Some(false)
         })
     }
 
-    fn is_possible<A: HasRules>(
+    /// Whether the call before `return_address` can have led to the function that holds `callee`; `None`: the code does not say.
+    pub(crate) fn has_led_to<A: HasRules>(
         &mut self,
-        caller: &Point,
-        callee: &Point,
+        return_address: u64,
+        callee: u64,
         code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
-    ) -> bool {
-        // An interrupted frame has called nobody.
-        let (Frame::ReturnAddress(return_address), Some(callee)) = (caller.frame, callee.frame.lookup_address()) else {
-            return true;
-        };
-        let relative = |address: u64, region: &Region| (region.module, address.wrapping_sub(region.base));
-        let (Some(from), Some(to)) = (code.region(return_address.0.wrapping_sub(1)), code.region(callee.0)) else {
-            return true;
-        };
-        let pair = [relative(return_address.0, &from), relative(callee.0, &to)];
+    ) -> Option<bool> {
+        let relative = |address: u64, region: Region| (region.module, address.wrapping_sub(region.base));
+        let (from, to) = (code.region(return_address.wrapping_sub(1))?, code.region(callee)?);
+        let pair = [relative(return_address, from), relative(callee, to)];
         if let Some(possible) = self.possible.get(&pair) {
-            return *possible;
+            return Some(*possible);
         }
-        let Some(callee) = code.function(callee.0) else {
-            return true;
-        };
-        let possible = code
-            .called_at::<A>(return_address.0)
-            .and_then(|target| code.leads_to::<A>(target, &callee));
-        if let Some(possible) = possible {
+        let function = code.function(callee)?;
+        let target = code.called_at::<A>(return_address)?;
+        let possible = code.leads_to::<A>(target, &function)?;
+        if from.module != ANONYMOUS {
             if self.possible.len() >= MAX_PAIRS {
                 self.possible.clear();
             }
             self.possible.insert(pair, possible);
         }
-        possible.unwrap_or(true)
+        Some(possible)
     }
 }
 
 impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     fn region(&self, address: u64) -> Option<Region> {
-        self.space
-            .find(Avma(address))
-            .copied()
-            .filter(|region| region.module != ANONYMOUS)
+        self.space.find(Avma(address)).copied()
     }
 
     /// The addresses of the function that holds this one.
@@ -124,25 +121,20 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         Some(function.start.wrapping_add(region.base)..function.end.wrapping_add(region.base))
     }
 
-    /// Reads code as the compiler made it; how many bytes of it could be had.
+    /// Reads code as the compiler made it: from the file, or else from memory. Returns how many bytes could be read.
     fn code_at<A: HasRules>(&mut self, address: u64, code: &mut [u8]) -> usize {
-        let len = self.memory.read(self.pid, address, code).min(code.len());
-        let Some(read) = code.get_mut(..len) else { return 0 };
-        let has_breakpoint = read.windows(A::BREAKPOINT.len()).any(|bytes| bytes == A::BREAKPOINT);
-        if !has_breakpoint {
-            return len;
-        }
         let on_disk = self.region(address).and_then(|region| {
             let relative = address.wrapping_sub(region.base);
-            self.modules.bytes_on_disk(region.module, relative, len)
+            self.modules.bytes_on_disk(region.module, relative, code.len())
         });
-        match on_disk {
-            Some(on_disk) => {
-                read.copy_from_slice(&on_disk);
-                len
-            }
-            None => 0,
+        if let Some(on_disk) = on_disk {
+            code.copy_from_slice(&on_disk);
+            return code.len();
         }
+        let len = self.memory.read(self.pid, address, code).min(code.len());
+        let read = code.get(..len).unwrap_or_default();
+        let has_breakpoint = read.windows(A::BREAKPOINT.len()).any(|bytes| bytes == A::BREAKPOINT);
+        if has_breakpoint { 0 } else { len }
     }
 
     fn called_at<A: HasRules>(&mut self, return_address: u64) -> Option<Target> {

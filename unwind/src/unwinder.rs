@@ -175,6 +175,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             region: None,
             modules: &mut self.modules,
             signal_returns: &mut self.signal_returns,
+            calls: &mut self.calls,
             code: &mut self.code,
             frames: &mut self.made_frames,
             jit: &mut self.jit,

@@ -1,12 +1,11 @@
 //! From the leaf to the root of one stack.
 
-use std::ops::Range;
-
 use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use crate::arch::{NearbyCode, Step, Target, Unreadable};
+use crate::arch::{NearbyCode, Step, Unreadable};
+use crate::calls::{Calls, Code};
 use crate::jit::JitRules;
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
@@ -52,6 +51,7 @@ pub(crate) struct Walk<'a, M, F> {
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<F>,
     pub(crate) signal_returns: &'a mut SignalReturns,
+    pub(crate) calls: &'a mut Calls,
     pub(crate) code: &'a mut CodeBytes,
     pub(crate) frames: &'a mut Frames,
     pub(crate) jit: &'a mut JitRules,
@@ -190,10 +190,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 {
                     let step = match step {
                         Step::NeedsRegister(register) => self.step_with::<A>(register, &region, relative, regs),
-                        Step::IfItCalled(caller) if self.calls_function_at::<A>(caller, address, &region) => {
-                            Step::Caller(caller)
-                        }
-                        Step::IfItCalled(_) => Step::OnOtherStack,
+                        Step::IfItCalled(caller) => match self.has_led_to::<A>(caller, address.address_for_lookup()) {
+                            Some(true) => Step::Caller(caller),
+                            _ => Step::OnOtherStack,
+                        },
                         step => step,
                     };
                     return (step, false);
@@ -226,7 +226,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let Some(region) = self.find(caller.wrapping_sub(1)) else {
             return false;
         };
-        if self.modules.tables(region.module, self.quality).is_none() || self.has_called::<A>(caller, None) {
+        if self.modules.tables(region.module, self.quality).is_none() || self.has_called::<A>(caller) {
             return true;
         }
         let relative = caller.wrapping_sub(1).wrapping_sub(region.base);
@@ -292,7 +292,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     fn step_out_of_leaf<A: HasRules>(&mut self, regs: &mut A::Regs) -> Option<Step> {
         let stack = &mut self.stack;
         let (caller, caller_regs) = A::caller_of_leaf(regs, &mut |address| stack.read(address))?;
-        if !self.has_called::<A>(caller, None) {
+        if !self.has_called::<A>(caller) {
             return None;
         }
         let region = self.find(caller.wrapping_sub(1))?;
@@ -305,7 +305,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 stack.in_sample(address).ok_or(Unreadable(address))
             });
             let has_caller = match next {
-                Some(Step::Caller(next)) => self.has_called::<A>(next, None),
+                Some(Step::Caller(next)) => self.has_called::<A>(next),
                 Some(Step::NoRule) => false,
                 _ => true,
             };
@@ -325,13 +325,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         region: &Region,
         regs: &mut A::Regs,
     ) -> Result<(), Step> {
-        let relative = address.address_for_lookup().wrapping_sub(region.base);
+        let callee = address.address_for_lookup();
+        let relative = callee.wrapping_sub(region.base);
         let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
         let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
             return Ok(());
         };
-        let function = (self.modules.tables(region.module, self.quality)).and_then(|tables| tables.function(relative));
-        let function = function.map(|range| region.base.wrapping_add(range.start)..region.base.wrapping_add(range.end));
         let used_live = self.stack.used_live;
         let stack = &mut self.stack;
         let Some(stacks) = A::possible_stacks(&row, regs, &mut |address| stack.read(address)) else {
@@ -343,7 +342,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let mut failure = Step::NoRule;
         for stack in stacks {
             match stack {
-                Ok((_, ra)) if !self.has_called::<A>(ra, function.as_ref()) => {}
+                Ok((_, ra)) if !self.has_called::<A>(ra) => {}
+                Ok((_, ra)) if self.has_led_to::<A>(ra, callee) == Some(false) => {}
                 Ok((stack, _)) if found.is_none() => found = Some(stack),
                 Ok(_) => return Err(Step::NoRule),
                 Err(_) => failure = Step::NoMemory,
@@ -353,8 +353,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         Ok(())
     }
 
-    /// False if what stands before a return address is known not to have called this function. What can't be read may have.
-    fn has_called<A: HasRules>(&mut self, return_address: u64, function: Option<&Range<u64>>) -> bool {
+    /// False if there is no call before a return address. What can't be read may be one.
+    fn has_called<A: HasRules>(&mut self, return_address: u64) -> bool {
         let Some(region) = self.find(return_address.wrapping_sub(1)) else {
             return false;
         };
@@ -373,32 +373,19 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         {
             code = now;
         }
-        let call = code
-            .before
-            .last_chunk()
-            .and_then(|call| A::call_before(call, return_address));
-        match (call, function) {
-            (Some(Target::Address(target)), Some(function)) if !function.contains(&target) => {
-                // Across files, a call goes to a stub, and that to anywhere.
-                let stub = self.find(target).and_then(|region| self.code_at(&region, target));
-                stub.is_none_or(|stub| A::stub_slot(&stub.next, target).is_some())
-            }
-            _ => A::ends_with_call(&code.before),
-        }
+        A::ends_with_call(&code.before)
     }
 
-    /// True if what stands before a return address is a call to the very function that holds `callee`.
-    fn calls_function_at<A: HasRules>(&mut self, return_address: u64, callee: FrameAddress, region: &Region) -> bool {
-        let relative = callee.address_for_lookup().wrapping_sub(region.base);
-        let function = (self.modules.tables(region.module, self.quality)).and_then(|tables| tables.function(relative));
-        let target = self.find(return_address.wrapping_sub(1)).and_then(|caller| {
-            let code = self.code_at(&caller, return_address)?;
-            A::call_before(code.before.last_chunk()?, return_address)
-        });
-        match (target, function) {
-            (Some(Target::Address(target)), Some(function)) => function.contains(&target.wrapping_sub(region.base)),
-            _ => false,
-        }
+    /// Whether the call before a return address can have led to the function that holds `callee`.
+    fn has_led_to<A: HasRules>(&mut self, return_address: u64, callee: u64) -> Option<bool> {
+        let mut code = Code {
+            pid: self.stack.pid,
+            space: self.space,
+            modules: self.modules,
+            memory: self.stack.memory,
+            quality: self.quality,
+        };
+        self.calls.has_led_to::<A>(return_address, callee, &mut code)
     }
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the

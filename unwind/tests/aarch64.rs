@@ -89,6 +89,8 @@ const BLR_X21: u32 = 0xd63f_02a0;
 /// In start, behind a `bl` to plain and one to no_record.
 const CALLED_PLAIN: u64 = BASE + 0x1520;
 const CALLED_NO_RECORD: u64 = BASE + 0x1530;
+/// Behind a `bl` to leaf, which ends with a jump to no_record.
+const CALLED_LEAF: u64 = BASE + 0x1540;
 /// Without rules, in a file that has some.
 const ASSEMBLY: u64 = BASE + 0x1710;
 /// In a file without rules.
@@ -150,11 +152,19 @@ fn elf() -> Vec<u8> {
     for function in &FUNCTIONS {
         put(function.svma + 0xc, &BLR_X21.to_le_bytes());
     }
-    for (return_address, target) in [(CALLED_PLAIN, 0x1100), (CALLED_NO_RECORD, 0x1600)] {
-        let at = return_address - BASE - 4;
+    // bl, and b.
+    let mut branch = |at: u64, instruction: u32, target: u64| {
         let words = (target as i64 - at as i64) / 4;
-        put(at, &(0x9400_0000 | (words as u32 & 0x03ff_ffff)).to_le_bytes());
+        put(at, &(instruction | (words as u32 & 0x03ff_ffff)).to_le_bytes());
+    };
+    for (return_address, target) in [
+        (CALLED_PLAIN, 0x1100),
+        (CALLED_NO_RECORD, 0x1600),
+        (CALLED_LEAF, 0x1000),
+    ] {
+        branch(return_address - BASE - 4, 0x9400_0000, target);
     }
+    branch(0x1050, 0x1400_0000, 0x1600);
     // mov x8, #139; svc #0
     put(0x1400, &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]);
     file
@@ -345,8 +355,8 @@ fn a_frame_pointer_does_not_tell_where_the_callers_stack_is() {
             assert_eq!(frames, [leaf(GENERATED), caller(PLAIN), caller(from)], "{words}");
         }
     }
-    // It has none. Right where nothing lies between.
-    for from in [START, CALLED_NO_RECORD] {
+    // It has none. Right where nothing lies between. A tail call may have led to it.
+    for from in [START, CALLED_NO_RECORD, CALLED_LEAF] {
         let frame = [NO_RECORD, 0, from, 0, 0];
         let frames = called_from_generated_code(&frame, 0, None);
         assert_eq!(frames, [leaf(GENERATED), caller(NO_RECORD), caller(from)]);
