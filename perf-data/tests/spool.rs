@@ -9,16 +9,19 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::time::{Duration, SystemTime};
 
-use perf_data::import::Import;
+use perf_data::import::{Import, SavedFiles};
 use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
-use recording::event::{Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{
+    Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
+};
 use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
 use recording::module::BuildId;
-use recording::sink::EventSink;
-use recording::stack::{Frame, MissingStack, Stack, StackMark};
+use recording::sink::{EventSink, NoMemory};
+use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
+use unwind::{UnwindOptions, Unwinder};
 
 /// Events as text, which can be compared; of mappings and samples what matters.
 #[derive(Default)]
@@ -97,7 +100,8 @@ fn spool(dir: &tempfile::TempDir, events: &[Event<'_>]) -> (Vec<String>, File) {
     let mut sink = SpoolSink::new(Log::default());
     let create = || File::create_new(&path);
     let kernel = Some((0xffff_ffff_8100_0000, Some(BuildId((1..=20).collect()))));
-    sink.start(create, &info(), true, kernel, no_errors()).unwrap();
+    sink.start(create, Timestamp(1000), &info(), true, kernel, no_errors())
+        .unwrap();
     for event in events {
         sink.on_event(event);
     }
@@ -142,12 +146,14 @@ fn events_come_back_as_they_went() {
         build_id,
     };
     let (with_id, without) = (map(Some(BuildId((1..=20).collect()))), map(None));
-    let lost = |time, count, role| {
-        let cause = LostCause::RingFull;
-        Event::recording(Timestamp(time), RecordingEvent::Lost { count, role, cause })
-    };
+    let lost =
+        |time, count, role, cause| Event::recording(Timestamp(time), RecordingEvent::Lost { count, role, cause });
     let worker = |time, what| Event::thread(Timestamp(time), Thread::new(7, 8), what);
     let child = |time, what| Event::thread(Timestamp(time), Thread::new(9, 9), what);
+    let unwound = RecordingEvent::Unwound {
+        completed_live: 3,
+        by_frame_pointer: 4,
+    };
     let events = [
         Event::process(time, pid, ProcessEvent::Start { parent: None }),
         Event::thread(time, Thread::main(pid), ThreadEvent::Start),
@@ -161,13 +167,26 @@ fn events_come_back_as_they_went() {
         sample(2003, &marked),
         sample(2004, &missing),
         sample(2005, &only_mark),
-        lost(2006, 5, Role::Running),
+        lost(2006, 5, Role::Running, LostCause::RingFull),
+        lost(2006, 6, Role::Running, LostCause::QueueFull),
+        lost(2006, 7, Role::Running, LostCause::SamplesRingFull),
+        Event::recording(
+            Timestamp(2006),
+            RecordingEvent::Malformed("record dropped while recording"),
+        ),
+        Event::recording(Timestamp(2006), unwound),
+        Event::process(
+            Timestamp(2006),
+            pid,
+            ProcessEvent::Counter(Counter::ResidentBytes, 1 << 40),
+        ),
+        Event::process(Timestamp(2006), pid, ProcessEvent::Counter(Counter::CpuNanoseconds, 77)),
         Event::recording(Timestamp(2007), RecordingEvent::Throttled),
         wait_stack(2007, &in_kernel),
         worker(2007, ThreadEvent::SwitchOut { preempted: false }),
         worker(2008, ThreadEvent::SwitchIn),
         worker(2008, ThreadEvent::SwitchOut { preempted: true }),
-        lost(2008, 6, Role::Switch),
+        lost(2008, 6, Role::Switch, LostCause::RingFull),
         Event::process(Timestamp(2008), Pid(9), ProcessEvent::Start { parent: Some(pid) }),
         child(2008, ThreadEvent::Start),
         child(2009, ThreadEvent::End),
@@ -252,13 +271,72 @@ fn a_stack_too_deep_for_a_record_is_marked() {
     );
 }
 
+/// What the unwinder has seen and frames do not show, and when the runs began.
+#[test]
+fn figures_of_quality_and_starts_of_runs_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("p.partial");
+    let code = Mapping {
+        start: 0x1000,
+        len: 0x1000,
+        file_offset: 0,
+        path: b"//anon",
+        inode: None,
+        build_id: None,
+    };
+    // A frame record, which leads to the caller's; that one is the last.
+    let stack: Vec<u8> = [0u64, 0x8018, 0x1080, 0, 0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let snapshot = Snapshot {
+        kernel: &[],
+        registers: Registers::X86_64 {
+            ip: 0x1040,
+            sp: 0x8000,
+            bp: 0x8008,
+        },
+        stack_bytes: &stack,
+        cut_off: false,
+    };
+    let sample = Sample::new(Role::Running, 1_000_000, Stack::Snapshot(snapshot));
+    let sink = SpoolSink::new(Log::default());
+    let mut unwinder = Unwinder::new(sink, NoMemory, SavedFiles::default(), UnwindOptions::default());
+    for run in 0..2 {
+        let start = Timestamp(1000 + run * 1000);
+        let create = || File::create_new(&path);
+        (unwinder.next_mut())
+            .start(create, start, &info(), false, None, no_errors())
+            .unwrap();
+        unwinder.on_event(&Event::process(start, Pid(7), ProcessEvent::Map(&code)));
+        unwinder.on_event(&Event::sample(start, Thread::new(7, 7), sample));
+        unwinder.on_event(&Event::recording(start, RecordingEvent::Malformed("x")));
+        unwinder.next_mut().stop();
+    }
+    let quality = unwinder.finish().1;
+    assert_eq!((quality.by_frame_pointer, quality.malformed), (2, 2));
+
+    let import = Import::open(BufReader::new(File::open(&path).unwrap()), None, None).unwrap();
+    let mut again = Unwinder::new(
+        Log::default(),
+        NoMemory,
+        SavedFiles::default(),
+        UnwindOptions::default(),
+    );
+    let imported = import.run(&mut again).unwrap();
+    let read = again.finish().1;
+    assert_eq!((read.by_frame_pointer, read.malformed), (2, 2));
+    assert_eq!((read.samples, read.rooted), (quality.samples, quality.rooted));
+    assert_eq!(imported.info.run_starts, [Timestamp(1000), Timestamp(2000)]);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_cannot_be_written_is_told_and_events_go_on() {
     let mut sink = SpoolSink::new(Log::default());
     // full(4): each write fails with ENOSPC.
     let create = || File::options().write(true).open("/dev/full");
-    let started = sink.start(create, &info(), false, None, no_errors());
+    let started = sink.start(create, Timestamp(1000), &info(), false, None, no_errors());
     assert_eq!(started.unwrap_err().kind(), io::ErrorKind::StorageFull);
     sink.on_event(&sample(2000, &[Frame::InstructionPointer(at(0x1010))]));
     let (log, is_whole) = sink.finish();

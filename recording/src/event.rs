@@ -78,6 +78,14 @@ pub enum RecordingEvent {
     },
     /// From here on the kernel reduces the sampling rate of one CPU for a while.
     Throttled,
+    /// What the unwinder counted since the last such event and frames do not show. The unwinder sends it now and then, and adds what
+    /// an imported recording has of these.
+    Unwound {
+        /// See [`Quality::completed_live`](crate::quality::Quality::completed_live).
+        completed_live: u64,
+        /// See [`Quality::by_frame_pointer`](crate::quality::Quality::by_frame_pointer).
+        by_frame_pointer: u64,
+    },
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),
 }

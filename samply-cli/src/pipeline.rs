@@ -128,7 +128,7 @@ pub(crate) fn record(
             if let Some(spool) = &mut spool {
                 let mut info = recording.info_so_far(clock);
                 complete(&mut info, plan);
-                spool.start(unwinder.next_mut(), &info, plan.recorder.off_cpu, term);
+                spool.start(unwinder.next_mut(), start, &info, plan.recorder.off_cpu, term);
             }
             let mut named = CrateNames::new(&mut unwinder);
             let finished = match &mut plan.cargo {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use perf_data::spool::SpoolSink;
 use profile::build::Builder;
 use profile::text::one_line;
+use recording::clock::Timestamp;
 use recording::command::on_file;
 use recording::info::RecordingInfo;
 
@@ -56,6 +57,7 @@ impl Spool {
     pub(crate) fn start(
         &mut self,
         sink: &mut SpoolSink<JitWatch<Builder>>,
+        run_start: Timestamp,
         info: &RecordingInfo,
         waits: bool,
         term: &Term,
@@ -71,6 +73,7 @@ impl Spool {
         };
         let started = sink.start(
             || file.ok_or_else(|| io::Error::other("it is not open")),
+            run_start,
             info,
             waits,
             kernel,

@@ -90,8 +90,15 @@ fn an_hour_of_samples_takes_less_than_100_megabytes() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut sink = SpoolSink::new(Builder::new(clock, BuildOptions::default()));
     let create = || File::create(dir.path().join("hour.partial"));
-    sink.start(create, &info, false, None, Box::new(|error| panic!("{error}")))
-        .unwrap();
+    sink.start(
+        create,
+        Timestamp(0),
+        &info,
+        false,
+        None,
+        Box::new(|error| panic!("{error}")),
+    )
+    .unwrap();
     let mut unwinder = Unwinder::new(sink, NoMemory, NoFiles, UnwindOptions::default());
     let mut frames = [Frame::ReturnAddress(Avma(0)); DEPTH];
     for at in 0..SAMPLES {

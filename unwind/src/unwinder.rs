@@ -24,6 +24,9 @@ use crate::tables::HasRules;
 use crate::walk::{CodeBytes, Frames, SignalReturns, Walk};
 use crate::x86_64::X86_64;
 
+/// How long counts of the unwinder wait until the next stage gets them.
+const REPORT_NS: u64 = 100_000_000;
+
 /// How to unwind.
 #[derive(Clone, Debug)]
 pub struct UnwindOptions {
@@ -52,6 +55,9 @@ pub struct Unwinder<N, M, F> {
     made_frames: Frames,
     jit: JitRules,
     quality: Quality,
+    /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
+    reported: [u64; 2],
+    report_at: Timestamp,
     // Reused from sample to sample.
     frames: Vec<Frame>,
     points: Vec<Point>,
@@ -74,6 +80,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             made_frames: Frames::default(),
             jit: JitRules::default(),
             quality: Quality::default(),
+            reported: [0; 2],
+            report_at: Timestamp(0),
             frames: Vec::new(),
             points: Vec::new(),
             live: LiveBlocks::default(),
@@ -85,8 +93,9 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         &self.quality
     }
 
-    /// The next stage. For figures while recording; events go through [`on_event`](EventSink::on_event).
+    /// The next stage, which knows all that was counted so far. Events go through [`on_event`](EventSink::on_event).
     pub fn next_mut(&mut self) -> &mut N {
+        self.report(self.report_at);
         &mut self.next
     }
 
@@ -301,6 +310,20 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
+    /// Sends what was counted since the last time.
+    fn report(&mut self, time: Timestamp) {
+        self.report_at = Timestamp(time.0.saturating_add(REPORT_NS));
+        let now = [self.quality.completed_live, self.quality.by_frame_pointer];
+        let before = std::mem::replace(&mut self.reported, now);
+        if now != before {
+            let what = RecordingEvent::Unwound {
+                completed_live: now[0].saturating_sub(before[0]),
+                by_frame_pointer: now[1].saturating_sub(before[1]),
+            };
+            self.next.on_event(&Event::recording(time, what));
+        }
+    }
+
     fn forget_threads(&mut self, pid: Pid) {
         self.threads.retain(|_, (owner, _)| *owner != pid);
     }
@@ -309,13 +332,26 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn on_event(&mut self, event: &Event<'_>) {
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
-            return self.on_sample(event.time, thread, &sample);
+            self.on_sample(event.time, thread, &sample);
+            if event.time >= self.report_at {
+                self.report(event.time);
+            }
+            return;
         }
         self.next.on_event(event);
         match event.kind {
             EventKind::Recording(what) => match what {
                 RecordingEvent::Lost { count, role, cause } => {
                     *self.quality.lost.entry((role, cause)).or_default() += count
+                }
+                RecordingEvent::Unwound {
+                    completed_live,
+                    by_frame_pointer,
+                } => {
+                    let quality = &mut self.quality;
+                    quality.completed_live = quality.completed_live.saturating_add(completed_live);
+                    quality.by_frame_pointer = quality.by_frame_pointer.saturating_add(by_frame_pointer);
+                    self.reported = [quality.completed_live, quality.by_frame_pointer];
                 }
                 RecordingEvent::Throttled => self.quality.throttled += 1,
                 RecordingEvent::Malformed(_) => self.quality.malformed += 1,

@@ -8,6 +8,7 @@ use super::order::Order;
 use super::records::{End, Records};
 use crate::abi::{misc, record_type};
 use crate::decode::{self, Header, Reader};
+use crate::spool::Own;
 
 /// Decompressed bytes that wait at most until they are taken apart.
 const PLAIN_BYTES: usize = 4 << 20;
@@ -164,6 +165,11 @@ impl<R: Read + Seek> Input<R> {
         let header = Header::parse(record.first_chunk()?);
         if header.kind == record_type::FINISHED_ROUND {
             return Some(order.end_round());
+        }
+        if self.features.is_spool()
+            && let Some(own) = Own::parse(record)
+        {
+            order.push(own.time().0, 0, record);
         }
         if header.kind >= record_type::FIRST_USER || self.is_kernel_mapping(header, record) {
             return None;

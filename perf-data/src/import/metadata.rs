@@ -66,7 +66,10 @@ impl<R: Read + Seek> Import<R> {
                     wall: wall.unwrap_or(SystemTime::UNIX_EPOCH),
                 },
                 end,
-                run_starts: Vec::new(),
+                run_starts: match output.run_starts.len() {
+                    0 | 1 => Vec::new(),
+                    _ => output.run_starts,
+                },
                 interval_ns: interval_ns.max(1),
                 event: attr.label(),
                 unit: match attr.counts_cpu_time() || output.choice.shown(output.choice.event) != Shown::Samples {

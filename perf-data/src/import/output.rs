@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use recording::clock::Timestamp;
-use recording::event::{LostCause, Role};
+use recording::event::{Event, LostCause, Role};
 use recording::sink::EventSink;
 
 use super::attr::Attr;
@@ -14,6 +14,7 @@ use super::named::Named;
 use super::{sample, simpleperf};
 use crate::abi::record_type;
 use crate::decode::{Header, Layout, Record, RegisterSet};
+use crate::spool::{self, Own};
 use crate::translate::{SampleOf, Translator};
 
 /// A record of lost ones says no more than this: what comes later can add them up.
@@ -38,6 +39,8 @@ pub(super) struct Output {
     idle_is_named: bool,
     /// The time of the last record.
     pub(super) latest: u64,
+    /// When each run of the program began, of a spool.
+    pub(super) run_starts: Vec<Timestamp>,
     /// What was executed first.
     pub(super) program: Option<String>,
 }
@@ -63,6 +66,7 @@ impl Output {
             lost_samples: 0,
             idle_is_named: false,
             latest: 0,
+            run_starts: Vec::new(),
             program: None,
         }
     }
@@ -97,6 +101,14 @@ impl Output {
         features: &Features,
         sink: &mut dyn EventSink,
     ) {
+        match Own::parse(record) {
+            Some(Own::Event(event)) => {
+                let time = Timestamp(time);
+                return sink.on_event(&Event { time, ..event });
+            }
+            Some(Own::RunStart(time)) => return self.run_starts.push(time),
+            None => {}
+        }
         let shown = self.choice.shown(index);
         let is_sample = record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE);
         let named = self.named.place(index);
@@ -147,7 +159,13 @@ impl Output {
                 self.switches_left_out += 1;
                 return;
             }
-            Ok(Record::Lost { count }) => *count = (*count).min(MOST_LOST),
+            Ok(Record::Lost { count }) => {
+                *count = (*count).min(MOST_LOST);
+                if features.is_spool() {
+                    let cause = spool::cause(record);
+                    return self.translator.report_lost(time, *count, role, cause, sink);
+                }
+            }
             Ok(Record::LostSamples { count }) => {
                 self.lost_samples = self.lost_samples.saturating_add(*count).min(MOST_LOST);
                 return;

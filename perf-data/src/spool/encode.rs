@@ -6,6 +6,7 @@ use recording::info::EventInfo;
 use recording::module::BuildId;
 use recording::stack::{Frame, Stack, StackMark};
 
+use super::own;
 use crate::abi::{context, misc, record_type, sample_type as has};
 use crate::marks;
 
@@ -96,20 +97,24 @@ impl Encoder {
 
     fn recording(&self, time: u64, what: RecordingEvent, out: &mut Vec<u8>) {
         match what {
-            RecordingEvent::Lost { count, role, .. } => {
+            RecordingEvent::Lost { count, role, cause } => {
                 let event = match role {
                     Role::Running => EVENT_ID,
                     Role::Switch | Role::WaitStack | Role::Wait => WAIT_EVENT_ID,
                     Role::Counted => self.counted_id,
                     Role::Point => self.points_id,
                 };
-                put_lost(out, count, time, event);
+                put_lost(out, own::misc_of_cause(cause), count, time, event);
             }
             RecordingEvent::Throttled => put_record(out, record_type::THROTTLE, 0, |body| {
                 put_words(body, &[time, EVENT_ID, EVENT_ID]);
                 put_sample_id(body, [0, 0], time, EVENT_ID);
             }),
-            RecordingEvent::Malformed(_) => {}
+            RecordingEvent::Unwound {
+                completed_live,
+                by_frame_pointer,
+            } => own::put_unwound(out, time, completed_live, by_frame_pointer),
+            RecordingEvent::Malformed(_) => own::put_malformed(out, time),
         }
     }
 
@@ -120,11 +125,9 @@ impl Encoder {
             }
             ProcessEvent::Exec(name) => put_name(out, misc::COMM_EXEC, [pid, pid], name, time),
             ProcessEvent::Map(mapping) => self.waiting = Some(OwnedMapping::new(time, pid, mapping)),
-            // The reader of the file finds these out again, or no record of perf's holds them.
-            ProcessEvent::Start { parent: None }
-            | ProcessEvent::End
-            | ProcessEvent::Image(_)
-            | ProcessEvent::Counter(..) => {}
+            ProcessEvent::Counter(counter, value) => own::put_counter(out, time, pid, counter, value),
+            // The reader of the file finds these out again.
+            ProcessEvent::Start { parent: None } | ProcessEvent::End | ProcessEvent::Image(_) => {}
         }
     }
 
@@ -320,8 +323,8 @@ fn put_name(out: &mut Vec<u8>, misc: u16, [pid, tid]: [i32; 2], name: &str, time
 }
 
 /// Records that are in no ring and no file.
-pub(super) fn put_lost(out: &mut Vec<u8>, count: u64, time: u64, event: u64) {
-    put_record(out, record_type::LOST, 0, |body| {
+pub(super) fn put_lost(out: &mut Vec<u8>, misc: u16, count: u64, time: u64, event: u64) {
+    put_record(out, record_type::LOST, misc, |body| {
         body.extend(event.to_ne_bytes());
         body.extend(count.to_ne_bytes());
         put_sample_id(body, [0, 0], time, event);
@@ -348,7 +351,7 @@ pub(super) fn put_record(out: &mut Vec<u8>, kind: u32, misc: u16, body: impl FnO
 }
 
 /// Words at once: chains have hundreds.
-fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+pub(super) fn put_words(out: &mut Vec<u8>, words: &[u64]) {
     let start = out.len();
     out.resize(start + 8 * words.len(), 0);
     let (places, _) = out[start..].as_chunks_mut::<8>();

@@ -9,20 +9,23 @@
 //! process sample". The writing thread takes 0.04 % of a CPU at 1 kHz. An hour at 1 kHz with 200,000 distinct stacks of 30 frames is a
 //! file of 96 MB, and 52 MB in memory (`samply-cli/tests/memory.rs`).
 //!
-//! What the form can't hold: records that made no sense, the kernel's counts of CPU time and of events, which stacks were completed from
-//! memory or by frame pointers, and more than [`MAX_CHAIN`] frames of one stack.
+//! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more than [`MAX_CHAIN`]
+//! frames of one stack.
 //!
 //! 1. `encode`: events to perf's records.
-//! 2. `head`: what stands before the first of them.
-//! 3. `writer`: records to the disk.
+//! 2. `own`: what perf has no records for.
+//! 3. `head`: what stands before the first event.
+//! 4. `writer`: records to the disk.
 
 mod encode;
 mod head;
+mod own;
 mod writer;
 
 use std::fs::File;
 use std::io;
 
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Role, ThreadEvent};
 use recording::info::RecordingInfo;
 use recording::module::BuildId;
@@ -31,6 +34,7 @@ use recording::sink::EventSink;
 use encode::Encoder;
 pub use encode::MAX_CHAIN;
 pub(crate) use head::{ROLE_MARKER, ROLE_TRACK, ROLE_WEIGHT, VERSION_PREFIX};
+pub(crate) use own::{Own, cause};
 use writer::{Running, Stopped};
 
 /// A stage that passes all events on and writes them to a file, while it has one.
@@ -61,10 +65,11 @@ impl<N: EventSink> SpoolSink<N> {
     /// Begins to write, or goes on after [`stop`](SpoolSink::stop). Starts a thread, which keeps the signal mask and the
     /// scheduling of the caller. `on_error` is called once, when writing fails; nothing is written from then on.
     ///
-    /// `info` is known so far, `waits` says that switches and their stacks will come, `kernel` is where `_text` is and the build id.
+    /// From `run_start` on events are of another run of the program. `info` is known so far, `waits` says that switches and their stacks will come, `kernel` is where `_text` is and the build id.
     pub fn start(
         &mut self,
         file: impl FnOnce() -> io::Result<File>,
+        run_start: Timestamp,
         info: &RecordingInfo,
         waits: bool,
         kernel: Option<(u64, Option<BuildId>)>,
@@ -76,7 +81,11 @@ impl<N: EventSink> SpoolSink<N> {
             Writer::Stopped(stopped) => stopped,
             Writer::Running(running) => running.stop(),
         };
-        self.writer = Writer::Running(stopped.start(on_error)?);
+        let running = stopped.start(on_error)?;
+        self.record.clear();
+        own::put_run_start(&mut self.record, run_start.0);
+        running.push(&self.record, None);
+        self.writer = Writer::Running(running);
         Ok(())
     }
 

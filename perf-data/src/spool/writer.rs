@@ -201,7 +201,7 @@ impl Output {
             if count > 0 {
                 let mut told = Vec::new();
                 // Somewhen in this round: without a time of its own.
-                encode::put_lost(&mut told, count, 0, event);
+                encode::put_lost(&mut told, 0, count, 0, event);
                 self.compress(&told)?;
             }
         }

@@ -293,6 +293,8 @@ impl Builder {
     fn on_recording(&mut self, at: i64, what: RecordingEvent) {
         match what {
             RecordingEvent::Lost { count, role, cause } => self.mark_lost(at, count, lost_label(role, cause)),
+            // The whole is in the quality that the builder gets at the end.
+            RecordingEvent::Unwound { .. } => {}
             RecordingEvent::Throttled => self.mark_recording(at, MarkerKind::Throttled),
             RecordingEvent::Malformed(what) => self.mark_recording(at, MarkerKind::Malformed { what }),
         }

@@ -89,6 +89,14 @@ fn killed_recordings_are_there_up_to_the_last_second() {
     }
     assert_eq!(profile.threads_named("splitter-1").count(), 1, "{}", profile.summary());
     assert!(stderr.contains("when it was stopped"), "{stderr}");
+    // The memory and the CPU time of the process, read up to the end.
+    for name in ["memory", "processCPU"] {
+        let counters = profile.json["counters"].as_array().unwrap().iter();
+        let of_name: Vec<_> = counters.filter(|counter| counter["category"] == name).collect();
+        assert!(!of_name.is_empty(), "no {name}");
+        let points = of_name[0]["samples"]["length"].as_u64().unwrap();
+        assert!(points > 20, "{points} points of {name}");
+    }
 }
 
 #[test]

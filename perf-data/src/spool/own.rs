@@ -1,0 +1,118 @@
+//! What a recording has and no record of perf's holds: figures of processes, how stacks were unwound, starts of runs.
+//!
+//! Such a record is a PERF_RECORD_EVENT_UPDATE ("u64 kind, u64 id", then words; the first is the time) of a kind that perf does not
+//! know and skips: perf_event__process_event_update in tools/perf/util/header.c.
+
+use recording::clock::Timestamp;
+use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent};
+
+use super::encode::{EVENT_ID, put_record, put_words};
+use crate::abi::record_type;
+use crate::decode::{Header, Reader};
+
+/// The letters of "SPROF", then a number. Numbers are never used again for something else.
+const COUNTER: u64 = 0x5350_524f_4600_0001;
+const UNWOUND: u64 = 0x5350_524f_4600_0002;
+const MALFORMED: u64 = 0x5350_524f_4600_0003;
+const RUN_START: u64 = 0x5350_524f_4600_0004;
+
+/// By number.
+const COUNTERS: [Counter; 2] = [Counter::ResidentBytes, Counter::CpuNanoseconds];
+/// By number, which stands in the high byte of a PERF_RECORD_LOST's `misc`: the kernel writes 0 there.
+const CAUSES: [LostCause; 4] = [
+    LostCause::RingFull,
+    LostCause::SamplesRingFull,
+    LostCause::QueueFull,
+    LostCause::OverLimit,
+];
+
+/// What a record says.
+pub(crate) enum Own {
+    Event(Event<'static>),
+    RunStart(Timestamp),
+}
+
+impl Own {
+    /// Takes a record apart; `None` for those of perf.
+    pub(crate) fn parse(record: &[u8]) -> Option<Own> {
+        let (header, body) = record.split_first_chunk()?;
+        if Header::parse(header).kind != record_type::EVENT_UPDATE {
+            return None;
+        }
+        let mut body = Reader(body);
+        let (kind, _id, time) = (body.u64()?, body.u64()?, Timestamp(body.u64()?));
+        Some(match kind {
+            COUNTER => {
+                let pid = Pid(i32::try_from(body.u64()?).ok()?);
+                let counter = COUNTERS.get(usize::try_from(body.u64()?).ok()?)?;
+                Own::Event(Event::process(time, pid, ProcessEvent::Counter(*counter, body.u64()?)))
+            }
+            UNWOUND => {
+                let (completed_live, by_frame_pointer) = (body.u64()?, body.u64()?);
+                let what = RecordingEvent::Unwound {
+                    completed_live,
+                    by_frame_pointer,
+                };
+                Own::Event(Event::recording(time, what))
+            }
+            MALFORMED => Own::Event(Event::recording(
+                time,
+                RecordingEvent::Malformed("record dropped while recording"),
+            )),
+            RUN_START => Own::RunStart(time),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn time(&self) -> Timestamp {
+        match self {
+            Own::Event(event) => event.time,
+            Own::RunStart(time) => *time,
+        }
+    }
+}
+
+pub(super) fn put_counter(out: &mut Vec<u8>, time: u64, pid: i32, counter: Counter, value: u64) {
+    put(
+        out,
+        COUNTER,
+        &[time, u64::from(pid.cast_unsigned()), number(&COUNTERS, counter), value],
+    );
+}
+
+pub(super) fn put_unwound(out: &mut Vec<u8>, time: u64, completed_live: u64, by_frame_pointer: u64) {
+    put(out, UNWOUND, &[time, completed_live, by_frame_pointer]);
+}
+
+pub(super) fn put_malformed(out: &mut Vec<u8>, time: u64) {
+    put(out, MALFORMED, &[time]);
+}
+
+pub(super) fn put_run_start(out: &mut Vec<u8>, time: u64) {
+    put(out, RUN_START, &[time]);
+}
+
+fn put(out: &mut Vec<u8>, kind: u64, words: &[u64]) {
+    put_record(out, record_type::EVENT_UPDATE, 0, |body| {
+        put_words(body, &[kind, EVENT_ID]);
+        put_words(body, words);
+    });
+}
+
+/// The `misc` of a PERF_RECORD_LOST.
+pub(super) fn misc_of_cause(cause: LostCause) -> u16 {
+    (number(&CAUSES, cause) as u16) << 8
+}
+
+/// Why the records that this record reports were lost.
+pub(crate) fn cause(record: &[u8]) -> LostCause {
+    let misc = record.first_chunk().map_or(0, |header| Header::parse(header).misc);
+    CAUSES
+        .get(usize::from(misc >> 8))
+        .copied()
+        .unwrap_or(LostCause::RingFull)
+}
+
+fn number<T: PartialEq>(all: &[T], one: T) -> u64 {
+    all.iter().position(|known| *known == one).unwrap_or_default() as u64
+}
