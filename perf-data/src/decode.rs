@@ -274,13 +274,8 @@ pub struct Malformed(pub &'static str);
 
 /// The time of a record, without decoding the rest.
 pub fn time(record: &[u8]) -> Option<u64> {
-    let header = Header::parse(record.first_chunk()?);
-    let at = match header.kind {
-        // ip, pid, tid, then the time.
-        record_type::SAMPLE => HEADER_BYTES + 16,
-        _ => record.len().checked_sub(SAMPLE_ID_BYTES)? + 8,
-    };
-    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+    // Samples have ip, pid, tid, then the time.
+    field(record, 16, 8).map(u64::from_ne_bytes)
 }
 
 /// True for PERF_RECORD_SAMPLE.
@@ -290,12 +285,16 @@ pub fn is_sample(record: &[u8]) -> bool {
 
 /// PERF_SAMPLE_ID of a record: the event as it was opened, also where the thread has it by inheritance.
 pub fn event_id(record: &[u8]) -> Option<u64> {
-    let header = Header::parse(record.first_chunk()?);
-    let at = match header.kind {
-        record_type::SAMPLE => HEADER_BYTES + 24,
-        _ => record.len().checked_sub(SAMPLE_ID_BYTES)? + 16,
+    field(record, 24, 16).map(u64::from_ne_bytes)
+}
+
+/// A field that stands behind the header of a sample, and in the sample id of other records.
+fn field<const BYTES: usize>(record: &[u8], in_sample: usize, in_id: usize) -> Option<[u8; BYTES]> {
+    let at = match is_sample(record) {
+        true => HEADER_BYTES + in_sample,
+        false => record.len().checked_sub(SAMPLE_ID_BYTES)? + in_id,
     };
-    Some(u64::from_ne_bytes(*record.get(at..)?.first_chunk()?))
+    record.get(at..)?.first_chunk().copied()
 }
 
 /// Which event wrote a record, about which thread.
@@ -335,16 +334,9 @@ pub fn origin(record: &[u8]) -> Option<Origin> {
         record_type::MMAP2 | record_type::COMM | record_type::SWITCH => Happened::Other,
         _ => return None,
     };
-    let (tid, id) = match what {
-        Happened::Sample => (HEADER_BYTES + 12, HEADER_BYTES + 24),
-        _ => {
-            let end = record.len().checked_sub(SAMPLE_ID_BYTES)?;
-            (end + 4, end + 16)
-        }
-    };
     Some(Origin {
-        event_id: u64::from_ne_bytes(*record.get(id..)?.first_chunk()?),
-        tid: number(tid)?,
+        event_id: event_id(record)?,
+        tid: field(record, 12, 4).map(i32::from_ne_bytes)?,
         what,
     })
 }

@@ -1,9 +1,9 @@
 //! Which of two events of one thread counts.
 //!
 //! Attaching opens events for the threads that /proc lists. A thread that started while it did so may have inherited
-//! all of its parent's events, some (those of the first CPUs) or none; nobody tells which. It gets events of its own on
-//! every CPU, and of those who may have two on a CPU the younger one counts: a thread's own set is complete, and so
-//! is what its children inherit of it.
+//! all of its parent's events, some (those of the first CPUs) or none; the kernel does not report which. So it gets events of its
+//! own on every CPU. Where a thread has two events on a CPU, the younger counts: a thread's own set is complete, and its
+//! children inherit all of it.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ impl Origins {
         self.duplicates
     }
 
-    /// True if the record counts; false if another event tells the same.
+    /// True if the record counts; false if another event wrote the same.
     pub fn counts(&mut self, time: u64, record: &[u8]) -> bool {
         let Some(Origin { event_id, tid, what }) = decode::origin(record) else {
             return true;
@@ -52,7 +52,7 @@ impl Origins {
             return false;
         }
         match what {
-            // Whatever counts for a thread counts for those that it makes: they have inherited it.
+            // A new thread inherits the events that count for its parent.
             Happened::Fork(child) => {
                 self.counting.entry(child).or_insert((set, time));
             }
@@ -76,7 +76,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// Names stand for whatever a thread does.
+    /// A name record, as an example of all records of a thread.
     fn named(tid: u32, event_id: u32) -> Vec<u8> {
         record(3, &[tid, tid, 0, 0], tid, event_id)
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_an_inherited_and_an_own_event_is_told_once() {
+    fn a_thread_with_an_inherited_and_an_own_event_counts_once() {
         let mut origins = origins();
         assert!(origins.counts(60, &named(7, 107)));
         assert!(!origins.counts(60, &named(7, 100)));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_told_by_the_event_that_counts_for_their_parent() {
+    fn children_count_by_the_event_that_counts_for_their_parent() {
         let mut origins = origins();
         assert!(!origins.counts(60, &forked(7, 8, 100)));
         assert!(origins.counts(60, &forked(7, 8, 107)));

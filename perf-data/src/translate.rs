@@ -26,13 +26,13 @@ const FEW_EXITED: usize = 1024;
 /// The name of the process that stands for all outside of the recorder's PID namespace.
 const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 
-/// Keeps what is needed to translate one record after the other.
+/// Translates one record after the other.
 #[derive(Debug)]
 pub struct Translator {
     layout: Layout,
     /// Live threads of each live process. Few enough to scan: exec and exit are rare.
     processes: HashMap<i32, Vec<i32>>,
-    /// Processes that ran already, while records may still tell of their start.
+    /// Processes that were found, while a record of their start may still come.
     found: HashSet<i32>,
     found_until: Timestamp,
     /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
@@ -87,7 +87,7 @@ impl SampleOf<'_> {
     }
 }
 
-/// Whom samples of process 0, thread 0 are of.
+/// What process 0, thread 0 of a sample stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskZero {
     /// Not expected.
@@ -119,7 +119,7 @@ impl Translator {
         }
     }
 
-    /// From here on samples of task 0 count, as those of whom it stands for.
+    /// From here on samples of task 0 count, as those of this.
     pub fn admit_task_zero(&mut self, task_zero: TaskZero) {
         self.task_zero = task_zero;
     }
@@ -212,7 +212,7 @@ impl Translator {
     ) {
         match record {
             Ok(Record::Sample(sample)) => self.sample(time, &sample, &SampleOf::role(role), sink),
-            // What tasks outside of this PID namespace do cannot be told apart.
+            // All tasks outside of this PID namespace have the same number.
             Ok(
                 Record::Mmap { pid: 0, .. }
                 | Record::Comm { pid: 0, .. }
@@ -317,8 +317,7 @@ impl Translator {
             values,
             return_address,
         } = *of;
-        // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or soon has not: nobody to account
-        // it to, and its ending was already reported.
+        // A task that is past its exit has no pid any more (the kernel reports 0 or -1), or loses it soon. Its end was reported.
         let is_task_zero = self.task_zero != TaskZero::Nobody && (raw.pid, raw.tid) == (0, 0);
         let has_no_pid = raw.pid <= 0 || raw.tid <= 0;
         if !is_task_zero && (has_no_pid || self.has_exited(time, raw.pid, raw.tid)) {
@@ -506,7 +505,7 @@ fn whole_stack<'a>(raw: &'a RawSample<'_>) -> impl Iterator<Item = Frame> + 'a {
             (true, _) if raw.at_calls => Frame::KernelInstructionPointer(Avma(address)),
             (false, _) if raw.at_calls => Frame::InstructionPointer(Avma(address)),
             (true, _) => Frame::KernelReturnAddress(Avma(address)),
-            // Where user code goes on: nobody's return address.
+            // Where user code was interrupted: no return address.
             (false, true) => Frame::InstructionPointer(Avma(address)),
             (false, false) => Frame::ReturnAddress(Avma(address)),
         }

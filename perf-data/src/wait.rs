@@ -5,7 +5,7 @@
 
 use recording::wait::WaitReason::{self, Channel, Child, Io, Lock, PageFault, Poll, Signal, Sleep};
 
-/// What waiting in this function means; `None` if nothing: `schedule` waits for anything.
+/// What a thread waits for in this function; `None` for functions like `schedule`, which wait for anything.
 pub fn reason_of_function(name: &str) -> Option<WaitReason> {
     // The compiler's variants: `pipe_read.isra.0`, `do_wait.part.0`.
     let name = name.split('.').next().unwrap_or_default();

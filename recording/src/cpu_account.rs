@@ -28,7 +28,7 @@ pub struct CpuAccount {
 /// CPU time of all CPUs of a machine, since it was started or between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineTime {
-    /// Used by whatever ran, ns.
+    /// Used by all that ran, ns.
     pub used_ns: u64,
     /// In which something would have run, had the host of the virtual machine not given the CPU to others, ns.
     pub stolen_ns: u64,
@@ -82,9 +82,9 @@ const HARMLESS_SHARE: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UnrecordedCause {
     /// It executed a program that makes it undumpable: with the rights of another user or group, with more capabilities, or one that may
-    /// not be read. There the kernel ends the events of a task, whoever opened them (begin_new_exec in fs/exec.c).
+    /// not be read. There the kernel ends the events of a task, also those of others (begin_new_exec in fs/exec.c).
     UndumpableExec,
-    /// It ran already below a process that was attached to, and belongs to another user.
+    /// It ran below a process that was attached to, and belongs to another user.
     OtherUser,
 }
 
@@ -140,7 +140,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_host_that_took_much_is_told_of_and_chance_is_not() {
+    fn a_host_that_took_much_is_reported_and_chance_is_not() {
         let time = |used, stolen| MachineTime {
             used_ns: used * MS,
             stolen_ns: stolen * MS,

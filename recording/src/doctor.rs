@@ -20,7 +20,7 @@ pub struct Finding {
     pub state: State,
     /// Why, or what it means; may be empty.
     pub reason: String,
-    /// Commands and options that mend it, each by itself. Empty if nothing needs to be mended, or nothing can.
+    /// Commands and options that fix it, each by itself. Empty if it needs no fix, or has none.
     pub mends: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Finding {
         Finding { state, ..self }
     }
 
-    /// The same, with what mends it.
+    /// The same, with what fixes it.
     pub fn mended_by<M: Into<String>>(self, mends: impl IntoIterator<Item = M>) -> Finding {
         let mends = mends.into_iter().map(Into::into).collect();
         Finding { mends, ..self }

@@ -1,4 +1,4 @@
-//! What a recording is, whoever made it.
+//! What a recording is, for all recorders.
 //!
 //! A recorder gives: [`event::Event`]s in time order, to one [`sink::EventSink`]. A consumer gets: the same
 //! vocabulary, after the unwinder, with every stack as frames. Out of scope: system calls, unwinding, output formats, look-up of

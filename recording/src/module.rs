@@ -37,6 +37,19 @@ impl fmt::Debug for BuildId {
     }
 }
 
+/// A path as the kernel gave it.
+#[cfg(unix)]
+pub fn path_of(path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(path).into()
+}
+
+/// A path of a file, in which only text is kept.
+#[cfg(not(unix))]
+pub fn path_of(path: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(path).into_owned().into()
+}
+
 /// What kind of code a module holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleKind {
@@ -46,7 +59,7 @@ pub enum ModuleKind {
     Vdso,
     /// The kernel and its modules.
     Kernel,
-    /// Code in no file, as a jitdump file or a perf map tells of it. Relative addresses are those of that file's reader.
+    /// Code in no file, described by a jitdump file or a perf map. Relative addresses are those of that file's reader.
     Jit,
 }
 

@@ -139,12 +139,12 @@ pub trait Target {
     fn wait(self) -> ProgramExit;
 }
 
-/// One recording, ready to begin: of a launched program, stopped before its exec, or of what runs already.
+/// One recording, ready to begin: of a launched program, stopped before its exec, or of running processes.
 pub trait Session: Sized {
     /// The launched program.
     type Target: Target;
 
-    /// Prepares the recording: of the program, which is started stopped, or of what runs already.
+    /// Prepares the recording: of the program, which is started stopped, or of running processes.
     fn open(options: &RecordOptions) -> Result<Self, RecordError>;
 
     /// One line each, for the user's eyes, before the program runs: which event where it is not the best one, what is not
@@ -160,7 +160,7 @@ pub trait Session: Sized {
     /// Lets the launched program run unrecorded until `begin` is readable. Where the recorder can only record a program from its
     /// start, this returns at once.
     ///
-    /// Whoever makes `begin` readable waits until [`Session::run`] is about to be called, and misses nothing.
+    /// The writer of `begin` waits until [`Session::run`] is about to be called, and misses nothing.
     #[cfg(unix)]
     fn hold_until(self, begin: std::os::fd::BorrowedFd<'_>) -> Result<Held<Self>, RecordError>;
 

@@ -82,7 +82,7 @@ pub enum ModuleMiss {
     PermissionDenied,
     /// Another file is there now: its build id or inode is not the mapped one's.
     Replaced,
-    /// A file is there, but the recording has neither build id nor inode by which it could be told to be the mapped one.
+    /// A file is there, but the recording has neither build id nor inode to identify the mapped file.
     NotIdentified,
     /// The file is not an ELF file that can be read to the end.
     Malformed,

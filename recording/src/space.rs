@@ -24,7 +24,7 @@ impl<T> Default for AddressSpace<T> {
 }
 
 impl<T: Span> AddressSpace<T> {
-    /// Adds a mapping over whatever was there, as `mmap(MAP_FIXED)` does: what it covers is cut or removed. A mapping without
+    /// Adds a mapping over others, as `mmap(MAP_FIXED)` does: what it covers is cut or removed. A mapping without
     /// addresses is ignored.
     pub fn insert(&mut self, mapping: T) {
         let (start, end) = mapping.range();

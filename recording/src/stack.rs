@@ -6,9 +6,9 @@ use crate::wait::{WaitGuess, WaitReason};
 /// What a sample says of its thread's stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Stack<'a> {
-    /// Already unwound: leaf first.
+    /// Unwound frames, leaf first.
     Frames(&'a [Frame]),
-    /// To be unwound: kernel frames that are already known, the user registers and the bytes above the stack pointer.
+    /// To be unwound: kernel frames, the user registers and the bytes above the stack pointer.
     Snapshot(Snapshot<'a>),
     /// No user stack, and why. `kernel` frames may still be known (leaf first).
     Missing {
@@ -61,7 +61,7 @@ pub enum Registers {
 /// Why a sample has no user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MissingStack {
-    /// A kernel thread, or a task that had already given up its memory (exit).
+    /// A kernel thread, or a task that had given up its memory (exit).
     NoUserSpace,
     /// A 32-bit task: its registers and tables are not supported.
     Abi32,

@@ -25,7 +25,7 @@ impl AddressInfo {
 pub struct FunctionSymbol {
     /// Demangled name.
     pub name: String,
-    /// False: nothing tells the function's name, and `name` is made of its address.
+    /// False: the function's name is not known, and `name` is made of its address.
     pub is_named: bool,
     /// Relative address of its first byte.
     pub start: u64,
@@ -61,7 +61,7 @@ pub struct SourceFrame {
 /// What a module's names were looked up in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SymbolSource {
-    /// Nothing was looked up: the profile came with names, or nobody asked.
+    /// Nothing was looked up: the profile came with names, or names were not asked for.
     #[default]
     NotAsked,
     /// The module's files, and what these have.
@@ -71,7 +71,7 @@ pub enum SymbolSource {
         /// DWARF.
         debug_info: bool,
     },
-    /// Names that were told with the recording: by a JIT, the kernel, another profiler.
+    /// Names that came with the recording: from a JIT, the kernel, another profiler.
     Told,
     /// No file was found.
     NoFile,

@@ -1,13 +1,11 @@
 //! aarch64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
 
-use std::cell::Cell;
-
 use framehop::FrameAddress;
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
-use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, Step, Target};
+use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target};
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Place, Row};
 use recording::stack::Registers;
@@ -118,19 +116,13 @@ impl Arch for Aarch64 {
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
-        let lost = Cell::new(None);
+        let others = SavedRegister::new(saved);
         let register = |register| match register {
             Dwarf::SP => Some(regs.sp()),
             Dwarf::X29 => Some(regs.fp()),
             Dwarf::X30 => Some(regs.lr()),
             Dwarf::PC => Some(address.address()),
-            other => {
-                let value = saved.filter(|(saved, _)| *saved == other).map(|(_, value)| value);
-                if value.is_none() {
-                    lost.set(Some(other));
-                }
-                value
-            }
+            other => others.value(other),
         };
         // Only a leaf may still have its return address in lr, and only a leaf may have no stack of its own.
         let is_leaf = !address.is_return_address();
@@ -146,7 +138,7 @@ impl Arch for Aarch64 {
                     Step::Caller(regs.lr())
                 }
             }
-            Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
+            Ok(_) => others.failure(),
             Err(_) => Step::NoMemory,
         }
     }

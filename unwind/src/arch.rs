@@ -1,5 +1,7 @@
 //! What the walk needs to know of a machine. `x86_64` and `aarch64` answer, side by side.
 
+use std::cell::Cell;
+
 use framehop::FrameAddress;
 use gimli::Register;
 
@@ -22,7 +24,7 @@ pub(crate) enum Target {
     Anywhere,
 }
 
-/// Stack bytes that could not be had, at this address.
+/// The stack bytes at this address can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub(crate) u64);
 
@@ -32,9 +34,9 @@ pub(crate) type ReadStack<'a> = dyn FnMut(u64) -> Result<u64, Unreadable> + 'a;
 /// Code around an address. 0 where it can't be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NearbyCode {
-    /// What stands before: was run last, if nothing jumped.
+    /// The code before the address: run last, unless a jump led to the address.
     pub(crate) before: [u8; 32],
-    /// What comes next.
+    /// The code from the address on.
     pub(crate) next: [u8; 32],
 }
 
@@ -58,12 +60,38 @@ pub(crate) enum Step {
     OnOtherStack,
     /// Going by frame pointer, which is 0. The root if the place is plausible.
     FramePointerIsZero,
-    /// A needed byte can't be had.
+    /// A needed byte can't be read.
     NoMemory,
     /// No rule, and no usable frame pointer.
     NoRule,
-    /// The rule needs the value that this register has in this frame. Only its callees can tell.
+    /// The rule needs the value that this register has in this frame. A callee may have saved it.
     NeedsRegister(Register),
+}
+
+/// The one register beside the machine's usual ones whose value is known, if any: a callee has saved it.
+pub(crate) struct SavedRegister {
+    known: Option<(Register, u64)>,
+    missing: Cell<Option<Register>>,
+}
+
+impl SavedRegister {
+    pub(crate) fn new(known: Option<(Register, u64)>) -> SavedRegister {
+        let missing = Cell::new(None);
+        SavedRegister { known, missing }
+    }
+
+    pub(crate) fn value(&self, register: Register) -> Option<u64> {
+        let value = self.known.filter(|(known, _)| *known == register);
+        if value.is_none() {
+            self.missing.set(Some(register));
+        }
+        value.map(|(_, value)| value)
+    }
+
+    /// How a step ended that found no caller.
+    pub(crate) fn failure(&self) -> Step {
+        self.missing.get().map_or(Step::NoRule, Step::NeedsRegister)
+    }
 }
 
 /// One kind of processor.
@@ -84,7 +112,7 @@ pub(crate) trait Arch {
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
-    /// True if a frame pointer tells the caller's stack pointer: the return address is the last thing pushed before it.
+    /// True if the caller's stack pointer follows from a frame pointer: nothing is pushed between it and the return address.
     const RECORD_TOPS_FRAME: bool;
 
     /// True if code that is left after a call may have no frame pointer and no rules.
@@ -97,7 +125,7 @@ pub(crate) trait Arch {
     /// the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
     fn sp(regs: &Self::Regs) -> u64;
-    /// Who follows this row.
+    /// How this row is followed.
     fn place(row: &Row) -> Place;
     /// Follows an unusual row. `saved`: a register that was found in a callee's frame.
     fn step_by_row(
@@ -120,7 +148,7 @@ pub(crate) trait Arch {
     /// The same of a leaf that has made no frame, as assembly seldom does.
     fn caller_of_leaf(regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<(u64, Self::Regs)>;
     /// Whether the function that `code` ends in has made a frame, by how it begins; `end` is the address behind the code. `None`:
-    /// it can't be told where the function begins.
+    /// the start of the function is not found.
     fn makes_frame(code: &[u8], end: u64) -> Option<bool>;
     /// Where there are no rules: the caller by the code around, if that is the start or the end of a function, where the frame
     /// pointer is the caller's; or, where the code can't be read, if the stack looks like it. `None`: it is neither.
@@ -138,6 +166,6 @@ pub(crate) trait Arch {
     /// The slot that a linker's stub at `address` jumps through; `None` if the code is not a stub.
     fn stub_slot(code: &[u8], address: u64) -> Option<u64>;
     /// Calls `found` for everything in the code at `address` that looks like a jump, with its address. Instructions of
-    /// varying length are not told apart, so some of it is not.
+    /// varying length are not separated, so some findings are no jumps.
     fn jumps(code: &[u8], address: u64, found: &mut dyn FnMut(u64, Target));
 }

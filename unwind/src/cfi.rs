@@ -184,39 +184,20 @@ impl Cfi {
 
     fn row_as(&mut self, svma: u64, vendor: Vendor) -> Option<Row> {
         let offset = self.fde_offset(svma)?;
-        let columns = self.columns;
+        let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
         match self.kind {
-            Kind::EhFrame => {
-                let mut section = EhFrame::new(&self.section, LittleEndian);
-                section.set_address_size(8);
-                section.set_vendor(vendor);
-                row_in(&section, &self.bases, &mut self.context, offset, svma, columns)
-            }
-            Kind::DebugFrame => {
-                let mut section = DebugFrame::new(&self.section, LittleEndian);
-                section.set_address_size(8);
-                section.set_vendor(vendor);
-                row_in(&section, &self.bases, &mut self.context, offset, svma, columns)
-            }
+            Kind::EhFrame => row_in(&eh_frame(&self.section, vendor), bases, context, offset, svma, columns),
+            Kind::DebugFrame => row_in(&debug_frame(&self.section, vendor), bases, context, offset, svma, columns),
         }
     }
 
     /// The stated addresses of the function that holds this one.
     pub(crate) fn function(&self, svma: u64) -> Option<Range<u64>> {
         let offset = self.fde_offset(svma)?;
+        let vendor = self.columns.vendor;
         let range = match self.kind {
-            Kind::EhFrame => {
-                let mut section = EhFrame::new(&self.section, LittleEndian);
-                section.set_address_size(8);
-                section.set_vendor(self.columns.vendor);
-                range_in(&section, &self.bases, offset)
-            }
-            Kind::DebugFrame => {
-                let mut section = DebugFrame::new(&self.section, LittleEndian);
-                section.set_address_size(8);
-                section.set_vendor(self.columns.vendor);
-                range_in(&section, &self.bases, offset)
-            }
+            Kind::EhFrame => range_in(&eh_frame(&self.section, vendor), &self.bases, offset),
+            Kind::DebugFrame => range_in(&debug_frame(&self.section, vendor), &self.bases, offset),
         };
         range.filter(|range| range.contains(&svma))
     }
@@ -257,8 +238,7 @@ impl Cfi {
     pub(crate) fn signal_frames(&self) -> Vec<Range<u64>> {
         let mut ranges = Vec::new();
         if self.kind == Kind::EhFrame {
-            let mut section = EhFrame::new(&self.section, LittleEndian);
-            section.set_address_size(8);
+            let section = eh_frame(&self.section, self.columns.vendor);
             for offset in signal_frame_entries(&self.section) {
                 let fde = section.fde_from_offset(&self.bases, offset.into(), EhFrame::cie_from_offset);
                 if let Ok(fde) = fde
@@ -345,6 +325,20 @@ impl Cfi {
             _ => None,
         })
     }
+}
+
+fn eh_frame(bytes: &[u8], vendor: Vendor) -> EhFrame<Reader<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section.set_vendor(vendor);
+    section
+}
+
+fn debug_frame(bytes: &[u8], vendor: Vendor) -> DebugFrame<Reader<'_>> {
+    let mut section = DebugFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section.set_vendor(vendor);
+    section
 }
 
 fn row_in<'a, S>(

@@ -1,7 +1,7 @@
 //! Functions of Go's runtime at which a stack ends, from the table that every Go program carries for its own unwinder.
 //!
 //! Go's `.debug_frame` gives every function a caller, also `runtime.goexit`, which nothing called: above it lie old frames of
-//! another goroutine. It also does not tell that `runtime.systemstack` and `runtime.mcall` exchange the stack pointer for that of
+//! another goroutine. It also lacks that `runtime.systemstack` and `runtime.mcall` exchange the stack pointer for that of
 //! g0, the thread's system stack, where no caller lies. `.gopclntab` has a flag for each of the two, and `runtime.gentraceback`
 //! (src/runtime/traceback.go) stops at both.
 //!
@@ -25,7 +25,7 @@ const TOP_OF_STACK: u8 = 1;
 /// `funcFlag_SPWRITE`: "a function that writes an arbitrary value to SP".
 const SWITCHES_STACK: u8 = 1 << 1;
 
-/// Go 1.22's runtime has 20 such functions.
+/// Special functions of one file at most. Go 1.22's runtime has 20.
 const MAX_FUNCTIONS: usize = 1024;
 
 /// What is special about a function.
@@ -45,7 +45,7 @@ pub(crate) struct GoFunctions {
 }
 
 impl GoFunctions {
-    /// From the contents of `.gopclntab`. Before Go 1.18 there is nothing that is known here.
+    /// Reads the contents of `.gopclntab`. `None` before Go 1.18.
     pub(crate) fn new(table: &[u8]) -> Self {
         GoFunctions {
             functions: special_functions(table).unwrap_or_default(),

@@ -43,7 +43,7 @@ const RECORDS_AT_ONCE: usize = 20_000;
 const LOOK_AGAIN_NS: u64 = 50_000_000;
 /// Rules taken apart that are kept, of some 20 KB each.
 const MAX_BUILT: usize = 256;
-/// Functions that start before an address and may hold it. One made anew elsewhere leaves its old place behind.
+/// How many functions that start before an address are looked at. A function that was moved leaves its old place behind.
 const MAX_BEFORE: usize = 8;
 
 /// The dumps of all processes.
@@ -60,9 +60,9 @@ struct Dump {
     read_to: u64,
     is_closed: bool,
     look_again: u64,
-    /// Of the function that comes next.
+    /// Rules of the function whose load record comes next.
     next_rules: Option<RulesAt>,
-    /// What was loaded last under an index.
+    /// By its index: the last function with that index.
     by_index: FxHashMap<u64, Placed>,
     places: BTreeMap<u64, Vec<Placed>>,
     place_count: usize,
@@ -95,7 +95,7 @@ impl JitRules {
         }
     }
 
-    /// A process was copied with its code.
+    /// A process was forked: the child has the same code.
     pub(crate) fn fork(&mut self, parent: Pid, pid: Pid) {
         if let Some(dumps) = self.of_process.get(&parent).cloned() {
             self.of_process.insert(pid, dumps);
@@ -171,7 +171,7 @@ fn build<A: Arch>(file: &KeptFile, rules: RulesAt, code_bytes: u64) -> Option<Bo
     Cfi::new(sections, A::COLUMNS).map(Box::new)
 }
 
-/// Whether all that is there was read.
+/// Whether records are left to read.
 enum Reading {
     Done,
     More,
@@ -201,7 +201,7 @@ impl Dump {
         !self.is_closed && time.0 >= self.look_again && self.read_to < self.file.len()
     }
 
-    /// What was at the address at this time; what came first, if all came later: then the clocks differ.
+    /// The function at the address at this time. If all came later, the clocks differ: then the first.
     fn find(&self, address: u64, time: Timestamp) -> Option<(u64, Placed)> {
         let before = self.places.range(..=address).rev().take(MAX_BEFORE);
         let all = before.flat_map(|(start, placed)| placed.iter().map(move |placed| (*start, *placed)));
@@ -235,7 +235,7 @@ impl Dump {
                 self.is_closed = true;
                 return Reading::Done;
             }
-            // One that is shorter than its kind tells nothing.
+            // A record shorter than its kind is passed over.
             let record = &bytes[..there.min(size as usize)];
             let _ = self.record(kind, record, end);
             self.read_to = end;

@@ -9,8 +9,8 @@
 //! same at the time of the sample. The frame at the live boundary need not be the same: a signal interrupts a loop at any of its
 //! instructions. Every other stack is marked, also where it is likely right: the first stacks at a new depth, for example.
 //!
-//! Two samples of one round do not confirm each other. Both were completed after both were taken, from the same bytes: seen
-//! on ripgrep, where `strategy::new` was sampled three times, then returned, and its caller's next call was found thrice.
+//! Two samples of one round do not confirm each other: both were completed from the same bytes, after both were taken. In
+//! ripgrep, `strategy::new` was sampled three times, then returned, and its caller's next call was found three times.
 //!
 //! Both readings can have seen the same other call: a thread that waits for its CPU, waits at few places. `calls` looks for
 //! the frame at which such a stack goes over to the other call. A stack with an impossible call is marked, too.
@@ -25,7 +25,7 @@ use crate::outcome::{End, Outcome, Point};
 /// Stacks completed live that are kept for each thread: a recursion that goes down and up passes the same depths again.
 const KEPT: usize = 8;
 
-/// How far a stack can be believed.
+/// Which bytes a stack was found with, and whether another stack confirms it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Found with the sample's own bytes.
@@ -77,20 +77,20 @@ impl Known {
 /// Earlier stacks of one thread.
 #[derive(Default)]
 pub(crate) struct ThreadStacks {
-    /// The last one that its own bytes gave.
+    /// The last stack that its sample's own bytes gave.
     whole: Known,
-    /// Some that were completed live.
+    /// Stacks that were completed live.
     completed: Vec<Known>,
     oldest: usize,
-    /// The last one that was completed live and did not reach the root.
+    /// The last stack that was completed live and did not reach the root.
     broken: Known,
 }
 
 impl ThreadStacks {
-    /// Judges a stack and keeps it. What was read live and led nowhere is cut off: those were another call's bytes.
+    /// Verifies a stack and keeps it. Live frames that led to no root are cut off: their bytes were another call's.
     /// Where an earlier stack had the last frame that is left, its callers are taken from there, as unverified.
     ///
-    /// `are_possible` tells of frames, leaf first, whether each can have been called by the next.
+    /// `are_possible`: whether each of these frames, leaf first, can have been called by the next.
     pub(crate) fn judge(
         &mut self,
         points: &mut Vec<Point>,
@@ -105,7 +105,7 @@ impl ThreadStacks {
             self.whole.keep(points, outcome.end, times, true);
             return self.complete(points, outcome);
         };
-        // Where live bytes only said that there are no more callers, the last frame stands for that.
+        // Where live bytes gave no further frame, the last frame is the live boundary.
         let first_live = (live_boundary + 1).min(points.len().saturating_sub(1));
         let live = points.get(first_live..).unwrap_or_default();
         let end = outcome.end;
@@ -115,7 +115,7 @@ impl ThreadStacks {
         let same = known().find(|known| known.is(live, end) && known.points.len() >= points.len());
         let is_new = same.is_none();
         let possible = match same {
-            // Its calls are known; the one at the live boundary need not be.
+            // The calls of the known stack are verified; the call at the live boundary may be new.
             Some(same) => same.possible && are_possible(points.get(live_boundary..=first_live).unwrap_or_default()),
             None => are_possible(points.get(live_boundary..).unwrap_or_default()),
         };
@@ -123,7 +123,7 @@ impl ThreadStacks {
         if is_new && reached_root {
             self.keep_completed(points, end, times, possible);
         } else if is_new {
-            // It may be true: code without rules is at the root of every stack. Then a later one agrees.
+            // The stack may be right: code without rules can be at every root. Then a later stack agrees.
             self.broken.keep(points, end, times, possible);
         }
         match (confirmed && possible, reached_root) {
@@ -137,9 +137,9 @@ impl ThreadStacks {
         }
     }
 
-    /// What a return address of 0 means that was read after the sample. Memory that was cleared since says the same as the
-    /// first frame of a thread, twice, too: seen in rustc, whose frames of several KiB lie across the end of the dump. So the
-    /// stack ends there only if another one of the thread did, by the rules or by its sample's own bytes.
+    /// Whether a return address of 0 that was read after the sample is the end of the stack. Memory that was cleared since the sample
+    /// reads as 0, too, and may do so twice (seen in rustc, whose frames of several KiB lie across the end of the dump). So the stack
+    /// ends there only if another stack of the thread did, by the rules or by its sample's own bytes.
     fn end_at(&self, last: Option<&Point>) -> End {
         let known = self.completed.iter().chain([&self.whole]);
         let is_root = |known: &Known| known.end == Some(End::Root) && known.points.last() == last;

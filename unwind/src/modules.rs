@@ -10,7 +10,7 @@ use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::{Mapping, Pid};
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::module::{path_of, BuildId, Image, Module, ModuleKind};
 use recording::quality::Quality;
 use recording::sink::{KeptFile, ModuleFile, ModuleFiles, ModuleMiss, same_build};
 
@@ -125,7 +125,7 @@ impl<F: ModuleFiles> Modules<F> {
     }
 
     fn identify(&mut self, pid: Pid, mapping: &Mapping<'_>, identity: Identity, quality: &mut Quality) -> ModuleIndex {
-        // A jitdump file is mapped as a sign, not for its contents.
+        // A jitdump file is mapped so that profilers find it, and holds no code that runs.
         let found = if is_anonymous(mapping.path) || mapping.is_jitdump() {
             Err(ModuleMiss::Anonymous)
         } else {
@@ -183,8 +183,8 @@ impl<F: ModuleFiles> Modules<F> {
         (self.entries.len() - 1) as ModuleIndex
     }
 
-    /// Where to find the file, if not at its path. Also what tells two files of one path apart that have no build id: a
-    /// program that was replaced by another while it ran.
+    /// Where to find the file, if not at its path. Two files of one path without build ids (a program was replaced while it ran)
+    /// differ in this.
     fn readable_path(&self, file: &ModuleFile, identity: &Identity) -> Option<PathBuf> {
         let other = |known: &Identity| known.path == identity.path && known.build_id.is_none() && known != identity;
         if identity.build_id.is_none() && self.by_identity.keys().any(other) {
@@ -193,7 +193,7 @@ impl<F: ModuleFiles> Modules<F> {
         file.readable_path.clone()
     }
 
-    /// The file of a mapping, whatever it is.
+    /// The file of a mapping, also if it is no ELF file.
     pub(crate) fn open_plain(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<KeptFile> {
         Some(self.files.open(pid, mapping).ok()?.bytes)
     }
@@ -293,15 +293,4 @@ fn is_anonymous(path: &[u8]) -> bool {
         b"/anon_hugepage",
     ];
     path.is_empty() || (path != b"[vdso]" && PREFIXES.iter().any(|prefix| path.starts_with(prefix)))
-}
-
-#[cfg(unix)]
-fn path_of(path: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    std::ffi::OsStr::from_bytes(path).into()
-}
-
-#[cfg(not(unix))]
-fn path_of(path: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(path).into_owned().into()
 }

@@ -1,7 +1,6 @@
 //! The start and the end of an aarch64 function, read as the processor will run it. For code without rules.
 //!
-//! There the frame pointer is the caller's: one who goes by it takes the caller's caller for the caller. The return address is
-//! still, or again, in lr. Instructions are those of Arm's manual DDI 0487, chapter C6.
+//! There the frame pointer is the caller's: going by frame pointer gives the caller's caller. The return address is in lr. Instructions are those of Arm's manual DDI 0487, chapter C6.
 //!
 //! On the emulated machine, whose interrupts come at calls and returns, 83 % of the samples of a function that only makes and leaves its
 //! frame had the wrong caller by frame pointer; by code none has.

@@ -1,11 +1,11 @@
 //! The start and the end of an x86_64 function, read as the processor will run it. For code without rules.
 //!
-//! At the start the frame pointer is still the caller's: one who goes by it takes the caller's caller for the caller, or finds
-//! none where the caller uses the register for something else. What comes next says how much is pushed.
+//! At the start the frame pointer is still the caller's: going by frame pointer gives the caller's caller, or nothing where the
+//! caller uses the register for something else. The next instructions say how much is pushed.
 //!
 //! At the end the same holds, and CPython's trampolines (`-X perf`) have no frame pointer at all: they are `sub $8, %rsp;
-//! call *%rcx; add $8, %rsp; ret`, thousands of copies in anonymous memory. What stands after a return address, up to a
-//! `ret` with nothing else in between, says exactly where the caller is.
+//! call *%rcx; add $8, %rsp; ret`, thousands of copies in anonymous memory. The instructions from the return address to the
+//! `ret` give the caller exactly.
 //!
 //! Of a generated function that only makes and leaves its frame, 10 % of the samples (5 kHz) had the wrong caller by frame pointer; by code
 //! none has. Code of files is read from the file, where no breakpoint stands. Tail calls are not recognised.

@@ -1,4 +1,4 @@
-//! Signal return functions: what a signal handler returns to, and where the interrupted registers lie.
+//! Signal return functions, to which signal handlers return.
 //!
 //! The kernel pushes a frame with all registers, often onto another stack, and lets the handler return into a function
 //! that only calls `rt_sigreturn`. To unwind through it, restore the registers from that frame.

@@ -33,7 +33,7 @@ pub(crate) enum Tables {
 }
 
 impl Tables {
-    /// Reads the unwind sections. `None`: there are none, or none that can be read.
+    /// Reads the unwind sections. `None` if no section can be read.
     pub(crate) fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
         match elf.machine {
             elf::EM_X86_64 => Some(Tables::X86_64(Box::new(Rules::read(elf, file)?))),
@@ -51,7 +51,7 @@ impl Tables {
     }
 }
 
-/// What a function has done with one of its caller's registers.
+/// Where a caller's register is while its callee runs.
 pub(crate) enum Saved {
     Untouched,
     /// Stored at CFA + this.
@@ -220,8 +220,8 @@ impl<A: Arch> Rules<A> {
         match self.unwinder.unwind_frame(relative, regs, cache, &mut read_or_err) {
             Ok(Some(caller)) => Some(Step::Caller(caller)),
             Err(framehop::Error::CouldNotReadStack(_)) => Some(Step::NoMemory),
-            // framehop says "end of stack" for a return address of 0, and also for a frame pointer of 0, whatever
-            // the caller's rule; and it rejects callers that use the frame pointer for something else.
+            // framehop reports the end of the stack for a return address of 0, and for a frame pointer of 0 without regard to
+            // the caller's rule. It rejects callers that use the frame pointer for something else.
             Ok(None) | Err(_) => {
                 let row = self.cfi.row(svma)?;
                 Some(A::step_by_row(&self.cfi, &row, relative, None, regs, read))
@@ -229,7 +229,7 @@ impl<A: Arch> Rules<A> {
         }
     }
 
-    /// The step that could not be done without the value of a register.
+    /// One step with the value of a register that the rule needs.
     pub(crate) fn step_with(
         &mut self,
         relative: FrameAddress,

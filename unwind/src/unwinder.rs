@@ -99,8 +99,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         &mut self.next
     }
 
-    /// The files of the modules that samples fell into, still open: whoever looks up names later can read them, also
-    /// when the file was deleted or the target's mount namespace is gone.
+    /// The files of the modules that samples fell into, still open. Names can be looked up in them after the file was deleted, or
+    /// when the target's mount namespace is gone.
     pub fn take_kept_files(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.modules.take_kept()
     }
@@ -131,7 +131,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.next.on_event(&Event::sample(time, thread, unwound));
     }
 
-    /// Of a stack that was unwound elsewhere only its marks tell how far it can be trusted.
+    /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
     fn count_marks(&mut self, frames: &[Frame]) {
         let quality = &mut self.quality;
         let mut is_rooted = true;
@@ -139,7 +139,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             let Frame::Mark(mark) = frame else { continue };
             is_rooted = false;
             match mark {
-                // Not about how the stack was unwound.
+                // Marks of waits.
                 StackMark::OffCpu | StackMark::Waiting(_) | StackMark::WaitGuess(_) => {}
                 StackMark::Unverified => quality.unverified += 1,
                 StackMark::TruncatedNoMemory => quality.truncated_no_memory += 1,
@@ -158,7 +158,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         self.frames.push(Frame::Mark(StackMark::Missing(reason)));
     }
 
-    /// A task in the middle of exec or exit has the registers of a user space that is no more.
+    /// True for a task in the middle of exec or exit: its registers are of a user space that is gone.
     fn has_left_user_space(&self, pid: Pid, snapshot: &Snapshot<'_>) -> bool {
         let (Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = snapshot.registers;
         let space = self.spaces.get(&pid);
@@ -209,7 +209,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    /// Judges, counts and marks a walk.
+    /// Verifies, counts and marks the stack of a walk.
     fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
         let (_, stacks) = self
             .threads
@@ -217,7 +217,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             .or_insert_with(|| (thread.pid, ThreadStacks::default()));
         let times = Times {
             sampled: time,
-            // Nothing was read live without a live boundary: then the sample is all there is.
+            // Without a live boundary all bytes are the sample's.
             read: outcome.live_boundary.map_or(time, |_| self.memory.now()),
         };
         let mut code = Code {

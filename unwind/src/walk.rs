@@ -23,13 +23,13 @@ use recording::stack::{Frame, Registers};
 const MAX_SIGNALS: usize = 64;
 /// How many callees may have left a register alone.
 const MAX_CALLEES: usize = 32;
-/// How far above a frame without caller to look for signs that there is one.
+/// How far above a frame that seems to have no caller a return address is looked for.
 const ROOT_SCAN: u64 = 2048;
 
 /// A place in a file or in a process: module, process if anonymous, relative address.
 type Place = (u32, i32, u64);
 
-/// Where signal return functions without unwind rules are.
+/// Whether a place without unwind rules is a signal return function.
 pub(crate) type SignalReturns = FxHashMap<Place, bool>;
 
 /// Code that was read. Forgotten when memory of no file is mapped.
@@ -47,7 +47,7 @@ const MAX_CODE_BYTES: usize = 1 << 14;
 /// One walk, with what it needs.
 pub(crate) struct Walk<'a, M, F> {
     pub(crate) space: &'a Mappings,
-    /// The last one looked up: most callers are in the same.
+    /// The region that was looked up last: most callers are in the same.
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<F>,
     pub(crate) signal_returns: &'a mut SignalReturns,
@@ -92,7 +92,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 outcome.live_boundary = Some(self.points.len() - 1);
             }
             if from_signal && let Some(point) = self.points.last_mut() {
-                // Nobody called it: the kernel lets the handler return to its first instruction.
+                // A signal trampoline has no caller. The kernel makes the handler return to its first instruction.
                 point.frame = Frame::InstructionPointer(Avma(address.address()));
             }
             // A leaf without a frame has left the stack pointer alone.
@@ -128,7 +128,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 }
             };
             if from_signal {
-                // The kernel may interrupt anything, also a jump to nowhere: this address is true.
+                // A signal can interrupt a thread anywhere, even after a jump to no code: the address is not checked.
                 address = FrameAddress::InstructionPointer(caller);
                 signals += 1;
                 if signals > MAX_SIGNALS {
@@ -137,7 +137,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 }
                 continue;
             }
-            // A caller outside of all code is not one: the rule was wrong or the bytes were not this stack's.
+            // A caller outside of all code: the rule was wrong, or the bytes were another stack's.
             match FrameAddress::from_return_address(caller).filter(|_| self.is_code(caller)) {
                 Some(caller) => address = caller,
                 None => {
@@ -165,7 +165,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// One step, and whether it was out of a signal handler.
     fn step<A: HasRules>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
         let region = self.find(address.address_for_lookup());
-        // A call to an address that is not code: its caller is where a leaf's is.
+        // After a call to an address without code, the return address is where a leaf has it.
         let mut like_assembly = region.is_none();
         if let Some(region) = region {
             if self.is_signal_return::<A>(&region, address) {
@@ -199,7 +199,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     return (step, false);
                 }
                 like_assembly = true;
-                // Where such code makes a frame, it does so as all code does.
+                // Assembly makes a frame with the same instructions as compiled code.
                 if A::LEAVES_BY_CODE
                     && !address.is_return_address()
                     && let Some(step) = self.step_by_code::<A>(&region, address, regs)
@@ -220,8 +220,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         (self.step_by_guess::<A>(address, like_assembly, regs), false)
     }
 
-    /// True if an address that was found without rules may be what a caller goes on at. Code with rules is compiled, and only
-    /// a call leads to a return there. Interpreters push what they like: HotSpot's the address of its code that takes a result.
+    /// True if an address that was found without rules can be a return address. In a function with rules, a call must stand before it.
+    /// Code without rules may push other addresses: HotSpot's interpreter pushes that of its code that takes a result.
     fn may_go_on_at<A: HasRules>(&mut self, caller: u64) -> bool {
         let Some(region) = self.find(caller.wrapping_sub(1)) else {
             return false;
@@ -234,7 +234,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         tables.is_none_or(|tables| tables.function(relative).is_none())
     }
 
-    /// Goes by frame pointer, or by the habits of code without rules.
+    /// Finds the caller by frame pointer, or as leaves without rules usually have it.
     fn step_by_guess<A: HasRules>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
         let is_leaf = !address.is_return_address();
         let in_frame = is_leaf && like_assembly && self.is_in_frame::<A>(address.address());
@@ -264,7 +264,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         failure
     }
 
-    /// True if a leaf is known to be in a frame of its own. What is lowest in it may be old: a return address from another call.
+    /// True if a leaf is known to have made a frame. The lowest word of a frame may be old: the return address of another call.
     fn is_in_frame<A: HasRules>(&mut self, address: u64) -> bool {
         let Some(region) = self.find(address) else {
             return false;
@@ -284,9 +284,9 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         in_frame
     }
 
-    /// The caller of a leaf that has made no frame. A number on the stack of a leaf that has one may look like the address behind
-    /// a call: seen in V8's builtins, which lie without rules in a program at a fixed low address. So where the caller
-    /// has rules, these must lead to the address behind a call, too.
+    /// The caller of a leaf that has made no frame. If the leaf has made one, a number in it may look like a return address: seen in
+    /// V8's builtins, which have no rules, in a program at a fixed low address. So where the caller has rules, these must lead to
+    /// a return address, too.
     ///
     /// Without this check 10 of 162 samples of V8's `Builtins_MapPrototypeSet` had a caller in SQLite.
     fn step_out_of_leaf<A: HasRules>(&mut self, regs: &mut A::Regs) -> Option<Step> {
@@ -317,8 +317,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         Some(Step::Guess(caller))
     }
 
-    /// After a step by frame pointer that gave no stack pointer: the one with which the rules find a return address. If none that is
-    /// likely is the only one, whatever the rules found could be something else, and the error is how the walk ends.
+    /// After a step by frame pointer that gave no stack pointer: finds the one stack pointer with which the rules lead to a possible
+    /// caller. If there is none, or more than one, the error is how the walk ends.
     fn find_stack<A: HasRules>(
         &mut self,
         address: FrameAddress,
@@ -336,7 +336,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let Some(stacks) = A::possible_stacks(&row, regs, &mut |address| stack.read(address)) else {
             return Ok(());
         };
-        // The walk reads again what it uses.
+        // Not all of these bytes are used: the walk reads those that it uses again.
         self.stack.used_live = used_live;
         let mut found = None;
         let mut failure = Step::NoRule;
@@ -427,7 +427,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         None
     }
 
-    /// The code around an address: of a file what it has on disk, where no breakpoint of a probe stands.
+    /// The code around an address. Code of a file is read from the file: in memory a probe may have put a breakpoint there.
     fn code_at(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
         let key = self.place(region, address);
         match self.code.get(&key) {
@@ -452,7 +452,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             Some(())
         };
-        // Less at the end of a mapping and at its start, where there may be nothing before.
+        // Fewer bytes at the end of a mapping, and before its start.
         let sizes = [32, 24, 16, 8];
         (sizes.iter()).find_map(|size| read(address, code.next.get_mut(..*size)?))?;
         let _ = (sizes.iter()).find_map(|size| {
@@ -466,7 +466,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         Some(code)
     }
 
-    /// Where no caller can go on, there was none: the code is another now, or never returned this way.
+    /// One step by the code around the address. `None` where that leads to no possible caller: the code was replaced, or does not
+    /// return this way.
     fn step_by_code<A: HasRules>(
         &mut self,
         region: &Region,
@@ -477,8 +478,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         if !is_leaf && !A::LEAVES_BY_CODE {
             return None;
         }
-        // A JIT compiler may have put another function there, while a caller's code is in use. Of a process that is gone, what
-        // was known is all there is.
+        // A JIT compiler may have replaced the leaf's function. If the process is gone, the code that was read before serves.
         let read_again = if is_leaf && region.module == ANONYMOUS {
             self.read_code(region, address.address())
         } else {
@@ -515,7 +515,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         }
     }
 
-    /// Where no unwind rules declare signal return functions: compares the code, once per address.
+    /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
     fn is_signal_return_by_code<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let key = self.place(region, address.address());
         if let Some(known) = self.signal_returns.get(&key) {

@@ -1,13 +1,11 @@
 //! x86_64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
 
-use std::cell::Cell;
-
 use framehop::FrameAddress;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
-use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, Step, Target};
+use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target};
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Place, Row};
 use recording::stack::Registers;
@@ -91,18 +89,12 @@ impl Arch for X86_64 {
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
     ) -> Step {
-        let lost = Cell::new(None);
+        let others = SavedRegister::new(saved);
         let register = |register| match register {
             Dwarf::RA => Some(address.address()),
             Dwarf::RSP => Some(regs.sp()),
             Dwarf::RBP => Some(regs.bp()),
-            other => {
-                let value = saved.filter(|(saved, _)| *saved == other).map(|(_, value)| value);
-                if value.is_none() {
-                    lost.set(Some(other));
-                }
-                value
-            }
+            other => others.value(other),
         };
         match cfi.step(row, register, read) {
             Ok(Some((_, _, 0))) => Step::NoReturnAddress,
@@ -110,7 +102,7 @@ impl Arch for X86_64 {
                 *regs = UnwindRegsX86_64::new(ra, cfa, fp);
                 Step::Caller(ra)
             }
-            Ok(_) => lost.get().map_or(Step::NoRule, Step::NeedsRegister),
+            Ok(_) => others.failure(),
             Err(_) => Step::NoMemory,
         }
     }

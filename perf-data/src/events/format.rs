@@ -75,7 +75,7 @@ impl Format {
     /// Reads a `format` file. Lines that are not understood are left out.
     pub fn parse(text: &str) -> Format {
         let fields = text.lines().filter_map(field);
-        // What every event has is in the sample already, and so is where a probe was hit.
+        // The sample itself has the common fields, and where a probe was hit.
         let own = fields.filter(|field| !field.name.starts_with("common_") && field.name != PROBE_ADDRESS);
         let (of_stack, values): (Vec<Field>, Vec<Field>) =
             own.take(MAX_FIELDS).partition(|field| field.name == RETURN_ADDRESS);
@@ -160,7 +160,7 @@ fn field(line: &str) -> Option<Field> {
     })
 }
 
-/// Of an array, by its type's name: the file only tells the whole size.
+/// Size of an array's element, by its type's name: the file has the whole size only.
 fn element_bytes(kind: &str, is_pointer: bool, size: usize) -> usize {
     let has = |word: &str| kind.split_whitespace().any(|part| part.trim_start_matches('_') == word);
     let bytes = if is_pointer || has("long") || has("u64") || has("s64") || has("unsigned long") {

@@ -54,7 +54,7 @@ impl Choice {
         })
     }
 
-    /// That of the event with this index.
+    /// What the samples of an event are.
     pub(super) fn shown(&self, index: usize) -> Shown {
         self.shown.get(index).copied().unwrap_or(Shown::LeftOut)
     }
@@ -64,7 +64,7 @@ impl Choice {
         self.shown.contains(&Shown::Waits)
     }
 
-    /// The file also tells when threads waited.
+    /// The file has waits of threads.
     pub(super) fn has_waits(&self) -> bool {
         self.switches || self.has_sums()
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use recording::event::{Mapping, Pid};
-use recording::module::BuildId;
+use recording::module::{BuildId, path_of};
 use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt};
 
 /// Opens mapped files by build id in perf's own cache (`~/.debug`), then by path where the build id or the inode says that
@@ -72,11 +72,11 @@ fn open_any(path: &Path) -> Result<File, ModuleMiss> {
     File::open(path).map_err(miss)
 }
 
-/// Opens the file of a mapping, if it can be told that it is the same.
+/// Opens the file of a mapping, if build id or inode say that it is the same.
 fn open_regular(path: &Path, mapping: &Mapping<'_>) -> Result<File, ModuleMiss> {
     let file = open_any(path)?;
     match (&mapping.build_id, mapping.inode) {
-        // Who opens it compares the build ids; a cached copy is looked for where they differ.
+        // A file without build id is compared by the caller; where build ids differ, a cached copy is looked for.
         (Some(expected), _) => {
             match unwind::build_id_of(&OnDisk(file.try_clone().map_err(|_| ModuleMiss::NotFound)?)) {
                 Some(found) if found != *expected => Err(ModuleMiss::Replaced),
@@ -98,17 +98,6 @@ fn inode_of(file: &File) -> Option<u64> {
 #[cfg(not(unix))]
 fn inode_of(_file: &File) -> Option<u64> {
     None
-}
-
-#[cfg(unix)]
-fn path_of(path: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    std::ffi::OsStr::from_bytes(path).into()
-}
-
-#[cfg(not(unix))]
-fn path_of(path: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(path).into_owned().into()
 }
 
 struct OnDisk(File);

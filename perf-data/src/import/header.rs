@@ -1,4 +1,4 @@
-//! What stands around the records: the file's header, the events, and the feature sections.
+//! The parts around the records: the file's header, the events, and the feature sections.
 //!
 //! The format is described in tools/perf/Documentation/perf.data-file-format.txt of the kernel.
 
@@ -23,7 +23,7 @@ const PIPE_HEADER_BYTES: u64 = 16;
 /// Bytes of the header that are looked at: magic, size, attr size, three sections, 256 feature bits.
 const FILE_HEADER_BYTES: usize = 104;
 
-/// Nobody has more events, and no more ids (one for each event and CPU) than this.
+/// Events and ids (one for each event and CPU) at most.
 const MAX_ATTRS: usize = 4096;
 const MAX_IDS: usize = 1 << 22;
 /// Largest feature that is read. Build ids of a big machine take some megabytes.

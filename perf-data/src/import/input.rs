@@ -56,7 +56,7 @@ impl<R: Read + Seek> Input<R> {
         })
     }
 
-    /// Takes in what stands apart and comes first.
+    /// Takes in the records that come before all others.
     pub(super) fn initial_records(&mut self, order: &mut Order) {
         let records = std::mem::take(&mut self.features.initial_records);
         let mut rest = &records[..];

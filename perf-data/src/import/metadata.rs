@@ -1,4 +1,4 @@
-//! What a file tells of the recording as a whole, and what it lacks.
+//! The recording as a whole, and what the file lacks.
 
 use std::io::{Read, Seek};
 use std::time::{Duration, SystemTime};

@@ -1,20 +1,20 @@
-//! Reads a perf.data file and sends what it holds down the same way as a live recording.
+//! Reads a perf.data file, and sends the same events as a live recording.
 //!
-//! The caller gives a file of `perf record` or of Android's `simpleperf record` (or sprof's own [`spool`](crate::spool)) and an [`EventSink`]; the sink
-//! gets what it would have got from the kernel, in time order, and the caller learns what was missing. A file that is
-//! cut off or damaged gives what stands before the damage. Memory is bounded whatever the file says.
+//! The caller gives a file of `perf record`, of Android's `simpleperf record` or of sprof's own [`spool`](crate::spool), and an
+//! [`EventSink`], which gets the events in time order. The result says what the file lacks. A file that is cut off or damaged
+//! gives what stands before the damage. No size in the file decides how much memory is used.
 //!
 //! The published `linux-perf-data` 0.13 does not serve: it refuses a file that is cut in half, and allocates what a damaged size field says.
 //! With three random bytes changed, each of 4 sample files ended the process within seconds.
 //!
 //! In reading order:
 //!
-//! 1. `header`, or `pipe`: what stands around the records, or among them.
+//! 1. `header`: the parts around the records. `pipe`: the same parts where they stand among the records.
 //! 2. `attr`: the events, and where their records keep id and time. `choice`: whose samples are shown.
 //! 3. `input`: bytes to records in time order, by `records`, `compressed` and `order`.
 //! 4. `output`: records to events. `sample`: any layout to the translator's. `late`: sums that come after all.
 //!    `simpleperf`: what Android's has beside what perf has.
-//! 5. `told`: what the file tells of the recording as a whole, and what it lacks.
+//! 5. `metadata`: the recording as a whole, and what the file lacks.
 //! 6. `files`: the binaries, after the fact.
 
 mod attr;
@@ -137,7 +137,7 @@ impl<R: Read + Seek> Import<R> {
         {
             import.ready = import.input.step(&mut import.order)?.or(import.ready);
         }
-        // A spool says when its recording began; what ran already is older.
+        // A spool has the start of its recording; processes that ran before are older.
         let began = (import.input.features.clock).filter(|_| import.input.features.is_spool());
         import.zero = match began {
             Some((_, clock_ns)) => clock_ns,
@@ -175,7 +175,7 @@ impl<R: Read + Seek> Import<R> {
         files.find(|file| file.is_kernel).map_or(&[], |file| &file.functions)
     }
 
-    /// True if the file also tells when threads waited.
+    /// True if the file has waits of threads.
     pub fn has_waits(&self) -> bool {
         self.output.choice.has_waits()
     }
@@ -222,7 +222,7 @@ impl<R: Read + Seek> Import<R> {
     }
 }
 
-/// True for records of mappings and names: what was there before recording began is told by such.
+/// True for records of mappings and names, with which perf reports what was there before recording.
 fn is_found(record: &[u8]) -> bool {
     let kind = record.first_chunk().map(|header| Header::parse(header).kind);
     kind.is_some_and(|kind| matches!(kind, record_type::MMAP | record_type::MMAP2 | record_type::COMM))

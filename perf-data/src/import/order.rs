@@ -57,8 +57,8 @@ impl Order {
         });
     }
 
-    /// The time up to which records must be taken now for lack of room, if there is none left. That is half of them: so whoever
-    /// takes them before asking again looks at each record a few times, however many there are.
+    /// The time up to which records must be taken now for lack of room, if there is none left. That is half of them, so that each
+    /// record is looked at a few times, however many there are.
     pub(super) fn overflow(&self) -> Option<u64> {
         (self.bytes.len() + self.entries.len() * size_of::<Entry>() > self.max_kept_bytes).then(|| {
             let mut times: Vec<u64> = self.entries.iter().map(|entry| entry.time).collect();

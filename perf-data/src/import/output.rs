@@ -17,13 +17,13 @@ use crate::decode::{Header, Layout, Record, RegisterSet};
 use crate::spool::{self, Own};
 use crate::translate::{SampleOf, Translator};
 
-/// A record of lost ones says no more than this: what comes later can add them up.
+/// Lost records that one record can report. So sums do not overflow.
 const MOST_LOST: u64 = 1 << 40;
 
 /// The way from records to events.
 pub(super) struct Output {
     translator: Translator,
-    /// `None`: those of a kind of processor that is not unwound for.
+    /// `None` for a kind of processor that sprof can't unwind.
     registers: Option<RegisterSet>,
     pub(super) choice: Choice,
     /// The spool of a recording with -e has these.
@@ -71,12 +71,11 @@ impl Output {
         }
     }
 
-    /// Tells what was lost beyond those that records told of. perf counts twice: in the ring's records of lost ones, and by
-    /// event at the end.
+    /// Reports lost samples beyond those of PERF_RECORD_LOST. perf counts twice: in records of the ring, and by event at the end.
     pub(super) fn report_lost(&mut self, end: Timestamp, sink: &mut dyn EventSink) {
-        let untold = (self.lost_samples).saturating_sub(self.translator.lost(Role::Running));
+        let unreported = (self.lost_samples).saturating_sub(self.translator.lost(Role::Running));
         self.translator
-            .report_lost(end, untold, Role::Running, LostCause::SamplesRingFull, sink);
+            .report_lost(end, unreported, Role::Running, LostCause::SamplesRingFull, sink);
     }
 
     /// False for files from machines of an unknown kind.
@@ -84,7 +83,7 @@ impl Output {
         self.registers.is_some()
     }
 
-    /// Tells of the ends that were kept back.
+    /// Reports the ends that were kept back.
     pub(super) fn end_threads(&mut self, sink: &mut dyn EventSink) {
         for (time, exit) in self.late_exits.take_all() {
             self.translator.decoded(time, Ok(exit), Role::Running, sink);

@@ -1,4 +1,4 @@
-//! What stands among the records of a pipe-mode file but is needed before the first of them: events, build ids, names.
+//! Events, build ids and names, which stand among the records of a pipe-mode file and are needed before the first record.
 
 use std::io::{self, Read, Seek};
 

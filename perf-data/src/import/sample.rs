@@ -12,7 +12,7 @@ const BRANCH_HW_INDEX: u64 = 1 << 17;
 pub(super) struct Registers([u8; 32]);
 
 /// Takes a record apart that was written for `attr`. `registers` holds those of the sample that is returned; where `set` is
-/// `None`, nobody can unwind with them.
+/// `None`, sprof can't unwind with them.
 pub(super) fn decode<'a>(
     record: &'a [u8],
     attr: &Attr,
@@ -125,8 +125,8 @@ fn sample<'a>(
     })
 }
 
-/// The kernel was not asked for the user part of the call chain, and there is one: whoever unwound the stack has put it there,
-/// in the place of registers and stack.
+/// The kernel was not asked for the user part of the call chain, and there is one: a tool has unwound the stack and put it there
+/// in place of registers and stack.
 fn is_completed(attr: &Attr, call_chain: &[u8]) -> bool {
     let (words, _) = call_chain.as_chunks::<8>();
     attr.excludes_user_chain() && words.iter().any(|word| u64::from_ne_bytes(*word) == context::USER)

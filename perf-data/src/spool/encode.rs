@@ -28,14 +28,14 @@ pub const MAX_CHAIN: usize = 8000;
 /// Longest path in a mapping: PATH_MAX.
 const MAX_PATH: usize = 4096;
 
-/// Writes one event after the other. A mapping waits for the next event, which may tell its build id.
+/// Writes one event after the other. A mapping waits for the next event, which may have its build id.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     waiting: Option<OwnedMapping>,
     chain: Vec<u64>,
     /// The names of the values of each event that was named.
     fields: Vec<Vec<String>>,
-    /// Which event stands for all of its sort, where some were lost.
+    /// The events that stand for all of their role where records were lost.
     counted_id: u64,
     points_id: u64,
 }
@@ -68,7 +68,7 @@ impl OwnedMapping {
 }
 
 impl Encoder {
-    /// Tells of the events that were named.
+    /// Sets the events that the user named.
     pub(super) fn set_events(&mut self, events: &[EventInfo]) {
         let first = |role| (FIRST_NAMED_ID..).zip(events).find(|(_, event)| event.role == role);
         self.counted_id = first(Role::Counted).map_or(EVENT_ID, |(id, _)| id);
@@ -200,8 +200,8 @@ impl Encoder {
         });
     }
 
-    /// Readers take all entries for return addresses but the leaf and the first one below the kernel, and look one byte
-    /// before them: what is none stands one byte further.
+    /// Readers take all entries but the leaf and the first below the kernel for return addresses, and look one byte before them. An
+    /// entry that is no return address is written one byte further.
     fn fill_chain(&mut self, frames: impl Iterator<Item = Frame>) {
         self.chain.clear();
         let mut context = None;

@@ -1,4 +1,4 @@
-//! What stands before the first event: the attr, and the features that tell of the program and the machine.
+//! The part before the first event: the attrs, and the features with the program and the machine.
 
 use std::time::UNIX_EPOCH;
 
@@ -16,7 +16,7 @@ pub(crate) const VERSION_PREFIX: &str = "sprof ";
 const ATTR_BYTES: usize = 128;
 /// PERF_COMP_ZSTD.
 const ZSTD: u32 = 1;
-/// Plain bytes that one compressed record gives at most: perf sets aside a buffer of this size.
+/// Plain bytes that one compressed record gives at most: perf allocates a buffer of this size.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 const BUFFER_BYTES: u32 = 8 * PIECE_BYTES as u32;
 
@@ -80,7 +80,7 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const CONTEXT_SWITCH: u64 = 1 << 26;
 const BUILD_ID: u64 = 1 << 34;
 
-/// An event that the user named. perf takes it for a raw one, whose name it is told; `config1` says what it is for sprof.
+/// An event that the user named. perf takes it for a raw event with that name; `config1` has its role for sprof.
 fn named(event: &EventInfo) -> Vec<u8> {
     const PERF_TYPE_RAW: u32 = 4;
     let flags = match event.without_kernel {

@@ -2,8 +2,8 @@
 //!
 //! The caller puts a [`SpoolSink`] between the unwinder and the profile builder and gives it a file; the file then holds
 //! everything up to half a second ago, as `perf report` and [`import`](crate::import) read it: perf.data in pipe mode,
-//! stacks as call chains, compressed. Writing is done by a thread of its own: a slow disk delays nobody, a full one ends
-//! the spool and not the recording.
+//! stacks as call chains, compressed. A thread of its own writes: a slow disk delays nothing, a full disk ends the spool and not the
+//! recording.
 //!
 //! Pipe mode is the only form that perf 6.1 reads when the file ends early: of a normal file with an incomplete header it says "failed to
 //! process sample". The writing thread takes 0.04 % of a CPU at 1 kHz. An hour at 1 kHz with 200,000 distinct stacks of 30 frames is a
@@ -65,7 +65,8 @@ impl<N: EventSink> SpoolSink<N> {
     /// Begins to write, or goes on after [`stop`](SpoolSink::stop). Starts a thread, which keeps the signal mask and the
     /// scheduling of the caller. `on_error` is called once, when writing fails; nothing is written from then on.
     ///
-    /// From `run_start` on events are of another run of the program. `info` is known so far, `waits` says that switches and their stacks will come, `kernel` is where `_text` is and the build id.
+    /// `run_start`: when this run of the program begins. `info`: what is known so far. `waits`: switches and their stacks will come.
+    /// `kernel`: where `_text` is, and the build id.
     pub fn start(
         &mut self,
         file: impl FnOnce() -> io::Result<File>,
@@ -116,7 +117,7 @@ impl<N: EventSink> EventSink for SpoolSink<N> {
     }
 }
 
-/// The role of an event that may come in numbers; `None`: events of its kind are few.
+/// The role of an event; `None` for events of kinds that are few.
 fn role(event: &Event<'_>) -> Option<Role> {
     match event.kind {
         EventKind::Thread(_, ThreadEvent::Sample(sample)) => Some(sample.role),

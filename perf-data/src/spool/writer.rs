@@ -23,7 +23,7 @@ const FLUSH_AFTER: Duration = Duration::from_millis(400);
 const FLUSH_BYTES: usize = 1 << 20;
 /// While the disk does not keep up: beyond this, samples are counted instead of kept.
 const MAX_WAITING_BYTES: usize = 16 << 20;
-/// Without the others samples mean little, so there is more room for them.
+/// The same for records of processes and mappings, without which samples mean little.
 const MAX_WAITING_BYTES_WITH_RARE: usize = 2 * MAX_WAITING_BYTES;
 /// How much of the recording a power cut may take. Syncing more often would make the program's own writes wait.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Hands a record over: one of a role, or one of the few about processes, mappings and losses. Never waits for the disk.
+    /// Takes a record of a role, or (`None`) of the few about processes, mappings and losses. Never waits for the disk.
     pub(super) fn push(&self, record: &[u8], role: Option<Role>) {
         if record.is_empty() || self.shared.failed.load(Ordering::Relaxed) {
             return;
@@ -103,7 +103,7 @@ impl Running {
     }
 }
 
-/// A file that nobody writes to now; without one if writing failed.
+/// A file between two runs; without one if writing failed.
 pub(super) struct Stopped {
     output: Option<Output>,
 }
@@ -199,10 +199,10 @@ impl Output {
         }
         for (count, event) in [(lost.records, encode::EVENT_ID), (lost.switches, encode::WAIT_EVENT_ID)] {
             if count > 0 {
-                let mut told = Vec::new();
-                // Somewhen in this round: without a time of its own.
-                encode::put_lost(&mut told, 0, count, 0, event);
-                self.compress(&told)?;
+                let mut record = Vec::new();
+                // At an unknown time in this round.
+                encode::put_lost(&mut record, 0, count, 0, event);
+                self.compress(&record)?;
             }
         }
         let mut round = Vec::new();

@@ -1,4 +1,4 @@
-//! What runs already when recording begins: told in the words of the records that would have told it.
+//! Processes that run when recording starts: reported with the events that their records would have given.
 
 use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, Pid, ProcessEvent, Tid};
@@ -7,40 +7,40 @@ use recording::sink::EventSink;
 use super::Translator;
 
 impl Translator {
-    /// Tells of a process that was found, with its main thread. `start` is when it started, which may be long ago.
+    /// Reports a process that was found, with its main thread. `start` is when it started, which may be long ago.
     pub fn found_process(&mut self, start: Timestamp, pid: Pid, parent: Option<Pid>, sink: &mut dyn EventSink) {
         self.found.insert(pid.0);
         self.ensure_thread(start, pid.0, pid.0, parent.map(|parent| parent.0), sink);
     }
 
-    /// Tells that a process that was found is one of the kernel's own.
+    /// Notes that a process that was found is one of the kernel's own.
     pub fn found_kernel_thread(&mut self, pid: Pid) {
         self.kernel_threads.insert(pid.0);
     }
 
-    /// Tells of a thread that was found.
+    /// Reports a thread that was found.
     pub fn found_thread(&mut self, start: Timestamp, pid: Pid, tid: Tid, sink: &mut dyn EventSink) {
         self.ensure_thread(start, pid.0, tid.0, None, sink);
     }
 
-    /// Tells the name of a thread that was found.
+    /// Reports the name of a thread that was found.
     pub fn found_name(&mut self, time: Timestamp, pid: Pid, tid: Tid, name: &[u8], sink: &mut dyn EventSink) {
         self.name(time, pid.0, tid.0, false, name, sink);
     }
 
-    /// Tells of an executable mapping that was found.
+    /// Reports an executable mapping that was found.
     pub fn found_mapping(&mut self, time: Timestamp, pid: Pid, mapping: &Mapping<'_>, sink: &mut dyn EventSink) {
         self.ensure_thread(time, pid.0, pid.0, None, sink);
         sink.on_event(&Event::process(time, pid, ProcessEvent::Map(mapping)));
     }
 
-    /// Says when the search was over. Until then what was found may be told again by records, which were being written
-    /// while /proc was read: a fork up to here is of the process that was found, and not of a new one with its number.
+    /// Notes the end of the search. While /proc was read, records of the same processes were written: a fork up to here is of the
+    /// process that was found, and not of a new one with its number.
     pub fn found_all(&mut self, until: Timestamp) {
         self.found_until = until;
     }
 
-    /// True if this fork is told for the second time.
+    /// True if this fork is of a process that was found.
     pub(super) fn was_found(&mut self, time: Timestamp, pid: i32) -> bool {
         if time > self.found_until {
             self.found.clear();

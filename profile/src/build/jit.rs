@@ -1,7 +1,7 @@
-//! Gives code of no file its place in a module, once it is known which code was where when.
+//! Gives code of no file its place in a module, once the code of each address and time is known.
 //!
 //! JIT compilers write their jitdump with delay, some only when they end. So frames in such code are kept by address, and
-//! told apart by the time of each sample when all is known.
+//! resolved by the time of each sample when all is known.
 
 use std::sync::Arc;
 

@@ -45,8 +45,8 @@ const LOSSES_APART_NS: i64 = 1_000_000;
 pub struct BuildOptions {
     /// Leave out the samples of all threads but each process's main one. Default: keep all.
     pub main_thread_only: bool,
-    /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are no
-    /// CPU's. Default: a track for each thread.
+    /// Give each CPU a track instead of each thread; the process is the root of each stack. Not for waits, which are on no
+    /// CPU. Default: a track for each thread.
     pub per_cpu_threads: bool,
     /// Leave out the waits of threads that were found and got no CPU while they were recorded; they are counted. For the whole
     /// machine, most of whose threads do nothing. Default: such a wait lasts as long as the recording.
@@ -101,14 +101,13 @@ impl Builder {
         Timestamp(u64::try_from(time.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// Tells where the kernel's code is. Without this, kernel frames carry no module and can't get names.
+    /// Sets where the kernel's code is. Without this, kernel frames carry no module and can't get names.
     pub fn set_kernel(&mut self, image: Image) {
         self.resolver.add_kernel(image);
         self.processes.forget_resolved();
     }
 
-    /// Tells which functions of the kernel, from their first to behind their last address, wait for what. Without this, all
-    /// that is known of a wait is whether it was for a CPU.
+    /// Sets which functions of the kernel (first address, end) wait for what. Without this, a wait is known to be for a CPU or not.
     pub fn set_wait_reasons(&mut self, functions: Vec<(Avma, Avma, WaitReason)>) {
         self.wait_reasons = WaitReasons::new(functions);
     }

@@ -52,7 +52,7 @@ impl WaitReasons {
         (address < *end).then_some(*reason)
     }
 
-    /// That of the innermost kernel function that has one. A page fault explains whatever is waited for on its behalf.
+    /// The reason of the innermost kernel function that has one. A page fault wins from anywhere in the stack.
     pub(super) fn of_stack(&self, frames: &[Frame]) -> WaitReason {
         if self.functions.is_empty() {
             return WaitReason::Unknown;
@@ -72,7 +72,7 @@ impl WaitReasons {
     }
 }
 
-/// What turns waits into samples; the builder's, lent for one call.
+/// The builder's tables with which waits become samples.
 pub(super) struct WaitTables<'a> {
     pub(super) resolver: &'a mut FrameResolver,
     pub(super) stacks: &'a mut Stacks,
@@ -105,7 +105,7 @@ impl WaitTables<'_> {
     }
 }
 
-/// What a thread is doing, as far as its switch records tell.
+/// What a thread is doing, by its switch records.
 #[derive(Clone, Copy, Default)]
 enum State {
     #[default]
@@ -118,7 +118,7 @@ enum State {
     },
 }
 
-/// A thread's CPU time since its last sample, as its switches tell.
+/// A thread's CPU time since its last sample, by its switches.
 #[derive(Default)]
 struct CpuTime {
     /// The thread is on a CPU, and `ns` counts until here.
@@ -166,7 +166,7 @@ impl CpuTime {
 /// What a thread was found doing before it was switched for the first time.
 #[derive(Clone, Copy)]
 struct FoundWait {
-    told_from: i64,
+    switches_from: i64,
     looked_at: i64,
     /// `None`: it could run.
     waits_for: Option<WaitReason>,
@@ -176,13 +176,13 @@ struct FoundWait {
 impl FoundWait {
     /// What it waited for up to here, without a switch since it was looked at.
     fn what(&self) -> What {
-        let told = self.waits_for.unwrap_or(WaitReason::Cpu);
+        let seen_in_proc = self.waits_for.unwrap_or(WaitReason::Cpu);
         let of_stack = self.seen.map_or(WaitReason::Unknown, |seen| seen.reason);
         What {
             stack: self.seen.map(|seen| seen.stack),
             guess: self.seen.is_none().then_some(WaitGuess::NotSampled),
             reason: if of_stack == WaitReason::Unknown {
-                told
+                seen_in_proc
             } else {
                 of_stack
             },
@@ -228,7 +228,7 @@ struct Sum {
 #[derive(Default)]
 pub(super) struct ThreadWaits {
     state: State,
-    /// From when on the switches of a thread are told that was found.
+    /// From when on the switches of a thread that was found are recorded.
     found_at: Option<i64>,
     /// The stack of the wait that begins or lasts.
     own: Option<Seen>,
@@ -244,14 +244,14 @@ impl ThreadWaits {
         self.own = Some(Seen { stack, reason });
     }
 
-    /// The thread was there when recording began: when its switches are told from, when it was looked at, and what it waited for
+    /// The thread was there when recording began: from when on its switches are recorded, when it was looked at, and what it waited for
     /// (`None`: it could run). Its stack, if there is one, came before.
-    pub(super) fn found(&mut self, [told_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
+    pub(super) fn found(&mut self, [switches_from, looked_at]: [i64; 2], waits_for: Option<WaitReason>) {
         let seen = self.own.take();
         if let State::Unknown = self.state {
-            self.found_at = Some(told_from);
+            self.found_at = Some(switches_from);
             self.state = State::Found(FoundWait {
-                told_from,
+                switches_from,
                 looked_at,
                 waits_for,
                 seen,
@@ -312,9 +312,9 @@ impl ThreadWaits {
             }
             State::Unknown | State::Found(_) | State::Running => self.cpu.go_on(at),
         }
-        // It was on a CPU all the time: getting one would have been told.
+        // It was on a CPU all the time: a switch to one would have been recorded.
         if let State::Found(found) = self.state
-            && at > found.told_from
+            && at > found.switches_from
         {
             self.state = State::Running;
         }
@@ -360,7 +360,7 @@ impl ThreadWaits {
         let stack = tables.stack(What { stack, guess, reason });
         let length = i64::try_from(ns).unwrap_or(i64::MAX);
         let since = wait.until.saturating_sub(length);
-        // A thread that was found has its beginning where its switches are told from, which may be later.
+        // A thread that was found begins where its switches begin, which may be later.
         let earliest = wait.earliest.min(wait.until);
         // Only waits above a limit come as a whole: between these a thread may have waited, too.
         self.cpu.lose();
@@ -379,9 +379,9 @@ impl ThreadWaits {
         self.put(since, until, what, samples, tables);
     }
 
-    /// A wait that lasted already when recording began.
+    /// A wait that began before the recording.
     fn found_wait(&mut self, found: FoundWait, until: i64, samples: &mut Samples, tables: &mut WaitTables<'_>) {
-        if until <= found.told_from {
+        if until <= found.switches_from {
             return;
         }
         tables.totals.already_waiting += 1;
@@ -389,7 +389,7 @@ impl ThreadWaits {
             true => found.what(),
             false => self.what(false),
         };
-        self.put(found.told_from, until, what, samples, tables);
+        self.put(found.switches_from, until, what, samples, tables);
     }
 
     fn put(&mut self, since: i64, until: i64, what: What, samples: &mut Samples, tables: &mut WaitTables<'_>) {

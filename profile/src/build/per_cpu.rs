@@ -45,7 +45,7 @@ impl Processes {
 }
 
 impl Builder {
-    /// What a stack begins with: the process, where tracks do not tell it.
+    /// The root frame of a stack: the process, where tracks are those of CPUs.
     pub(super) fn first_frame(&mut self, at: i64, thread: Thread) -> Option<StackId> {
         if !self.options.per_cpu_threads {
             return None;

@@ -1,4 +1,4 @@
-//! Who is alive: which process a pid and which thread a tid means now.
+//! Living processes and threads: which process a pid and which thread a tid means now.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(super) struct LiveProcess {
     pub(super) end: Option<i64>,
     pub(super) threads: Vec<usize>,
     pub(super) images: Images,
-    /// Addresses already looked up; valid for the images as they are.
+    /// Frames of looked-up addresses; valid for the images as they are.
     pub(super) resolved: FxHashMap<Frame, FrameId>,
-    /// Counts the changes of `images`: what threads remember of older ones is void.
+    /// Counts the changes of `images`. What threads remember of an older epoch is void.
     pub(super) epoch: u32,
     /// Known by another event than its start: the start may still come.
     pub(super) implied: bool,
@@ -114,7 +114,7 @@ impl Default for Processes {
 impl Processes {
     pub(super) fn start(&mut self, pid: Pid, parent: Option<Pid>, at: i64) {
         let is_fork = parent.is_some();
-        // A parent that nothing is known of is not recorded: whoever started the recording.
+        // An unknown parent is not recorded: it started the recording.
         let parent = parent.filter(|parent| *parent != pid);
         let parent = parent.and_then(|parent| self.pids.get(&parent).copied());
         if let Some(&known) = self.pids.get(&pid) {

@@ -92,7 +92,7 @@ fn killed_recordings_are_there_up_to_the_last_second() {
     // The memory and the CPU time of the process, read up to the end.
     for name in ["memory", "processCPU"] {
         let counters = profile.json["counters"].as_array().unwrap().iter();
-        let of_name: Vec<_> = counters.filter(|counter| counter["category"] == name).collect();
+        let of_name: Vec<_> = counters.filter(|counter| counter["name"] == name).collect();
         assert!(!of_name.is_empty(), "no {name}");
         let points = of_name[0]["samples"]["length"].as_u64().unwrap();
         assert!(points > 20, "{points} points of {name}");
