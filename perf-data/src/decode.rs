@@ -51,6 +51,12 @@ pub enum RegisterSet {
     Aarch64,
 }
 
+impl Default for RegisterSet {
+    fn default() -> RegisterSet {
+        RegisterSet::NATIVE
+    }
+}
+
 impl RegisterSet {
     /// The set of the architecture that this was compiled for.
     pub const NATIVE: RegisterSet = if cfg!(target_arch = "aarch64") {
@@ -81,7 +87,7 @@ impl RegisterSet {
 }
 
 /// What the samples of an event hold beyond [`SAMPLE_TYPE`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Registers.
     pub registers: RegisterSet,
@@ -97,33 +103,25 @@ pub struct Layout {
 
 /// One record. Borrows from the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
+pub(crate) enum Record<'a> {
     /// PERF_RECORD_SAMPLE.
     Sample(RawSample<'a>),
     /// PERF_RECORD_MMAP2.
     Mmap {
-        /// Process.
         pid: i32,
-        /// First address.
         start: u64,
-        /// Bytes.
         len: u64,
-        /// File offset.
         file_offset: u64,
         /// Device and inode, unless there is a build id.
         inode: Option<(u32, u32, u64)>,
-        /// Build id, where the kernel could read one.
         build_id: Option<BuildId>,
-        /// PROT_EXEC is set.
         executable: bool,
         /// Without the terminating NUL.
         path: &'a [u8],
     },
     /// PERF_RECORD_COMM.
     Comm {
-        /// Process.
         pid: i32,
-        /// Thread.
         tid: i32,
         /// The name comes from exec.
         exec: bool,
@@ -131,40 +129,19 @@ pub enum Record<'a> {
         name: &'a [u8],
     },
     /// PERF_RECORD_FORK: a process or (`pid == parent_pid`) a thread.
-    Fork {
-        /// Process of the new task.
-        pid: i32,
-        /// Process of the task that forked.
-        parent_pid: i32,
-        /// New task.
-        tid: i32,
-    },
+    Fork { pid: i32, parent_pid: i32, tid: i32 },
     /// PERF_RECORD_EXIT of one task.
-    Exit {
-        /// Process.
-        pid: i32,
-        /// Thread.
-        tid: i32,
-    },
+    Exit { pid: i32, tid: i32 },
     /// PERF_RECORD_LOST.
-    Lost {
-        /// Records.
-        count: u64,
-    },
+    Lost { count: u64 },
     /// PERF_RECORD_LOST_SAMPLES.
-    LostSamples {
-        /// Samples.
-        count: u64,
-    },
+    LostSamples { count: u64 },
     /// PERF_RECORD_THROTTLE.
     Throttle,
     /// PERF_RECORD_SWITCH and PERF_RECORD_SWITCH_CPU_WIDE: a task leaves its CPU, or gets one.
     Switch {
-        /// Process.
         pid: i32,
-        /// Thread.
         tid: i32,
-        /// It leaves.
         out: bool,
         /// It leaves, and could have gone on.
         preempted: bool,
@@ -175,58 +152,53 @@ pub enum Record<'a> {
 
 /// PERF_RECORD_SAMPLE, taken apart but not interpreted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RawSample<'a> {
+pub(crate) struct RawSample<'a> {
     /// Process, 0 or -1 if the task has none that is visible here.
-    pub pid: i32,
-    /// Thread.
-    pub tid: i32,
-    /// CPU.
-    pub cpu: u32,
+    pub(crate) pid: i32,
+    pub(crate) tid: i32,
+    pub(crate) cpu: u32,
     /// What the sample stands for, in the event's unit.
-    pub period: u64,
+    pub(crate) period: u64,
     /// The interrupted instruction, user or kernel.
-    pub ip: u64,
+    pub(crate) ip: u64,
     /// The sample interrupted the kernel.
-    pub in_kernel: bool,
+    pub(crate) in_kernel: bool,
     /// Call-chain words, markers (`PERF_CONTEXT_*`) included; 8 bytes each.
-    pub call_chain: &'a [u8],
+    pub(crate) call_chain: &'a [u8],
     /// User registers; `None`: a kernel thread or an exiting task.
-    pub registers: Option<RawRegisters<'a>>,
+    pub(crate) registers: Option<RawRegisters<'a>>,
     /// Bytes from the stack pointer upwards.
-    pub stack: &'a [u8],
+    pub(crate) stack: &'a [u8],
     /// All of the bytes asked for were there.
-    pub stack_cut_off: bool,
+    pub(crate) stack_cut_off: bool,
     /// What the event itself wrote (PERF_SAMPLE_RAW); empty if that was not asked for.
-    pub raw: &'a [u8],
+    pub(crate) raw: &'a [u8],
     /// Neither registers nor stack bytes were asked for: the call chain is the whole stack, with its user part.
-    pub unwound: bool,
+    pub(crate) unwound: bool,
     /// The addresses of callers are those of their calls, not those that these return to.
-    pub at_calls: bool,
+    pub(crate) at_calls: bool,
 }
 
 /// User registers of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawRegisters<'a> {
+pub(crate) struct RawRegisters<'a> {
     /// PERF_SAMPLE_REGS_ABI_32.
-    pub is_32_bit: bool,
+    pub(crate) is_32_bit: bool,
     /// 8 bytes each, in the order of the bits of [`RegisterSet::mask`].
-    pub words: &'a [u8],
+    pub(crate) words: &'a [u8],
 }
 
 impl RawRegisters<'_> {
-    /// The nth register.
-    pub fn get(&self, index: usize) -> u64 {
+    pub(crate) fn get(&self, index: usize) -> u64 {
         word(self.words, index)
     }
 }
 
 /// The part of a user stack that a sample holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CopiedStack<'a> {
-    /// The stack pointer.
-    pub start: u64,
-    /// What is from there upwards.
-    pub bytes: &'a [u8],
+pub(crate) struct CopiedStack<'a> {
+    pub(crate) start: u64,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> RawSample<'a> {
@@ -240,7 +212,7 @@ impl<'a> RawSample<'a> {
     }
 
     /// The call chain's addresses, leaf first, markers left out.
-    pub fn kernel_chain(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn kernel_chain(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.call_chain.len() / 8)
             .map(|index| word(self.call_chain, index))
             .filter(|address| *address < context::MAX)
@@ -267,10 +239,9 @@ fn word(bytes: &[u8], index: usize) -> u64 {
         .map_or(0, u64::from_ne_bytes)
 }
 
-/// A record that does not have the layout that its type and size promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {0} record is shorter than its layout")]
-pub struct Malformed(pub &'static str);
+/// A record that is shorter than its type and size promise, in a few words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
 
 /// The time of a record, without decoding the rest.
 pub fn time(record: &[u8]) -> Option<u64> {
@@ -342,7 +313,7 @@ pub fn origin(record: &[u8]) -> Option<Origin> {
 }
 
 /// Takes one whole record apart.
-pub fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malformed> {
+pub(crate) fn decode<'a>(record: &'a [u8], layout: &Layout) -> Result<Record<'a>, Malformed> {
     let (header, body) = record.split_first_chunk::<HEADER_BYTES>().ok_or(Malformed("header"))?;
     let header = Header::parse(header);
     if header.kind == record_type::SAMPLE {
@@ -563,3 +534,6 @@ impl<'a> Reader<'a> {
         &self.0[..end]
     }
 }
+
+#[cfg(test)]
+mod tests;

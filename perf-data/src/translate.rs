@@ -27,7 +27,7 @@ const FEW_EXITED: usize = 1024;
 const OTHER_NAMESPACES: &str = "(outside of this PID namespace)";
 
 /// Translates one record after the other.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Translator {
     layout: Layout,
     /// Live threads of each live process. Few enough to scan: exec and exit are rare.
@@ -88,9 +88,10 @@ impl SampleOf<'_> {
 }
 
 /// What process 0, thread 0 of a sample stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskZero {
     /// Not expected.
+    #[default]
     Nobody,
     /// Idle CPUs.
     Idle,
@@ -103,19 +104,8 @@ impl Translator {
     pub fn new(layout: Layout) -> Translator {
         Translator {
             layout,
-            processes: HashMap::new(),
-            found: HashSet::new(),
-            found_until: Timestamp(0),
-            kernel_threads: HashSet::new(),
-            exited: HashMap::new(),
             forget_exited_at: FEW_EXITED,
-            kernel_frames: Vec::new(),
-            lost: BTreeMap::new(),
-            samples: 0,
-            processes_seen: 0,
-            deep_stacks: 0,
-            task_zero: TaskZero::Nobody,
-            without_events: WithoutEvents::default(),
+            ..Translator::default()
         }
     }
 
@@ -203,7 +193,7 @@ impl Translator {
     }
 
     /// Translates one record that has been taken apart.
-    pub fn decoded(
+    pub(crate) fn decoded(
         &mut self,
         time: Timestamp,
         record: Result<Record<'_>, Malformed>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::cpu_account::CpuAccount;
 use crate::event::{LostCause, Role};
 use crate::sink::ModuleMiss;
-use crate::stack::MissingStack;
+use crate::stack::{MissingStack, StackMark};
 
 /// Counts for one recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +49,20 @@ pub struct Quality {
 }
 
 impl Quality {
+    /// Counts what a mark in a stack says of how the stack was unwound.
+    pub fn count(&mut self, mark: StackMark) {
+        *match mark {
+            // Marks of waits.
+            StackMark::OffCpu | StackMark::Waiting(_) | StackMark::WaitGuess(_) => return,
+            StackMark::Unverified => &mut self.unverified,
+            StackMark::TruncatedNoMemory => &mut self.truncated_no_memory,
+            StackMark::TruncatedNoRule => &mut self.truncated_no_rule,
+            StackMark::TruncatedDepth => &mut self.truncated_depth,
+            StackMark::OtherStack => &mut self.on_other_stack,
+            StackMark::Missing(reason) => self.missing.entry(reason).or_default(),
+        } += 1;
+    }
+
     /// Samples lost, all causes. Not the records of waits and of further events: [`Quality::switches_lost`],
     /// [`Quality::counted_lost`], [`Quality::points_lost`].
     pub fn lost_total(&self) -> u64 {

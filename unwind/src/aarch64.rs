@@ -5,7 +5,9 @@ use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAa
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
-use crate::arch::{Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target};
+use crate::arch::{
+    Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target,
+};
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Place, Row};
 use recording::stack::Registers;

@@ -187,7 +187,14 @@ impl Cfi {
         let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
         match self.kind {
             Kind::EhFrame => row_in(&eh_frame(&self.section, vendor), bases, context, offset, svma, columns),
-            Kind::DebugFrame => row_in(&debug_frame(&self.section, vendor), bases, context, offset, svma, columns),
+            Kind::DebugFrame => row_in(
+                &debug_frame(&self.section, vendor),
+                bases,
+                context,
+                offset,
+                svma,
+                columns,
+            ),
         }
     }
 

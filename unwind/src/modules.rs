@@ -10,7 +10,7 @@ use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::{Mapping, Pid};
-use recording::module::{path_of, BuildId, Image, Module, ModuleKind};
+use recording::module::{BuildId, Image, Module, ModuleKind, path_of};
 use recording::quality::Quality;
 use recording::sink::{KeptFile, ModuleFile, ModuleFiles, ModuleMiss, same_build};
 

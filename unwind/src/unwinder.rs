@@ -13,15 +13,14 @@ use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
-use crate::calls::{Calls, Code};
-use crate::jit::JitRules;
+use crate::calls::Code;
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::tables::HasRules;
-use crate::walk::{CodeBytes, Frames, SignalReturns, Walk};
+use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
 
 /// How long counts of the unwinder wait until the next stage gets them.
@@ -49,11 +48,7 @@ pub struct Unwinder<N, M, F> {
     /// Processes that forked share their parent's until one of them maps something.
     spaces: FxHashMap<Pid, Arc<Mappings>>,
     threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
-    signal_returns: SignalReturns,
-    calls: Calls,
-    code: CodeBytes,
-    made_frames: Frames,
-    jit: JitRules,
+    known: Known,
     quality: Quality,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
     reported: [u64; 2],
@@ -74,11 +69,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             modules: Modules::new(files),
             spaces: FxHashMap::default(),
             threads: FxHashMap::default(),
-            signal_returns: SignalReturns::default(),
-            calls: Calls::default(),
-            code: CodeBytes::default(),
-            made_frames: Frames::default(),
-            jit: JitRules::default(),
+            known: Known::default(),
             quality: Quality::default(),
             reported: [0; 2],
             report_at: Timestamp(0),
@@ -133,29 +124,20 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     /// Counts the marks of a stack that came as frames: nothing else is known of how it was unwound.
     fn count_marks(&mut self, frames: &[Frame]) {
-        let quality = &mut self.quality;
         let mut is_rooted = true;
         for frame in frames {
             let Frame::Mark(mark) = frame else { continue };
             is_rooted = false;
-            match mark {
-                // Marks of waits.
-                StackMark::OffCpu | StackMark::Waiting(_) | StackMark::WaitGuess(_) => {}
-                StackMark::Unverified => quality.unverified += 1,
-                StackMark::TruncatedNoMemory => quality.truncated_no_memory += 1,
-                StackMark::TruncatedNoRule => quality.truncated_no_rule += 1,
-                StackMark::TruncatedDepth => quality.truncated_depth += 1,
-                StackMark::OtherStack => quality.on_other_stack += 1,
-                StackMark::Missing(reason) => *quality.missing.entry(*reason).or_default() += 1,
-            }
+            self.quality.count(*mark);
         }
-        quality.rooted += u64::from(is_rooted);
+        self.quality.rooted += u64::from(is_rooted);
     }
 
     fn on_missing(&mut self, kernel: &[Frame], reason: MissingStack) {
-        *self.quality.missing.entry(reason).or_default() += 1;
+        let mark = StackMark::Missing(reason);
+        self.quality.count(mark);
         self.frames.extend_from_slice(kernel);
-        self.frames.push(Frame::Mark(StackMark::Missing(reason)));
+        self.frames.push(Frame::Mark(mark));
     }
 
     /// True for a task in the middle of exec or exit: its registers are of a user space that is gone.
@@ -183,11 +165,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             space,
             region: None,
             modules: &mut self.modules,
-            signal_returns: &mut self.signal_returns,
-            calls: &mut self.calls,
-            code: &mut self.code,
-            frames: &mut self.made_frames,
-            jit: &mut self.jit,
+            known: &mut self.known,
             time,
             quality: &mut self.quality,
             stack: StackMemory {
@@ -227,39 +205,26 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             memory: &mut self.memory,
             quality: &mut self.quality,
         };
-        let mut are_possible = |points: &[Point]| self.calls.are_possible::<A>(points, &mut code);
+        let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
         let verdict = stacks.judge(&mut self.points, &mut outcome, times, &mut are_possible);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
-        quality.unverified += u64::from(verdict == Verdict::Unverified);
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
+        let live_boundary = outcome.live_boundary.filter(|_| verdict == Verdict::Unverified);
+        if verdict == Verdict::Unverified {
+            quality.count(StackMark::Unverified);
+        }
         let mark = match outcome.end {
-            End::Root => {
-                quality.rooted += u64::from(verdict != Verdict::Unverified);
-                None
-            }
-            End::NoMemory | End::NoReturnAddress => {
-                quality.truncated_no_memory += 1;
-                Some(StackMark::TruncatedNoMemory)
-            }
-            End::OtherStack => {
-                quality.on_other_stack += 1;
-                Some(StackMark::OtherStack)
-            }
-            End::NoRule => {
-                quality.truncated_no_rule += 1;
-                Some(StackMark::TruncatedNoRule)
-            }
-            End::Depth => {
-                quality.truncated_depth += 1;
-                Some(StackMark::TruncatedDepth)
-            }
+            End::Root => None,
+            End::NoMemory | End::NoReturnAddress => Some(StackMark::TruncatedNoMemory),
+            End::OtherStack => Some(StackMark::OtherStack),
+            End::NoRule => Some(StackMark::TruncatedNoRule),
+            End::Depth => Some(StackMark::TruncatedDepth),
         };
-        let live_boundary = if verdict == Verdict::Unverified {
-            outcome.live_boundary
-        } else {
-            None
-        };
+        match mark {
+            Some(mark) => quality.count(mark),
+            None => quality.rooted += u64::from(verdict != Verdict::Unverified),
+        }
         let believed = live_boundary.map_or(self.points.len(), |live_boundary| {
             (live_boundary + 1).min(self.points.len())
         });
@@ -277,28 +242,28 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
                 self.spaces.insert(pid, space.unwrap_or_default());
                 if let Some(parent) = parent {
-                    self.jit.fork(parent, pid);
+                    self.known.jit.fork(parent, pid);
                 }
             }
             ProcessEvent::End => {
                 self.spaces.remove(&pid);
-                self.jit.forget(pid);
+                self.known.jit.forget(pid);
                 self.forget_threads(pid);
             }
             ProcessEvent::Exec(_) => {
                 self.spaces.insert(pid, Arc::default());
-                self.jit.forget(pid);
+                self.known.jit.forget(pid);
                 self.forget_threads(pid);
             }
             ProcessEvent::Map(mapping) => {
                 if mapping.is_jitdump()
                     && let Some(file) = self.modules.open_plain(pid, mapping)
                 {
-                    self.jit.add(pid, file);
+                    self.known.jit.add(pid, file);
                 }
                 let region = self.modules.region(pid, mapping, &mut self.quality);
                 if region.module == ANONYMOUS {
-                    self.code.clear();
+                    self.known.code.clear();
                 }
                 Arc::make_mut(self.spaces.entry(pid).or_default()).insert(region);
                 if let Some(image) = self.modules.image(&region) {

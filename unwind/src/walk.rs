@@ -29,19 +29,23 @@ const ROOT_SCAN: u64 = 2048;
 /// A place in a file or in a process: module, process if anonymous, relative address.
 type Place = (u32, i32, u64);
 
-/// Whether a place without unwind rules is a signal return function.
-pub(crate) type SignalReturns = FxHashMap<Place, bool>;
-
-/// Code that was read. Forgotten when memory of no file is mapped.
-pub(crate) type CodeBytes = FxHashMap<Place, NearbyCode>;
-
-/// Which addresses in code without rules are in a frame that their function has made.
-pub(crate) type Frames = FxHashMap<Place, bool>;
+/// What walks have found out of code, for all threads and processes.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Whether a place without unwind rules is a signal return function.
+    signal_returns: FxHashMap<Place, bool>,
+    pub(crate) calls: Calls,
+    /// Code that was read. Forgotten when memory of no file is mapped.
+    pub(crate) code: FxHashMap<Place, NearbyCode>,
+    /// Which addresses in code without rules are in a frame that their function has made.
+    frames: FxHashMap<Place, bool>,
+    pub(crate) jit: JitRules,
+}
 
 /// How far the beginning of a function is looked for. 4 of V8's 2,182 builtins are larger.
 const MAX_FUNCTION_BYTES: u64 = 16 << 10;
 
-/// Addresses in [`CodeBytes`].
+/// Addresses in [`Known::code`] and [`Known::frames`].
 const MAX_CODE_BYTES: usize = 1 << 14;
 
 /// One walk, with what it needs.
@@ -50,11 +54,7 @@ pub(crate) struct Walk<'a, M, F> {
     /// The region that was looked up last: most callers are in the same.
     pub(crate) region: Option<Region>,
     pub(crate) modules: &'a mut Modules<F>,
-    pub(crate) signal_returns: &'a mut SignalReturns,
-    pub(crate) calls: &'a mut Calls,
-    pub(crate) code: &'a mut CodeBytes,
-    pub(crate) frames: &'a mut Frames,
-    pub(crate) jit: &'a mut JitRules,
+    pub(crate) known: &'a mut Known,
     /// When the sample was taken.
     pub(crate) time: Timestamp,
     pub(crate) quality: &'a mut Quality,
@@ -208,9 +208,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 }
             } else if region.module == ANONYMOUS
                 && !self.sp_is_bound
-                && let Some(step) = (self.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
-                    self.stack.read(address)
-                })
+                && let Some(step) =
+                    (self.known.jit).step::<A>(self.stack.pid, self.time, address, regs, &mut |address| {
+                        self.stack.read(address)
+                    })
             {
                 return (step, false);
             } else if let Some(step) = self.step_by_code::<A>(&region, address, regs) {
@@ -270,17 +271,17 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             return false;
         };
         let place = self.place(&region, address);
-        if let Some(known) = self.frames.get(&place) {
+        if let Some(known) = self.known.frames.get(&place) {
             return *known;
         }
         let size = address.wrapping_sub(region.start).min(MAX_FUNCTION_BYTES);
         let start = address.wrapping_sub(size).wrapping_sub(region.base);
         let code = self.modules.bytes_on_disk(region.module, start, size as usize);
         let in_frame = code.and_then(|code| A::makes_frame(&code, address)) == Some(true);
-        if self.frames.len() >= MAX_CODE_BYTES {
-            self.frames.clear();
+        if self.known.frames.len() >= MAX_CODE_BYTES {
+            self.known.frames.clear();
         }
-        self.frames.insert(place, in_frame);
+        self.known.frames.insert(place, in_frame);
         in_frame
     }
 
@@ -385,7 +386,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             memory: self.stack.memory,
             quality: self.quality,
         };
-        self.calls.has_led_to::<A>(return_address, callee, &mut code)
+        self.known.calls.has_led_to::<A>(return_address, callee, &mut code)
     }
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
@@ -430,7 +431,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// The code around an address. Code of a file is read from the file: in memory a probe may have put a breakpoint there.
     fn code_at(&mut self, region: &Region, address: u64) -> Option<NearbyCode> {
         let key = self.place(region, address);
-        match self.code.get(&key) {
+        match self.known.code.get(&key) {
             Some(known) => Some(*known),
             None => self.read_code(region, address),
         }
@@ -459,10 +460,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             let last = code.before.get_mut(32 - size..)?;
             read(address.wrapping_sub(*size as u64), last)
         });
-        if self.code.len() >= MAX_CODE_BYTES {
-            self.code.clear();
+        if self.known.code.len() >= MAX_CODE_BYTES {
+            self.known.code.clear();
         }
-        self.code.insert(self.place(region, address), code);
+        self.known.code.insert(self.place(region, address), code);
         Some(code)
     }
 
@@ -518,16 +519,16 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
     fn is_signal_return_by_code<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let key = self.place(region, address.address());
-        if let Some(known) = self.signal_returns.get(&key) {
+        if let Some(known) = self.known.signal_returns.get(&key) {
             return *known;
         }
         let mut code = [0; signal::MAX_CODE];
         let is_return = self.stack.copy_live(address.address(), &mut code).is_some()
             && signal::is_return_code(&code, A::SIGNAL_RETURNS);
-        if self.signal_returns.len() >= 1 << 14 {
-            self.signal_returns.clear();
+        if self.known.signal_returns.len() >= 1 << 14 {
+            self.known.signal_returns.clear();
         }
-        self.signal_returns.insert(key, is_return);
+        self.known.signal_returns.insert(key, is_return);
         is_return
     }
 

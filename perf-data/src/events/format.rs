@@ -86,7 +86,7 @@ impl Format {
     }
 
     /// Where the function returns to that has begun, if the event wrote it.
-    pub fn return_address(&self, raw: &[u8]) -> Option<u64> {
+    pub(crate) fn return_address(&self, raw: &[u8]) -> Option<u64> {
         match self.return_address.as_ref()?.value(raw, CopiedStack::default())? {
             Value::Unsigned(address) | Value::Address(address) => Some(address),
             _ => None,
@@ -100,7 +100,7 @@ impl Format {
 
     /// Takes apart what an event wrote, with the stack of that moment. There is a value for each name; where the bytes end too early it is
     /// an empty text.
-    pub fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
+    pub(crate) fn values<'a>(&self, raw: &'a [u8], stack: CopiedStack<'a>) -> Vec<Value<'a>> {
         self.fields
             .iter()
             .map(|field| field.value(raw, stack).unwrap_or(Value::Text(Cow::Borrowed(""))))

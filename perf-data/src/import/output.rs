@@ -49,11 +49,9 @@ impl Output {
     pub(super) fn new(registers: Option<RegisterSet>, choice: Choice, named: Named) -> Output {
         Output {
             translator: Translator::new(Layout {
-                registers: registers.unwrap_or(RegisterSet::NATIVE),
+                registers: registers.unwrap_or_default(),
                 call_chain: true,
-                stack_bytes: 0,
-                period: None,
-                raw: false,
+                ..Layout::default()
             }),
             registers,
             choice,

@@ -56,6 +56,7 @@ pub struct BuildOptions {
 /// Takes events in time order; gives a [`Profile`](crate::Profile).
 ///
 /// Wants stacks as frames: a `Stack::Snapshot` counts as one that could not be unwound.
+#[derive(Default)]
 pub struct Builder {
     options: BuildOptions,
     zero: Timestamp,
@@ -81,17 +82,7 @@ impl Builder {
         Builder {
             options,
             zero: clock.timestamp,
-            strings: Strings::default(),
-            stacks: Stacks::default(),
-            resolver: FrameResolver::default(),
-            processes: Processes::default(),
-            counts: Counts::default(),
-            wait_reasons: WaitReasons::default(),
-            waits: None,
-            recording_markers: Vec::new(),
-            points_kept: 0,
-            scratch: Vec::new(),
-            resolved: Vec::new(),
+            ..Builder::default()
         }
     }
 

@@ -1,12 +1,13 @@
 //! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
 
-use perf_data::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
-use perf_data::translate::Translator;
 use proptest::prelude::*;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
 use recording::stack::{Frame, Registers, Stack};
+
+use crate::decode::{self, Happened, Layout, Origin, Record, RegisterSet};
+use crate::translate::Translator;
 
 const LAYOUT: Layout = Layout {
     registers: RegisterSet::X86_64,
