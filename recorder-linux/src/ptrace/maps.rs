@@ -3,8 +3,10 @@
 //! Nobody tells a ptrace recorder of mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
 //! known mapping, or another size of the address space.
 
+use recording::proc::MapsLine;
+
 use super::procfs::mapped_pages;
-use crate::processes::procfs::{MapsLine, executable_mappings};
+use crate::processes::procfs::executable_mappings;
 
 /// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
 /// size changes all the time, must not keep us busy.
@@ -66,6 +68,7 @@ mod tests {
             start,
             len: 0x1000,
             file_offset: 0,
+            is_executable: true,
             inode: None,
             path: path.as_bytes().to_vec(),
         }

@@ -7,10 +7,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use recording::clock::Timestamp;
 use recording::event::{Event, LostCause, Mapping, Pid, Reading, Role, Sample, Tid};
+use recording::proc::MapsLine;
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
-
-use crate::processes::procfs::MapsLine;
 
 /// Stack bytes on their way at most.
 const STACK_BYTES: usize = 64 << 20;

@@ -5,9 +5,10 @@ use std::os::unix::ffi::OsStringExt;
 
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid, Tid};
+use recording::proc::MapsLine;
 use recording::sink::EventSink;
 
-use crate::processes::procfs::{self, MapsLine, Stat};
+use crate::processes::procfs::{self, Stat};
 use crate::processes::start_clock::StartClock;
 use crate::sys::process;
 use perf_data::translate::Translator;

@@ -11,6 +11,7 @@ use std::fs;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, Pid, Role, Sample, Tid};
+use recording::proc::KernelSymbol;
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
@@ -211,18 +212,11 @@ fn find_functions<'a>(wanted: &HashSet<(&'a str, u64)>, kallsyms: &str) -> BTree
     // Modules come after the kernel, so that addresses do not ascend throughout.
     let mut starts: Vec<u64> = Vec::new();
     let mut candidates: Vec<(&str, u64)> = Vec::new();
-    for line in kallsyms.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(address) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()) else {
-            continue;
-        };
-        // All 0 where addresses are hidden.
-        if address == 0 {
-            continue;
-        }
-        starts.push(address);
-        if let Some(name) = words.nth(1).and_then(|name| names.get(name)) {
-            candidates.push((name, address));
+    // Hidden addresses are 0.
+    for symbol in (kallsyms.lines().filter_map(KernelSymbol::parse)).filter(|symbol| symbol.address != 0) {
+        starts.push(symbol.address);
+        if let Some(name) = names.get(symbol.name) {
+            candidates.push((name, symbol.address));
         }
     }
     starts.sort_unstable();

@@ -147,7 +147,8 @@ fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::InMemory;
+    use recording::sink::InMemory;
+
     use super::*;
 
     fn name(map: &PerfMap, address: u64) -> Option<String> {
