@@ -101,6 +101,29 @@ impl Target {
     }
 }
 
+/// A launched program that is not recorded yet. Dropped, the program and all that it started are ended.
+#[derive(Debug)]
+pub(crate) struct HeldProgram(Option<Child>);
+
+impl HeldProgram {
+    pub(crate) fn new(program: Child) -> HeldProgram {
+        HeldProgram(Some(program))
+    }
+
+    /// The program, for a recording that ends it.
+    pub(crate) fn release(mut self) -> Option<Child> {
+        self.0.take()
+    }
+}
+
+impl Drop for HeldProgram {
+    fn drop(&mut self) {
+        if let Some(program) = self.0.take() {
+            session::Target::wait(Target::after(program, StopReason::Terminated, false, HashSet::new()));
+        }
+    }
+}
+
 /// True if the process of this pidfd has ended.
 pub(crate) fn ended(pidfd: &OwnedFd) -> bool {
     signals::wait_readable([pidfd.as_fd()], Duration::ZERO).is_ok_and(|[readable]| readable)

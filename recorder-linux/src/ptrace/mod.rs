@@ -28,7 +28,7 @@ use std::time::Duration;
 use recording::clock::Timestamp;
 use recording::sink::EventSink;
 
-use crate::processes::watched::Watched;
+use crate::processes::watched::{stop_at_end, take_signals};
 use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::{self, Signals};
@@ -119,14 +119,10 @@ fn trace(
         stopped.abandon();
         return Err(TraceError::Failed("trace the program (PTRACE_SEIZE)", error));
     }
-    let (child, exec) = stopped
+    let (mut child, exec) = stopped
         .release()
         .map_err(|error| TraceError::Failed("start the program", error))?;
-    let watched = Watched::Program(child);
-    let ended = until_end(&mut tracer, &watched, signals, child_news, deadline);
-    let Watched::Program(mut child) = watched else {
-        return Err(TraceError::Failed("find the program", io::ErrorKind::NotFound.into()));
-    };
+    let ended = until_end(&mut tracer, &child, signals, child_news, deadline);
     if let Some(status) = tracer.program_end() {
         child.was_reaped(status);
         if let Some(error) = exec_error(&tracer, exec) {
@@ -161,7 +157,7 @@ fn exec_error(tracer: &Tracer, exec: ExecReport) -> Option<io::Error> {
 
 fn until_end(
     tracer: &mut Tracer,
-    program: &Watched,
+    program: &Child,
     signals: &Signals,
     child_news: &Signals,
     deadline: Option<Timestamp>,
@@ -177,9 +173,9 @@ fn until_end(
         }
         tracer.answer_all()?;
         if tracer.program_end().is_some() {
-            return Ok(Watched::stop_at_end(signals));
+            return Ok(stop_at_end(signals));
         }
-        if signalled && let Some(stop) = program.take_signals(signals, &mut interrupts) {
+        if signalled && let Some(stop) = take_signals(signals, &mut interrupts, Some(program)) {
             return Ok(stop);
         }
         let now = monotonic_ns();

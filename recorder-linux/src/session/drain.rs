@@ -14,7 +14,7 @@ use crate::open::events::PointLimit;
 use crate::open::{Opened, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
-use crate::processes::watched::Watched;
+use crate::processes::watched::{Watched, stop_at_end, take_signals};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -92,9 +92,9 @@ pub(crate) fn until_end(
             None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
         };
         if ended && watched.one_has_ended() {
-            break Watched::stop_at_end(signals);
+            break stop_at_end(signals);
         }
-        if signalled && let Some(stop) = watched.take_signals(signals, &mut interrupts) {
+        if signalled && let Some(stop) = take_signals(signals, &mut interrupts, watched.program()) {
             break stop;
         }
         let woken = monotonic_ns();

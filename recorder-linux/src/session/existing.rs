@@ -31,7 +31,7 @@ struct Thread {
 
 /// Tells of these processes, with all their threads, names and mappings, as of `now`, the time from which on events tell
 /// the rest. Call it when the events are enabled. Returns how many processes did not show their mappings.
-pub(crate) fn tell(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) -> usize {
+pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) -> usize {
     let clock = StartClock::new(now);
     let mut hidden = 0;
     let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock, &mut hidden)).collect();

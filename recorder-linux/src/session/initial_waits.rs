@@ -70,54 +70,54 @@ impl InitialWaits {
             .filter_map(|(pid, tid)| look_at(*pid, *tid, switches_from, &mut buffer));
         self.looked.extend(looked);
     }
-}
 
-/// Tells what these threads were doing. Call it when they and their mappings have been told.
-pub(crate) fn tell(initial_waits: &InitialWaits, start: Timestamp, sink: &mut dyn EventSink) {
-    let addresses = addresses_of(&initial_waits.looked);
-    for thread in &initial_waits.looked {
-        let kernel: Vec<Frame> = (thread.kernel.iter())
-            .filter_map(|place| {
-                let start = addresses.get(&(place.function.as_str(), place.size))?;
-                Some(Frame::KernelReturnAddress(Avma(start.saturating_add(place.offset))))
-            })
-            .collect();
-        let stack = match &thread.user {
-            Some(user) => Some(Stack::Snapshot(Snapshot {
-                kernel: &kernel,
-                registers: user.registers(),
-                stack_bytes: &user.bytes,
-                cut_off: user.bytes.len() == STACK_BYTES,
-            })),
-            None if kernel.is_empty() => None,
-            None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),
-            None => Some(Stack::Missing {
-                kernel: &kernel,
-                reason: MissingStack::NoRegisters,
-            }),
-        };
-        let (pid, tid) = (Pid(thread.pid), Tid(thread.tid));
-        if let Some(stack) = stack {
-            sink.on_event(&Event::Sample(Sample {
+    /// Reports what these threads were doing. Their starts and mappings must have been reported.
+    pub(crate) fn report(&self, start: Timestamp, sink: &mut dyn EventSink) {
+        let addresses = addresses_of(&self.looked);
+        for thread in &self.looked {
+            let kernel: Vec<Frame> = (thread.kernel.iter())
+                .filter_map(|place| {
+                    let start = addresses.get(&(place.function.as_str(), place.size))?;
+                    Some(Frame::KernelReturnAddress(Avma(start.saturating_add(place.offset))))
+                })
+                .collect();
+            let stack = match &thread.user {
+                Some(user) => Some(Stack::Snapshot(Snapshot {
+                    kernel: &kernel,
+                    registers: user.registers(),
+                    stack_bytes: &user.bytes,
+                    cut_off: user.bytes.len() == STACK_BYTES,
+                })),
+                None if kernel.is_empty() => None,
+                None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),
+                None => Some(Stack::Missing {
+                    kernel: &kernel,
+                    reason: MissingStack::NoRegisters,
+                }),
+            };
+            let (pid, tid) = (Pid(thread.pid), Tid(thread.tid));
+            if let Some(stack) = stack {
+                sink.on_event(&Event::Sample(Sample {
+                    time: start,
+                    pid,
+                    tid,
+                    cpu: 0,
+                    role: Role::WaitStack,
+                    event: 0,
+                    period: 0,
+                    stack,
+                    values: &[],
+                }));
+            }
+            sink.on_event(&Event::InitialState(InitialState {
                 time: start,
                 pid,
                 tid,
-                cpu: 0,
-                role: Role::WaitStack,
-                event: 0,
-                period: 0,
-                stack,
-                values: &[],
+                switches_from: thread.switches_from,
+                seen_at: thread.at,
+                waits_for: thread.waits_for,
             }));
         }
-        sink.on_event(&Event::InitialState(InitialState {
-            time: start,
-            pid,
-            tid,
-            switches_from: thread.switches_from,
-            seen_at: thread.at,
-            waits_for: thread.waits_for,
-        }));
     }
 }
 
