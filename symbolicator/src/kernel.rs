@@ -214,12 +214,8 @@ impl KernelSymbols {
             return None;
         }
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
-        Some(FunctionSymbol {
-            is_named: true,
-            name: self.names.get(start..start + len)?.to_owned(),
-            start: symbol.address,
-            size: None,
-        })
+        let name = self.names.get(start..start + len)?.to_owned();
+        Some(FunctionSymbol::named(name, symbol.address, None))
     }
 }
 

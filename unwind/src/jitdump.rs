@@ -20,10 +20,8 @@ const CODE_MOVE: u32 = 1;
 const CODE_DEBUG_INFO: u32 = 2;
 const CODE_CLOSE: u32 = 3;
 const CODE_UNWINDING_INFO: u32 = 4;
-/// Fixed parts of `struct jr_code_load`, `jr_code_move` and `jr_code_unwinding_info`, with the record's header.
-const LOAD: u64 = 56;
-const MOVE: u64 = 64;
-const UNWINDING: u64 = 40;
+/// The longest fixed part of a record, with its header: `struct jr_code_move`.
+const FIXED: u64 = 64;
 
 /// What a dump says about itself.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +116,7 @@ impl<'f> Records<'f> {
             file,
             file_len: file.len(),
             at,
-            window_bytes: window_bytes.max(MOVE),
+            window_bytes: window_bytes.max(FIXED),
             window_start: 0,
             window: Vec::new(),
         }
@@ -138,59 +136,47 @@ impl<'f> Records<'f> {
         let at = self.at;
         let header = self.bytes(at..at.checked_add(RECORD_HEADER)?)?;
         let (kind, size) = (u32_at(header, 0)?, u64::from(u32_at(header, 4)?));
-        let time_ns = u64_at(header, 8)?;
         let end = at.checked_add(size).filter(|end| *end <= self.file_len)?;
         if size < RECORD_HEADER {
             return None;
         }
         self.at = end;
+        Some(self.parse(kind, at, end).unwrap_or(Record::Damaged))
+    }
+
+    fn parse(&mut self, kind: u32, at: u64, end: u64) -> Option<Record> {
+        let fixed = self.bytes(at..end.min(at.saturating_add(FIXED)))?;
+        let word = |at| u64_at(fixed, at);
+        let time_ns = word(8)?;
+        let within = |range: Range<u64>| (range.start <= range.end && range.end <= end).then_some(range);
         Some(match kind {
-            CODE_LOAD => self.load(at..end, time_ns).unwrap_or(Record::Damaged),
-            CODE_MOVE => self.moved(at..end, time_ns).unwrap_or(Record::Damaged),
+            // pid, tid, vma, code_addr, code_size, code_index; then the name and the code.
+            CODE_LOAD => {
+                let code_at = end.checked_sub(word(40)?)?;
+                Record::Load {
+                    time_ns,
+                    start: word(32)?,
+                    index: word(48)?,
+                    name: within(at + 56..code_at)?,
+                    code: code_at..end,
+                }
+            }
+            // pid, tid, vma, old_code_addr, new_code_addr, code_size, code_index.
+            CODE_MOVE => Record::Move {
+                time_ns,
+                old: word(32)?,
+                new: word(40)?,
+                index: word(56)?,
+            },
             CODE_DEBUG_INFO => Record::Lines(at + RECORD_HEADER..end),
-            CODE_UNWINDING_INFO => self.rules(at..end).unwrap_or(Record::Damaged),
             CODE_CLOSE => Record::Close,
+            // unwinding_size, eh_frame_hdr_size, mapped_size; then the `.eh_frame` and its index.
+            CODE_UNWINDING_INFO => {
+                let bytes = word(16)?.checked_sub(word(24)?)?;
+                Record::Rules(within(at + 40..(at + 40).checked_add(bytes)?)?)
+            }
             _ => Record::Other,
         })
-    }
-
-    /// `struct jr_code_load`: pid, tid, vma, code_addr, code_size, code_index; then the name and the code.
-    fn load(&mut self, record: Range<u64>, time_ns: u64) -> Option<Record> {
-        let fixed = self.fixed(&record, LOAD)?;
-        let (start, code_bytes, index) = (u64_at(fixed, 32)?, u64_at(fixed, 40)?, u64_at(fixed, 48)?);
-        let (name_at, code_at) = (record.start + LOAD, record.end.checked_sub(code_bytes)?);
-        (name_at <= code_at).then_some(Record::Load {
-            time_ns,
-            start,
-            index,
-            name: name_at..code_at,
-            code: code_at..record.end,
-        })
-    }
-
-    /// `struct jr_code_move`: pid, tid, vma, old_code_addr, new_code_addr, code_size, code_index.
-    fn moved(&mut self, record: Range<u64>, time_ns: u64) -> Option<Record> {
-        let fixed = self.fixed(&record, MOVE)?;
-        Some(Record::Move {
-            time_ns,
-            old: u64_at(fixed, 32)?,
-            new: u64_at(fixed, 40)?,
-            index: u64_at(fixed, 56)?,
-        })
-    }
-
-    /// `struct jr_code_unwinding_info`: unwinding_size, eh_frame_hdr_size, mapped_size; then the `.eh_frame` and its index.
-    fn rules(&mut self, record: Range<u64>) -> Option<Record> {
-        let fixed = self.fixed(&record, UNWINDING)?;
-        let bytes = u64_at(fixed, 16)?.checked_sub(u64_at(fixed, 24)?)?;
-        let start = record.start + UNWINDING;
-        let end = start.checked_add(bytes).filter(|end| *end <= record.end)?;
-        Some(Record::Rules(start..end))
-    }
-
-    fn fixed(&mut self, record: &Range<u64>, bytes: u64) -> Option<&[u8]> {
-        let end = record.start.checked_add(bytes).filter(|end| *end <= record.end)?;
-        self.bytes(record.start..end)
     }
 
     /// Bytes of the dump; `None` behind its end, or if there are more than a window holds.

@@ -7,13 +7,11 @@ use crate::open::events::Counter;
 use crate::sys::perf_event::{
     Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, THIS_THREAD, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
-use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_TYPE};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.
 const PMU_TYPE_SHIFT: u32 = 32;
-/// PERF_SAMPLE_PERIOD.
-const SAMPLE_PERIOD: u64 = 1 << 8;
 
 /// The event that samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,20 +100,33 @@ impl Choice {
         }
     }
 
+    /// What the attributes of all events of a recording have in common.
+    pub(super) fn common_attr(&self, scope: Scope, stack_bytes: u32) -> Attr {
+        let lost = if self.has_lost_counts { read_format::LOST } else { 0 };
+        Attr {
+            sample_type: SAMPLE_TYPE,
+            read_format: read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING | lost,
+            flags: scope.flags()
+                | flag::DISABLED
+                | flag::EXCLUDE_HV
+                | flag::EXCLUDE_GUEST
+                | flag::WATERMARK
+                | flag::SAMPLE_ID_ALL
+                | flag::USE_CLOCKID,
+            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
+            // 2 us. The kernel cuts this to the ring's size.
+            wakeup_watermark: u32::MAX,
+            sample_regs_user: RegisterSet::NATIVE.mask(),
+            sample_stack_user: stack_bytes,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attr::default()
+        }
+    }
+
     pub(super) fn attr(&self, scope: Scope, rate_hz: f64, stack_bytes: u32, core_type: u64) -> Attr {
-        let mut flags = flag::DISABLED
-            | scope.flags()
-            | flag::EXCLUDE_HV
-            | flag::EXCLUDE_GUEST
-            | flag::MMAP
-            | flag::MMAP2
-            | flag::COMM
-            | flag::COMM_EXEC
-            | flag::TASK
-            | flag::WATERMARK
-            | flag::SAMPLE_ID_ALL
-            | flag::USE_CLOCKID;
-        let mut sample_type = SAMPLE_TYPE;
+        let common = self.common_attr(scope, stack_bytes);
+        let mut flags = common.flags | flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
+        let mut sample_type = common.sample_type;
         if self.counts_kernel() {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
@@ -124,10 +135,6 @@ impl Choice {
         }
         if self.has_build_ids {
             flags |= flag::BUILD_ID;
-        }
-        let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-        if self.has_lost_counts {
-            counts |= read_format::LOST;
         }
         let (kind, configs, period_or_freq) = if let Some(counter) = &self.named {
             let [mut config, one, two] = counter.configs;
@@ -169,15 +176,8 @@ impl Choice {
             config2: configs[2],
             sample_period_or_freq: period_or_freq,
             sample_type,
-            read_format: counts,
             flags,
-            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
-            // 2 us. The kernel cuts this to the ring's size.
-            wakeup_watermark: u32::MAX,
-            sample_regs_user: RegisterSet::NATIVE.mask(),
-            sample_stack_user: stack_bytes,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
+            ..common
         }
     }
 }

@@ -13,14 +13,10 @@ use super::choice::{Common, core_type};
 use super::scope::{FLOOD_STACK_BYTES, OpenError};
 use super::trouble;
 use crate::open::events::{Counter, Events, Point};
-use crate::sys::perf_event::{Attr, EventFd, flag, read_format};
-use perf_data::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::sys::perf_event::{Attr, EventFd, flag};
+use perf_data::decode::{self, Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_RAW};
 use perf_data::events::names;
 use perf_data::translate::FurtherEvent;
-
-/// PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW.
-const SAMPLE_PERIOD: u64 = 1 << 8;
-const SAMPLE_RAW: u64 = 1 << 10;
 
 /// The further events of a recording.
 #[derive(Debug)]
@@ -280,16 +276,8 @@ impl What {
 
 impl Kind {
     fn attr(&self, common: &Common, cpu: u32) -> Attr {
-        let (mut flags, mut sample_type) = (
-            common.scope.flags()
-                | flag::DISABLED
-                | flag::EXCLUDE_HV
-                | flag::EXCLUDE_GUEST
-                | flag::WATERMARK
-                | flag::SAMPLE_ID_ALL
-                | flag::USE_CLOCKID,
-            SAMPLE_TYPE,
-        );
+        let base = common.choice.common_attr(common.scope, self.layout.stack_bytes);
+        let (mut flags, mut sample_type) = (base.flags, base.sample_type);
         let (kind, configs, sides, sample_by) = match &self.what {
             What::Counted(counter) => {
                 let core_type = match counter.wants_core_type() {
@@ -327,10 +315,6 @@ impl Kind {
         if self.layout.period.is_some() {
             sample_type &= !SAMPLE_PERIOD;
         }
-        let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-        if common.choice.has_lost_counts {
-            counts |= read_format::LOST;
-        }
         Attr {
             kind,
             config: configs[0],
@@ -344,14 +328,8 @@ impl Kind {
                 }
             },
             sample_type,
-            read_format: counts,
             flags,
-            // Never wake the reader: see `open`.
-            wakeup_watermark: u32::MAX,
-            sample_regs_user: RegisterSet::NATIVE.mask(),
-            sample_stack_user: self.layout.stack_bytes,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
+            ..base
         }
     }
 }

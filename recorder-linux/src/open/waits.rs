@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use super::choice::Choice;
 use super::scope::Scope;
-use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
-use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
+use perf_data::decode::SAMPLE_CALLCHAIN;
 
 /// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
 const LARGEST_STACK_BYTES: u32 = 8 << 10;
@@ -126,42 +126,26 @@ fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<Even
     Ok(events)
 }
 
-const FLAGS: u64 =
-    flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_GUEST | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-
 fn switches(choice: &Choice, scope: Scope) -> Attr {
+    let common = choice.common_attr(scope, 0);
     Attr {
+        kind: TYPE_SOFTWARE,
         config: SW_DUMMY,
-        flags: FLAGS | scope.flags() | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
-        sample_type: SAMPLE_TYPE,
-        ..common(choice)
+        sample_period_or_freq: 1,
+        flags: common.flags | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
+        ..common
     }
 }
 
 fn stacks(choice: &Choice, scope: Scope, stack_bytes: u32) -> Attr {
-    Attr {
-        config: SW_CONTEXT_SWITCHES,
-        flags: FLAGS | scope.flags() | flag::EXCLUDE_CALLCHAIN_USER,
-        sample_type: SAMPLE_TYPE | SAMPLE_CALLCHAIN,
-        sample_stack_user: stack_bytes.min(LARGEST_STACK_BYTES),
-        ..common(choice)
-    }
-}
-
-fn common(choice: &Choice) -> Attr {
-    let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-    if choice.has_lost_counts {
-        counts |= read_format::LOST;
-    }
+    let common = choice.common_attr(scope, stack_bytes.min(LARGEST_STACK_BYTES));
     Attr {
         kind: TYPE_SOFTWARE,
+        config: SW_CONTEXT_SWITCHES,
         sample_period_or_freq: 1,
-        read_format: counts,
-        // Never wake the reader: see `open`.
-        wakeup_watermark: u32::MAX,
-        sample_regs_user: RegisterSet::NATIVE.mask(),
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Attr::default()
+        flags: common.flags | flag::EXCLUDE_CALLCHAIN_USER,
+        sample_type: common.sample_type | SAMPLE_CALLCHAIN,
+        ..common
     }
 }
 

@@ -9,9 +9,8 @@ use std::path::Path;
 use crate::machine::cpus;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use crate::sys::probe::MappedPage;
+use perf_data::events::names::TRACEPOINT;
 
-/// PERF_TYPE_TRACEPOINT.
-const TYPE_TRACEPOINT: u32 = 2;
 /// ENOTSUPP of include/linux/errno.h, which is not for user programs and yet reaches them.
 const ENOTSUPP: i32 = 524;
 
@@ -30,7 +29,7 @@ pub(super) fn run<'a>(event_id: u64, places: impl Iterator<Item = (&'a File, u64
         .map(|(at, (file, file_offset))| map(file, file_offset).map_err(|reason| (at, reason)))
         .collect::<Result<Vec<MappedPage>, _>>()?;
     let attr = Attr {
-        kind: TYPE_TRACEPOINT,
+        kind: TRACEPOINT,
         config: event_id,
         sample_period_or_freq: 1,
         flags: flag::DISABLED,

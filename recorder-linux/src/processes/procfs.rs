@@ -75,19 +75,31 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
     })
 }
 
-/// Bytes of a process's memory that are in RAM: the second number of /proc/PID/statm (proc_pid_statm(5)), in pages. The kernel adds
-/// pages up in batches, so that it is some hundred KiB too low or too high.
+/// Bytes of a process's memory that are in RAM. The kernel adds pages up in batches, so that it is some hundred KiB too low or too high.
 pub(crate) fn resident_bytes(pid: i32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(page_bytes() as u64)
+    statm(pid, 1)?.checked_mul(page_bytes() as u64)
 }
 
-/// The process that a thread belongs to; a process's id is its own.
-pub(crate) fn process_of(tid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
+/// Size of the address space in pages. Each new mapping changes it.
+pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
+    statm(pid, 0)
+}
+
+/// A number of `/proc/PID/statm` (proc_pid_statm(5)), in pages.
+fn statm(pid: i32, index: usize) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    statm.split_ascii_whitespace().nth(index)?.parse().ok()
+}
+
+/// The process that a thread belongs to (for a process: itself), and that process's parent.
+pub(crate) fn process_of(tid: i32) -> Option<(i32, i32)> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let field = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some((field("Tgid:")?, field("PPid:")?))
 }
 
 /// Threads of a process, ended ones left out.
@@ -213,7 +225,8 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let stat = stat(pid, pid).unwrap();
         assert!(!stat.is_kernel_thread && !stat.has_ended());
-        assert_eq!(process_of(pid), Some(pid));
+        assert_eq!(process_of(pid), Some((pid, stat.parent)));
+        assert!(mapped_pages(pid).unwrap() > 0 && resident_bytes(pid).unwrap() > 0);
         assert!(threads(pid).contains(&pid));
         let code = executable_mappings(pid, pid).unwrap();
         assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));

@@ -5,8 +5,7 @@
 
 use recording::proc::MapsLine;
 
-use super::procfs::mapped_pages;
-use crate::processes::procfs::executable_mappings;
+use crate::processes::procfs::{executable_mappings, mapped_pages};
 
 /// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
 /// size changes all the time, must not keep us busy.

@@ -8,16 +8,16 @@
 //!
 //! 1. [`policy`]: when to sample which thread.
 //! 2. [`tracer`]: what the stops mean, and the samples.
-//! 3. [`procfs`], [`maps`]: what /proc says, and which of it is new.
+//! 3. [`counts`], [`maps`]: what the scheduler has counted, and which code is new.
 //! 4. [`outbox`]: from the thread that traces to the one that unwinds.
 //!
 //! The tracing thread detaches from nothing: it ends, and the kernel lets go of all that it traced, without a
 //! race with what the program does meanwhile (exit_ptrace in kernel/ptrace.c). That is also what happens if sprof is killed.
 
+mod counts;
 mod maps;
 mod outbox;
 mod policy;
-mod procfs;
 mod tracer;
 
 use std::collections::HashSet;

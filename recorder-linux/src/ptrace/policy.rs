@@ -24,7 +24,7 @@
 //! Threads that sleep are left alone. Stopping them would not only cost: it ends some system calls with EINTR (epoll_wait(2) and
 //! the others in signal(7), "Interruption of system calls and library functions by stop signals").
 
-use super::procfs::Reading;
+use super::counts::Reading;
 
 /// One thread's account.
 #[derive(Clone, Copy, Debug, Default)]

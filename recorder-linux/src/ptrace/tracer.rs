@@ -8,11 +8,11 @@ use std::io;
 use recording::event::Pid;
 use recording::stack::Registers;
 
+use super::counts::{Reading, SchedulerCounts};
 use super::maps::KnownCode;
 use super::outbox::{Message, Outbox, OwnedSample};
 use super::policy::{Account, Place, Ticks, WAKE_UP_NS};
-use super::procfs::{self, Reading, SchedulerCounts};
-use crate::processes::procfs::Stat;
+use crate::processes::procfs::{self, Stat};
 use crate::processes::usage::Usage;
 use crate::sys::memory;
 use crate::sys::priority::Turns;
@@ -188,7 +188,7 @@ impl Tracer {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let Some(stat) = crate::processes::procfs::stat(thread.pid, tid) else {
+        let Some(stat) = procfs::stat(thread.pid, tid) else {
             return;
         };
         if stat.can_run()
@@ -368,7 +368,7 @@ impl Tracer {
                 first.account = Account::open(reading);
             }
         }
-        let name = crate::processes::procfs::stat(pid, pid).map_or_else(String::new, |stat| name_of(&stat));
+        let name = procfs::stat(pid, pid).map_or_else(String::new, |stat| name_of(&stat));
         if let Some(first) = self.threads.get_mut(&pid) {
             first.name.clone_from(&name);
         }
@@ -389,7 +389,7 @@ impl Tracer {
         if let Some(reading) = thread.counts.read() {
             thread.account.see(reading);
         }
-        if let Some(stat) = crate::processes::procfs::stat(thread.pid, tid) {
+        if let Some(stat) = procfs::stat(thread.pid, tid) {
             self.rename(tid, name_of(&stat));
         }
     }

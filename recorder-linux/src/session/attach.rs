@@ -333,7 +333,7 @@ fn check(pid: i32) -> Result<String, String> {
     }
     let stat = procfs::stat(pid, pid);
     match procfs::process_of(pid) {
-        Some(process) if process != pid => {
+        Some((process, _)) if process != pid => {
             return Err(format!(
                 "{pid} is a thread of process {process}; `-p {process}` records all threads of it"
             ));

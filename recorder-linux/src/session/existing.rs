@@ -29,12 +29,11 @@ struct Thread {
     name: Vec<u8>,
 }
 
-/// Tells of these processes, with all their threads, names and mappings, as of `now`, the time from which on events tell
-/// the rest. Call it when the events are enabled. Returns how many processes did not show their mappings.
-pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) -> usize {
+/// Reports these processes, with all their threads, names and mappings as of `now`, the time from which on there are records.
+/// Call it when the events are enabled.
+pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) {
     let clock = StartClock::new(now);
-    let mut hidden = 0;
-    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock, &mut hidden)).collect();
+    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock)).collect();
 
     // Starts first, in the order of their times: events go to the sink in time order.
     let mut starts: Vec<(Timestamp, usize, Option<i32>)> = Vec::new();
@@ -79,10 +78,9 @@ pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, 
         }
     }
     translator.found_all(Timestamp(process::monotonic_ns()));
-    hidden
 }
 
-fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
+fn read(pid: i32, clock: &StartClock) -> Option<Process> {
     let stat = procfs::stat(pid, pid)?;
     let start = clock.at(stat.start_ticks);
     let threads: Vec<Thread> = procfs::threads(pid)
@@ -101,10 +99,7 @@ fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
         .first()
         .filter(|_| stat.has_ended())
         .map_or(pid, |thread| thread.tid);
-    let mut mappings = procfs::executable_mappings(pid, living).unwrap_or_else(|_| {
-        *hidden += 1;
-        Vec::new()
-    });
+    let mut mappings = procfs::executable_mappings(pid, living).unwrap_or_default();
     // The program is known as what was mapped first, and in /proc addresses are sorted.
     if let Some(program) = program_path(pid, living) {
         mappings.sort_by_key(|mapping| mapping.path != program);

@@ -91,14 +91,8 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
         }
     }
     drop((go_read, error_write));
-    // SAFETY: pidfd_open takes a pid and flags; the child is ours and not reaped, so the pid is its.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if pidfd < 0 {
-        // Linux before 5.3. The child sees `go_write` close and exits.
-        return Err(last_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
+    // The child is not reaped, so the pid is its own. Before Linux 5.3 this fails; the child sees `go_write` close, and exits.
+    let pidfd = open_pidfd(pid)?;
     Ok(Stopped {
         child: Child {
             pid,
@@ -279,6 +273,16 @@ impl Child {
     }
 }
 
+fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes a pid and flags.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
 /// Another process, held so that its pid can't come to mean a different one.
 #[derive(Debug)]
 pub(crate) struct Held(OwnedFd);
@@ -286,10 +290,7 @@ pub(crate) struct Held(OwnedFd);
 impl Held {
     /// Takes hold of a process; `None` if it is gone.
     pub(crate) fn open(pid: i32) -> Option<Held> {
-        // SAFETY: takes a pid and flags.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        // SAFETY: checked to be a new descriptor that nothing else owns.
-        (fd >= 0).then(|| Held(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }))
+        open_pidfd(pid).ok().map(Held)
     }
 
     /// Sends a signal; nothing happens if it has ended.
@@ -331,25 +332,24 @@ pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     }
     // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3) gives.
     let clock = (!pid << 3) | 2;
+    read_clock(clock)
+}
+
+/// Nanoseconds on a clock that every kernel has.
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    read_clock(clock).unwrap_or(0)
+}
+
+fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live timespec.
     let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
     (result == 0).then_some((now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live timespec.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Nanoseconds on CLOCK_BOOTTIME: what /proc counts start times on, suspended time included.
 pub(crate) fn boottime_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(libc::CLOCK_BOOTTIME)
 }
 
 /// Clock ticks a second, the unit of start times in /proc.

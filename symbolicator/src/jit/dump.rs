@@ -254,12 +254,7 @@ impl JitDump {
             column: Some(line.column),
         });
         Some(AddressInfo {
-            function: Some(FunctionSymbol {
-                is_named: true,
-                name,
-                start: function.offset,
-                size: Some(function.size),
-            }),
+            function: Some(FunctionSymbol::named(name, function.offset, Some(function.size))),
             frames: frame.into_iter().collect(),
         })
     }
