@@ -1,4 +1,4 @@
-//! Tries every backend of the ladder, and reads what limits each.
+//! Tries every backend, and reads what limits each.
 
 use std::fs;
 

@@ -12,7 +12,7 @@
 //!    same buffers. `open/waits`: two more, for waits; `open/further`: the events that the user named (`open/events`).
 //! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends events instead.
 //! 4. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
-//! 5. [`probes`]: tracepoints of our own in programs, for as long as the recording lasts.
+//! 5. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.
 //! 6. `files`: what the unwinder and others may ask of the target meanwhile.
 //! 7. `machine`: CPUs, description, refusals; `sys`: the system calls. `doctor` and `list` say what this machine permits.
 

@@ -81,7 +81,7 @@ pub enum SymbolSource {
         /// DWARF.
         debug_info: bool,
     },
-    /// Names that were told with the recording: by a JIT, the kernel, another profiler.
+    /// Names that came with the recording: from a JIT, the kernel, another profiler.
     Told,
     /// No file was found.
     NoFile,

@@ -1,8 +1,7 @@
 //! A mapped file, put together again from the memory of a process that maps it.
 //!
-//! The last resort, for files that are deleted, of a program that is not ours to follow /proc/PID/map_files for. Code,
-//! unwind tables and build id lie in memory as they do in the file. Section headers, symbols and debug info do not: such
-//! a module is unwound by its tables, and has no names.
+//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind tables and
+//! build id, but not its section headers, symbols and debug info. So such a module is unwound by its tables, and has no names.
 
 use std::fs;
 

@@ -39,8 +39,8 @@ impl TargetMemory for Memory {
 }
 
 /// Opens mapped files: through the target's own root (another mount namespace, chroot), by plain path when the target
-/// is already gone, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
-/// memory where that is not permitted. What is opened stays readable when all of these are gone.
+/// has ended, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
+/// memory where those are not permitted. An open file stays readable when all of these are gone.
 #[derive(Debug, Default)]
 pub struct Files {
     /// Root folders of other mount namespaces, by the namespace: for processes that end before their files are opened.

@@ -16,18 +16,18 @@ const PMU_TYPE_SHIFT: u32 = 32;
 /// The event that samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// The one that the user named, in the place of CPU time.
+    /// The event that the user named instead of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
-    /// Why the CPU clock samples in the place of the processor's counter of cycles; `None` where it does not.
+    /// Why the CPU clock samples instead of the processor's counter of cycles; `None` where it does not.
     pub(crate) no_cycles: Option<NoCycles>,
-    /// The user's permission. A named event can leave the kernel out all the same: see [`Choice::counts_kernel`].
+    /// The user's permission. A named event may still leave the kernel out: see [`Choice::counts_kernel`].
     pub(crate) may_sample_kernel: bool,
     pub(super) has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
 }
 
-/// Why cycles do not sample. The same for every recording on a machine, and no loss: the clock measures time as well.
+/// Why cycles do not sample. The reason is the same for every recording on a machine, and no loss: the clock measures time as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoCycles {
     /// As in most virtual machines.
@@ -37,7 +37,7 @@ pub(crate) enum NoCycles {
 }
 
 impl NoCycles {
-    /// For those who ask for more.
+    /// The reason as a sentence, for verbose output.
     pub(crate) fn remark(self) -> &'static str {
         match self {
             NoCycles::NoCounter => "no hardware counter for cycles here: sampling by the cpu-clock timer",
@@ -57,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// True if this event's samples come from the kernel, too. Of those beside it, each has its own answer.
+    /// True if this event also samples the kernel. Each further event has its own answer.
     pub(crate) fn counts_kernel(&self) -> bool {
         self.may_sample_kernel && self.named.as_ref().is_none_or(|counter| counter.sides.kernel)
     }
@@ -182,13 +182,13 @@ impl Choice {
     }
 }
 
-/// True if it is not perf events that are refused, but the target.
+/// True if perf events are allowed for sprof itself: then the target is refused.
 pub(crate) fn may_record_ourselves(choice: &Choice) -> bool {
     let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
     EventFd::open(&attr, THIS_THREAD, 0).is_ok()
 }
 
-/// What `config` needs on a CPU of a machine with several types of cores.
+/// The type of the CPU's core for `config`, on machines with several types of cores; else 0.
 pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
     core_types
         .iter()
@@ -196,7 +196,7 @@ pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
         .map_or(0, |(kind, _)| u64::from(*kind) << PMU_TYPE_SHIFT)
 }
 
-/// What all further events of a recording have in common with the first one.
+/// What all further events of a recording have in common with the first event.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) scope: Scope,
@@ -206,10 +206,10 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What was counted over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
+    /// The counts over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
     ///
-    /// That is for how long the tasks ran, or less: Linux 6.18 forgets the time of an inherited event whose thread ends when it
-    /// was not counting, which is that of all CPUs but one (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
+    /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose thread ends on
+    /// another CPU (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
     pub(crate) fn of_tasks(&self, counts: EventCounts, cpus: usize) -> EventCounts {
         EventCounts {
             enabled_ns: match self.scope {

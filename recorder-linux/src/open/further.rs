@@ -1,7 +1,7 @@
-//! Opens the events beside the first one: an event for each, on every CPU, for the same tasks.
+//! Opens the events beside the first one, each on every CPU, for the same tasks.
 //!
-//! They share two rings per CPU, which are not those of the samples: one for events that count, one for points. So a
-//! flood of tracepoints pushes out neither, and a descriptor is all that each further event costs.
+//! They share two rings per CPU beside the ring of the samples: one for events that count, one for points. So a
+//! flood of tracepoints pushes out neither, and each further event costs a descriptor only.
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) struct FurtherEvents {
 /// One of the named events.
 #[derive(Debug)]
 struct Kind {
-    /// Which, for whoever reads what the recording says.
+    /// Index in [`Events::infos`].
     index: u32,
     what: What,
     layout: Layout,
@@ -49,17 +49,17 @@ struct Fd {
     kind: usize,
     cpu: usize,
     event: EventFd,
-    /// It has a ring, which the others of its CPU and sort write to.
+    /// This event has a ring. The others of its CPU and sort write to it.
     has_ring: bool,
 }
 
 impl FurtherEvents {
-    /// What they have in common with the first event.
+    /// What the events have in common with the first event.
     pub(crate) fn common(&self) -> &Common {
         &self.common
     }
 
-    /// Opens them all for the task, in the order of `cpus`; none of them has a ring yet.
+    /// Opens all events for the task, in the order of `cpus`, without rings.
     pub(crate) fn open(events: &Events, common: Common, pid: i32, cpus: &[u32]) -> Result<FurtherEvents, OpenError> {
         let counted = (events.counted.iter()).map(|(index, counter)| (*index, What::Counted(counter.clone())));
         let points = (events.points.iter()).map(|(index, point)| (*index, What::Point(point.clone())));
@@ -125,7 +125,7 @@ impl FurtherEvents {
         }
     }
 
-    /// Those that have a ring of their own.
+    /// The events with a ring of their own.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &EventFd> {
         (self.fds.iter()).filter(|fd| fd.has_ring).map(|fd| &fd.event)
     }
@@ -137,7 +137,7 @@ impl FurtherEvents {
             .map(|fd| self.kinds[fd.kind].what.role())
     }
 
-    /// Sends the records of all others to these rings, once they are mapped.
+    /// Sends the records of all other events to the mapped rings.
     pub(crate) fn share_rings(&self) -> io::Result<()> {
         self.redirect(&self.fds)
     }
@@ -156,7 +156,7 @@ impl FurtherEvents {
         Ok(())
     }
 
-    /// Opens them for one more task, into the rings that are there. All of them, or none.
+    /// Opens the events for one more task, into the rings that are there. All of them, or none.
     pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
         let before = self.fds.len();
         let opened =
@@ -172,15 +172,15 @@ impl FurtherEvents {
         self.fds.len()
     }
 
-    /// Those opened since there were so many.
+    /// The events opened since the mark.
     pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
-    /// The event that a record of a ring of this role is of; `None` if nobody knows.
+    /// The event of a record from a ring of this role; `None` if it is not known.
     pub(crate) fn event_of(&self, role: Role, record: &[u8]) -> Option<FurtherEvent<'_>> {
         let kind = decode::event_id(record).and_then(|id| self.ids.get(&id));
-        // Of records that are about the ring it does not matter whose they are.
+        // Any event of the role serves for records about the ring itself.
         let first = || self.kinds.iter().position(|kind| kind.what.role() == role);
         let kind = &self.kinds[kind.copied().or_else(first)?];
         Some(FurtherEvent {
@@ -194,7 +194,7 @@ impl FurtherEvents {
         })
     }
 
-    /// What the kernel counted of each, by index.
+    /// What the kernel counted for each event, by index.
     pub(crate) fn counts(&self) -> HashMap<u32, EventCounts> {
         let mut counts: HashMap<u32, EventCounts> = HashMap::new();
         for fd in &self.fds {
@@ -207,7 +207,7 @@ impl FurtherEvents {
         counts
     }
 
-    /// Records of events that count, and of points, that found no room.
+    /// Lost records: of events that count, and of points.
     pub(crate) fn lost(&self) -> (u64, u64) {
         let mut lost = (0, 0);
         for fd in &self.fds {

@@ -1,4 +1,4 @@
-//! What to open: the best event and the largest rings that this machine and this user may have, every step down said.
+//! Opens the best event and the largest rings that this machine and this user may have. Announces every step down.
 
 mod choice;
 mod choose;
@@ -50,13 +50,13 @@ pub(crate) struct Opened {
     pub(crate) choice: Choice,
     /// Which event counts, where threads may have two.
     pub(crate) origins: Option<Origins>,
-    /// A line each: what was stepped down from, and how to get it.
+    /// A line for each step down, with the command that avoids it.
     pub(crate) announcements: Vec<String>,
     /// A line each, for the profile: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
     pub(crate) notes: Vec<String>,
 }
 
-/// What every further event of a recording needs to be like the first ones.
+/// The attributes that further events share with the first ones.
 #[derive(Debug)]
 struct AttrOf {
     choice: Choice,

@@ -1,16 +1,15 @@
-//! The events that tell when threads leave their CPU and get one again, and with which stacks.
+//! The events of waits: when threads leave a CPU and get one again, and their stacks.
 //!
-//! Two more events per CPU, with rings of their own (of each further thread that is attached to, into the same rings): a program that switches a million times a second fills 64 MB
-//! a second, and must not push out the samples; nor may stacks push out switches.
+//! Two more events per CPU, with rings of their own; further threads write into the same rings. A program that switches a million times
+//! a second fills 64 MB a second, and must not push out the samples. Stacks must not push out switches.
 //!
 //! - Switch records: each switch with its exact time, 40 bytes.
-//! - Stacks: a sample at each switch away from a CPU. Where these come too fast to be unwound they are switched off for a
-//!   while. The kernel's own limit, a frequency, does not serve: it raises the period by a burst of three switches, and
-//!   lowers it again only when a timer tick finds the thread running. Of a thread that mostly waits it then left out half
-//!   of the waits, at 80 switches a second.
+//! - Stacks: a sample at each switch away from a CPU. Where stacks come too fast to be unwound, they are switched off for a
+//!   while. The kernel's own limit, a frequency, does not serve: a burst of three switches raises the period, and only a timer tick that
+//!   finds the thread running lowers it. For a thread that mostly waits it left out half of the waits, at 80 switches a second.
 //!
-//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times what it takes under sprof without `--off-cpu`, nearly all
-//! of it for the two switch records; none was lost. For threads that only yield, 700,000 times in a second of CPU time, it is 1.6 times.
+//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times its time under sprof without `--off-cpu`, nearly all
+//! of it for the two switch records; no record was lost. With threads that only yield, 700,000 times in a second of CPU time: 1.6 times.
 //! To measure again: `cargo bench -p sprof --bench recording -- offcpu`.
 //!
 //! The thread that wakes another one is not recorded. `sched:sched_waking` on every thread made each switch 1.4 to 1.6 times as expensive
@@ -24,20 +23,21 @@ use super::scope::Scope;
 use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
-/// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
+/// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many, and one stack
+/// matters little.
 const LARGEST_STACK_BYTES: u32 = 8 << 10;
 /// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
 const STACKS_PER_SAMPLE: f64 = 4.0;
-/// Stacks are off for at least this long, as switching them off and on takes a microsecond for each thread and CPU,
+/// Shortest pause of stacks: switching them off and on takes a microsecond for each thread and CPU.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// and at most this long.
+/// Longest pause of stacks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The events of the waits; none if these are not recorded.
+/// The events of waits; empty if waits are not recorded.
 #[derive(Debug, Default)]
 pub(crate) struct WaitEvents {
     pub(crate) switches: Vec<EventFd>,
-    /// None where the kernel may not be sampled.
+    /// Empty where the kernel may not be sampled.
     pub(crate) stacks: Vec<EventFd>,
     /// How many of each have a ring: the first ones.
     rings: [usize; 2],
@@ -81,7 +81,7 @@ fn add_each(events: &mut Vec<EventFd>, rings: usize, attr: &Attr, tid: i32, cpus
     Ok(())
 }
 
-/// Opens them for the task, one a CPU, in the order of `cpus`.
+/// Opens the events for the task, one a CPU, in the order of `cpus`.
 ///
 /// A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of the
 /// stacks opens but never fires. Switch records come all the same.

@@ -48,17 +48,17 @@ pub(super) struct Tracefs {
 pub(super) enum CommandError {
     /// Nothing can be defined here.
     Tracefs(ProbeError),
-    /// This can't be.
+    /// The kernel refuses the command, for this reason.
     Refused(String),
 }
 
 impl Tracefs {
-    /// Finds it, with this list in it.
+    /// Finds tracefs, with this list in it.
     pub(super) fn find(list: ProbeList) -> Result<Tracefs, ProbeError> {
         Tracefs::find_in(Path::new("/"), list)
     }
 
-    /// Whatever stands in a folder.
+    /// A folder in the place of tracefs.
     #[cfg(test)]
     pub(super) fn at(root: &Path) -> Tracefs {
         Tracefs { root: root.to_owned() }
@@ -90,7 +90,7 @@ impl Tracefs {
         self.root.join(list.file_name())
     }
 
-    /// All definitions, those of others too, a line each. None where the kernel has no such probes.
+    /// All definitions, also of other programs, a line each. Empty if the kernel has no such probes.
     pub(super) fn list(&self, list: ProbeList) -> Result<String, ProbeError> {
         match fs::read_to_string(self.list_path(list)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -121,7 +121,7 @@ impl Tracefs {
         })
     }
 
-    /// Takes one definition away. One that is gone already is no error.
+    /// Removes one definition. It is no error if the definition is gone.
     pub(super) fn remove(&self, list: ProbeList, group: &str, event: &str) -> io::Result<()> {
         match self.write(list, &format!("-:{group}/{event}")) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -130,12 +130,12 @@ impl Tracefs {
     }
 
     fn write(&self, list: ProbeList, line: &str) -> io::Result<()> {
-        // Appending: opening it to be overwritten takes away everybody's definitions.
+        // Appending: opening the file to overwrite it removes the definitions of all programs.
         let mut file = OpenOptions::new().append(true).open(self.list_path(list))?;
         file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// What the kernel says of a command that it refused, since Linux 5.2:
+    /// The kernel's message on a refused command, since Linux 5.2:
     /// `[23062.9] trace_uprobe: error: Failed to find the given file`, `  Command: p:...`.
     fn words(&self, line: &str) -> Option<String> {
         let log = fs::read_to_string(self.root.join("error_log")).ok()?;

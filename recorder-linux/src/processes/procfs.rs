@@ -1,4 +1,4 @@
-//! What /proc says of processes that run already. Parsing is pure; reading answers `None` or nothing for what has ended.
+//! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has ended.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -25,16 +25,16 @@ pub(crate) struct Stat {
     pub(crate) is_kernel_thread: bool,
     /// User and system time, in clock ticks of 10 ms.
     pub(crate) cpu_ticks: u64,
-    /// The same of all processes that it waited for.
+    /// The same of all children that the process waited for.
     pub(crate) children_ticks: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
-    /// The CPU that it ran on last.
+    /// The CPU that the thread ran on last.
     pub(crate) cpu: u32,
 }
 
 impl Stat {
-    /// It is on a CPU, or waits for nothing but one.
+    /// True if the thread is on a CPU, or waits for a CPU.
     pub(crate) fn can_run(&self) -> bool {
         self.state == b'R'
     }
@@ -49,7 +49,7 @@ pub(crate) fn stat(pid: i32, tid: i32) -> Option<Stat> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// CPU time of the whole machine since it was started; `None` where the first line of /proc/stat is not as it should be.
+/// CPU time of the whole machine since its start; `None` if the first line of /proc/stat has another form.
 pub(crate) fn machine_time() -> Option<MachineTime> {
     parse_machine_time(&fs::read_to_string("/proc/stat").ok()?, ticks_per_second())
 }
@@ -114,7 +114,7 @@ pub(crate) fn processes() -> Vec<i32> {
     numbers("/proc").collect()
 }
 
-/// These processes and all below them, those first.
+/// These processes, then all below them.
 pub(crate) fn with_descendants(roots: &[i32]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in processes() {

@@ -16,7 +16,7 @@ pub(super) struct Reading {
     pub(super) cpu_ns: u64,
     /// Time spent waiting for a CPU, ns, up to when it last got one.
     pub(super) waited_ns: u64,
-    /// Times that it was given a CPU. 0 where the kernel does not count this.
+    /// How often the thread was given a CPU. 0 where the kernel does not count this.
     pub(super) slices: u64,
 }
 

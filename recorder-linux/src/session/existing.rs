@@ -1,4 +1,4 @@
-//! The processes that run already, as /proc has them: who they are, since when, what they have mapped.
+//! Processes that run when recording starts, as /proc has them: names, start times, threads, mappings.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -18,7 +18,7 @@ struct Process {
     pid: i32,
     stat: Stat,
     start: Timestamp,
-    /// Without the main one.
+    /// Without the main thread.
     threads: Vec<Thread>,
     mappings: Vec<MapsLine>,
 }

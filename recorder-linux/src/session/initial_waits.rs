@@ -1,9 +1,9 @@
-//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. The beginning of these waits is
+//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. When these waits began is
 //! not known.
 //!
-//! Nothing stops a thread for this. It is looked at while it waits: its state, the kernel function that waits, and the
-//! stack above the stack pointer that it entered the kernel with. That it did not run meanwhile is proven later: its first
-//! switch after that is told by a record, with its time.
+//! Nothing stops a thread for this. /proc is read while the thread waits: its state, the kernel function that waits, and the
+//! stack above the stack pointer with which it entered the kernel. The record of its first switch proves later that the thread did not
+//! run meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -21,12 +21,12 @@ use crate::sys::memory;
 use crate::sys::process::monotonic_ns;
 use perf_data::wait::reason_of_function;
 
-/// As for a traced thread: a stack that nobody changes is true to the root.
+/// As for a traced thread: a stack that does not change can be copied to the root.
 const STACK_BYTES: usize = 256 << 10;
-/// /proc tells no frame pointer. No memory is here, so a frame that needs it ends the stack.
+/// /proc has no frame pointer. No memory is at this address, so a frame that needs the frame pointer ends the stack.
 const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
 
-/// Threads that ran when their events were opened, and what they were doing then.
+/// The threads that existed when their events were enabled, with what they were doing then.
 #[derive(Debug, Default)]
 pub(crate) struct InitialWaits {
     looked: Vec<Looked>,
@@ -45,7 +45,7 @@ struct Looked {
     user: Option<UserStack>,
 }
 
-/// A line of `/proc/PID/stack`: a function, how far into it, and its size.
+/// A line of `/proc/PID/stack`: a function, an offset in it, and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KernelPlace {
     function: String,
@@ -196,7 +196,7 @@ fn parse_syscall(text: &str) -> Option<(u64, u64)> {
     Some((sp, ip))
 }
 
-/// Where functions of the kernel begin, by name and size; those of the same name and size are none of them.
+/// First addresses of kernel functions, by name and size. Functions with the same name and size are left out.
 fn addresses_of(looked: &[Looked]) -> BTreeMap<(&str, u64), u64> {
     let wanted: HashSet<(&str, u64)> = (looked.iter().flat_map(|thread| &thread.kernel))
         .map(|place| (place.function.as_str(), place.size))

@@ -40,10 +40,10 @@ use common::Common;
 use perf::{Begin, PerfSession};
 use traced::PtraceSession;
 
-/// A recording with all events open: of a launched program, stopped before its exec, or of what runs already. Where events
+/// A recording with all events open: of a launched program, stopped before its exec, or of running processes. Where events
 /// are refused, the launched program is ready to be traced.
 ///
-/// SIGINT, SIGTERM and SIGHUP are blocked from here until the recording has ended: make it in the only thread.
+/// SIGINT, SIGTERM and SIGHUP are blocked until the recording has ended: open it in the only thread.
 #[derive(Debug)]
 pub struct Recording(Backend);
 

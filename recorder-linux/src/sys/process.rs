@@ -39,7 +39,7 @@ pub(crate) enum WaitStatus {
 }
 
 impl WaitStatus {
-    /// The end that a status of waitpid tells of; `None` if it tells of a stop.
+    /// The end in a status of waitpid; `None` for a stop.
     pub(crate) fn of_ended(raw: libc::c_int) -> Option<WaitStatus> {
         if libc::WIFSIGNALED(raw) {
             return Some(WaitStatus::Signaled(libc::WTERMSIG(raw)));
@@ -55,7 +55,7 @@ pub(crate) struct CpuTime {
     pub(crate) system_ns: u64,
 }
 
-/// Forks a child that blocks until told to go, then executes `image` with the signal mask from before `signals`.
+/// Forks a child that blocks until [`Stopped::start`], then executes `image` with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe()?;
     let (error_read, error_write) = pipe()?;
@@ -183,7 +183,7 @@ impl Stopped {
     }
 }
 
-/// What a released child has to say of its exec.
+/// The result of a released child's exec.
 #[derive(Debug)]
 pub(crate) struct ExecReport(OwnedFd);
 
@@ -212,21 +212,21 @@ impl Child {
         }
     }
 
-    /// Its end was seen by who traced it.
+    /// The tracer has waited for the child's end.
     pub(crate) fn was_reaped(&mut self, status: WaitStatus) {
         self.reaped = Some(status);
     }
 
     /// CPU time of the child, which has ended, and of all processes that it waited for. It is still to be reaped.
     ///
-    /// The sum is that of the scheduler's clock, of ended threads too, to the microsecond; only its parts are a guess by ticks.
+    /// The sum is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are estimates by ticks.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         if self.reaped.is_some() {
             return None;
         }
         // SAFETY: both are plain C structures, of which zeros are a value.
         let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-        // The system call has a fifth argument that the C library's function has not: wait_task_zombie() in kernel/exit.c fills it with
+        // The C library's function lacks the fifth argument of the system call, which wait_task_zombie() in kernel/exit.c fills with
         // WNOWAIT, too.
         // SAFETY: live structures of the system's own layout, and integers.
         let got = retry(|| unsafe {

@@ -13,7 +13,7 @@ use perf_data::events::names;
 /// Tracepoints that one pattern may stand for: each is opened on every CPU. `syscalls:*` are 700.
 const MAX_MATCHES: usize = 2000;
 
-/// A tracepoint, or whatever else has an id and a format there: a uprobe that was defined is one, too.
+/// A tracepoint, or a defined probe: both have an id and a format in tracefs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tracepoint {
     /// `SUBSYSTEM:NAME`.
@@ -28,7 +28,7 @@ pub(crate) struct Tracepoint {
 pub(crate) struct Tracefs(PathBuf);
 
 impl Tracefs {
-    /// Finds it. The error names the command that mounts it, or who may read it.
+    /// Finds tracefs. The error names the command that mounts it, or who may read it.
     pub(crate) fn find(root: &Path) -> Result<Tracefs, String> {
         tracefs::find(root).map(Tracefs).map_err(|missing| match missing {
             Missing::Closed(path) => format!(
@@ -43,7 +43,7 @@ impl Tracefs {
         })
     }
 
-    /// One by its exact name.
+    /// The tracepoint of this exact name.
     pub(crate) fn tracepoint(&self, subsystem: &str, name: &str) -> io::Result<Tracepoint> {
         let format = self.0.join("events").join(subsystem).join(name).join("format");
         Ok(Tracepoint {
@@ -53,7 +53,7 @@ impl Tracefs {
         })
     }
 
-    /// All that match, in the order of their names. None is an error, which names the nearest.
+    /// All tracepoints that match, in the order of their names. If none matches, the error names the nearest.
     pub(crate) fn matching(&self, subsystem: &str, name: &str) -> Result<Vec<Tracepoint>, String> {
         let asked = format!("{subsystem}:{name}");
         let subsystems: Vec<String> = self.subsystems();
