@@ -201,6 +201,7 @@ pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
 pub(crate) struct Common {
     pub(crate) scope: Scope,
     pub(crate) choice: Choice,
+    pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
     pub(crate) core_types: Vec<(u32, Vec<u32>)>,
 }

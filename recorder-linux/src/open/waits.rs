@@ -18,9 +18,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::Choice;
-use super::scope::Scope;
-use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
+use super::choice::Common;
+use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
 use perf_data::decode::SAMPLE_CALLCHAIN;
 
 /// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many, and one stack
@@ -33,101 +32,9 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause of stacks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The events of waits; empty if waits are not recorded.
-#[derive(Debug, Default)]
-pub(crate) struct WaitEvents {
-    pub(crate) switches: Vec<EventFd>,
-    /// Empty where the kernel may not be sampled.
-    pub(crate) stacks: Vec<EventFd>,
-    /// How many of each have a ring: the first ones.
-    rings: [usize; 2],
-    attrs: Option<[Attr; 2]>,
-}
-
-impl WaitEvents {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &EventFd> {
-        self.switches.iter().chain(&self.stacks)
-    }
-
-    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
-    pub(crate) fn add(&mut self, tid: i32, cpus: &[u32]) -> io::Result<()> {
-        let Some([switches, stacks]) = self.attrs else {
-            return Ok(());
-        };
-        let before = [self.switches.len(), self.stacks.len()];
-        let added = add_each(&mut self.switches, self.rings[0], &switches, tid, cpus)
-            .and_then(|()| add_each(&mut self.stacks, self.rings[1], &stacks, tid, cpus));
-        if added.is_err() {
-            self.switches.truncate(before[0]);
-            self.stacks.truncate(before[1]);
-        }
-        added
-    }
-
-    /// Switches the stacks on or off.
-    pub(crate) fn switch_stacks(&self, on: bool) -> io::Result<()> {
-        self.stacks
-            .iter()
-            .try_for_each(|event| if on { event.enable() } else { event.disable() })
-    }
-}
-
-fn add_each(events: &mut Vec<EventFd>, rings: usize, attr: &Attr, tid: i32, cpus: &[u32]) -> io::Result<()> {
-    for (at, cpu) in cpus.iter().enumerate().take(rings) {
-        let event = EventFd::open(attr, tid, *cpu)?;
-        event.redirect_to(&events[at])?;
-        events.push(event);
-    }
-    Ok(())
-}
-
-/// Opens the events for the task, one a CPU, in the order of `cpus`.
-///
-/// A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of the
-/// stacks opens but never fires. Switch records come all the same.
-pub(crate) fn open(
-    scope: Scope,
-    pid: i32,
-    cpus: &[u32],
-    choice: &Choice,
-    stack_bytes: u32,
-    announcements: &mut Vec<String>,
-) -> Result<WaitEvents, String> {
-    let attrs = [switches(choice, scope), stacks(choice, scope, stack_bytes)];
-    let switches = open_each(&attrs[0], pid, cpus, "dummy")?;
-    let stacks = match choice.may_sample_kernel {
-        true => open_each(&attrs[1], pid, cpus, "context-switches")?,
-        false => {
-            announcements.push(
-                "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
-                    .to_owned(),
-            );
-            Vec::new()
-        }
-    };
-    Ok(WaitEvents {
-        rings: [switches.len(), stacks.len()],
-        switches,
-        stacks,
-        attrs: Some(attrs),
-    })
-}
-
-fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<EventFd>, String> {
-    let mut events = Vec::with_capacity(cpus.len());
-    for cpu in cpus {
-        match EventFd::open(attr, pid, *cpu) {
-            Ok(event) => events.push(event),
-            // The CPU went offline after the list was read.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
-            Err(error) => return Err(failed(name, *cpu, &error)),
-        }
-    }
-    Ok(events)
-}
-
-fn switches(choice: &Choice, scope: Scope) -> Attr {
-    let common = choice.common_attr(scope, 0);
+/// The attributes of the event that writes a record for each switch.
+pub(super) fn switches(common: &Common) -> Attr {
+    let common = common.choice.common_attr(common.scope, 0);
     Attr {
         kind: TYPE_SOFTWARE,
         config: SW_DUMMY,
@@ -137,8 +44,10 @@ fn switches(choice: &Choice, scope: Scope) -> Attr {
     }
 }
 
-fn stacks(choice: &Choice, scope: Scope, stack_bytes: u32) -> Attr {
-    let common = choice.common_attr(scope, stack_bytes.min(LARGEST_STACK_BYTES));
+/// The attributes of the event that copies the stack at each switch away from a CPU.
+pub(super) fn stacks(common: &Common) -> Attr {
+    let stack_bytes = common.stack_bytes.min(LARGEST_STACK_BYTES);
+    let common = common.choice.common_attr(common.scope, stack_bytes);
     Attr {
         kind: TYPE_SOFTWARE,
         config: SW_CONTEXT_SWITCHES,
@@ -149,7 +58,8 @@ fn stacks(choice: &Choice, scope: Scope, stack_bytes: u32) -> Attr {
     }
 }
 
-fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
+/// Why an event of waits did not open.
+pub(super) fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
     let what = format!("cannot open the perf event {name} on CPU {cpu}: {error}");
     match error.raw_os_error() {
         Some(libc::EMFILE) => {

@@ -101,7 +101,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         initial_waits.look(&threads);
     }
     let pids = follow_up(&mut opened, &named, known, &refused, initial_waits.as_mut());
-    let threads = opened.events.len() / opened.cpus().max(1);
+    let threads = opened.events.tasks();
     opened.announcements.push(format!(
         "recording {} ({} {}, {threads} {}); Ctrl-C ends the recording, and nothing else",
         names.join(", "),
@@ -211,20 +211,20 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
         Some(origins) => origins,
         None => {
             let mut origins = Origins::default();
-            for event in opened.all_events() {
+            for event in opened.events.since(0) {
                 origins.add(event.id()?, 0);
             }
             origins
         }
     };
-    let mark = opened.mark();
-    let added = opened.add(tid).and_then(|()| {
+    let mark = opened.events.len();
+    let added = opened.events.add(tid).and_then(|()| {
         // Higher than that of every set before.
-        let set = u32::try_from(mark[0]).unwrap_or(u32::MAX);
-        for event in opened.added_since(mark) {
+        let set = u32::try_from(mark).unwrap_or(u32::MAX);
+        for event in opened.events.since(mark) {
             origins.add(event.id()?, set);
         }
-        opened.added_since(mark).try_for_each(|event| event.enable())?;
+        opened.events.since(mark).try_for_each(|event| event.enable())?;
         origins.own(tid, set, monotonic_ns());
         Ok(())
     });
@@ -234,7 +234,8 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
 
 fn enable(opened: &Opened) -> Result<(), String> {
     opened
-        .all_events()
+        .events
+        .since(0)
         .try_for_each(|event| event.enable())
         .map_err(|error| format!("cannot start the perf events: {error}"))
 }
@@ -257,7 +258,7 @@ fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Re
         }
         return Ok(());
     };
-    opened.add(tid).map_err(|error| match error.raw_os_error() {
+    opened.events.add(tid).map_err(|error| match error.raw_os_error() {
         Some(libc::ESRCH) => Trouble::Ended,
         Some(libc::EACCES | libc::EPERM) => Trouble::Refused,
         Some(libc::EMFILE | libc::ENFILE) => Trouble::TooManyFiles,
@@ -387,7 +388,7 @@ fn not_permitted(pid: i32) -> String {
 }
 
 fn too_many_files(threads: usize, opened: &Option<Opened>, wanted: &Wanted<'_>) -> String {
-    let cpus = opened.as_ref().map_or(1, Opened::cpus);
+    let cpus = opened.as_ref().map_or(1, |opened| opened.events.cpus().len());
     let (events, less) = match wanted.off_cpu {
         true => (
             3,

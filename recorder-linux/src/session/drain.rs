@@ -107,7 +107,7 @@ pub(crate) fn until_end(
         usage.look(translator.live_processes(), &mut report);
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
-            opened.waits.switch_stacks(on)?;
+            opened.events.switch(Role::WaitStack, on)?;
         }
         round = match (taken.records, translator.take_deep_stacks()) {
             (0, _) => (round * 2).min(longest_round),
@@ -127,7 +127,7 @@ pub(crate) fn until_end(
         }
     };
     let end = Timestamp(monotonic_ns());
-    for event in opened.all_events() {
+    for event in opened.events.since(0) {
         event.disable()?;
     }
     drain(opened, translator, &mut queue, &mut points, u64::MAX, sink);
@@ -160,7 +160,7 @@ fn drain(
     let Opened {
         rings,
         roles,
-        further,
+        events,
         origins,
         ..
     } = opened;
@@ -168,7 +168,7 @@ fn drain(
         let role = roles[ring];
         if matches!(role, Role::Counted | Role::Point) {
             if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
-                && let Some(event) = further.event_of(role, record)
+                && let Some(event) = events.event_of(role, record)
             {
                 points.take(time, record, &event, translator, sink);
             }

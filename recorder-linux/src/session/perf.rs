@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use recording::clock::{ClockReference, Timestamp};
 use recording::cpu_account::{CpuAccount, UnrecordedCause};
 use recording::event::{Pid, Role};
-use recording::info::{EventCounts, RecordingInfo};
+use recording::info::RecordingInfo;
 use recording::session::{Finished, RecordError, StopReason, Whom};
 use recording::sink::EventSink;
 
@@ -20,7 +20,6 @@ use crate::processes::launch;
 use crate::processes::stop::{HeldProgram, Target};
 use crate::processes::unrecorded::{self, Unrecorded};
 use crate::processes::watched::Watched;
-use crate::sys::perf_event::EventFd;
 use crate::sys::priority::QuickTurns;
 use crate::sys::process::{Stopped, monotonic_ns};
 use perf_data::translate::{TaskZero, Translator};
@@ -81,7 +80,7 @@ impl PerfSession {
         translator.watch_for_lost_events();
         let mut unrecorded = Unrecorded::default();
         if options.whom == Whom::WholeMachine {
-            match opened.further.has_points() && attach::in_first_pid_namespace() {
+            match opened.events.has_points() && attach::in_first_pid_namespace() {
                 // Interrupts that come to an idle CPU, and its own switches.
                 true => translator.name_idle_task(Timestamp(monotonic_ns()), sink),
                 false => translator.admit_task_zero(TaskZero::OtherNamespaces),
@@ -153,19 +152,12 @@ impl PerfSession {
             Watched::Timer(timer) => Some(Target::after(timer, stop, false, [].into())),
             Watched::Others(_) | Watched::Machine => None,
         };
-        let (counts, of_waits) = (totals(&opened.events), totals(&opened.waits.switches));
-        let (counted_lost, points_lost) = opened.further.lost();
-        for (lost, role) in [
-            (counts.lost, Role::Running),
-            (of_waits.lost, Role::Switch),
-            (counted_lost, Role::Counted),
-            (points_lost, Role::Point),
-        ] {
-            drain::report_remaining_losses(lost, role, &mut translator, end, sink);
+        for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
+            drain::report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
         }
         // Events of whole CPUs count idle time, too.
         let of_tasks = options.whom != Whom::WholeMachine;
-        let counted = opened.further.common().of_tasks(counts, opened.cpus());
+        let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
         let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);
         // An event that only some CPUs have counts nothing on the others.
         let has_all_cpus = (opened.choice.named.as_ref()).is_none_or(|counter| counter.cpus.is_none());
@@ -178,7 +170,7 @@ impl PerfSession {
         let achieved_rate_hz = cpu_time_ns
             .filter(|_| opened.choice.counts_kernel() && opened.choice.is_time())
             .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
-        let mut counts_of = opened.further.counts();
+        let mut counts_of = opened.events.counts();
         for (index, event) in (0..).zip(&mut self.events.infos) {
             event.counts = match event.role {
                 Role::Counted | Role::Point => counts_of.remove(&index),
@@ -232,7 +224,7 @@ fn info(
         unit: choice.unit(),
         kernel_included: choice.counts_kernel(),
         events,
-        host: host::describe(opened.cpus()),
+        host: host::describe(opened.events.cpus().len()),
         ..common.info(clock, end, names, common.options.rate_hz)
     }
 }
@@ -252,12 +244,4 @@ fn report_running(
         ring_copier.end(opened);
     }
     running.watched
-}
-
-fn totals(events: &[EventFd]) -> EventCounts {
-    let mut totals = EventCounts::default();
-    for counts in events.iter().filter_map(|event| event.counts().ok()) {
-        counts.add_to(&mut totals);
-    }
-    totals
 }
