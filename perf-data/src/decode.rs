@@ -15,6 +15,10 @@ pub const SAMPLE_TYPE: u64 =
     has::IP | has::TID | has::TIME | has::ID | has::CPU | has::PERIOD | has::REGS_USER | has::STACK_USER;
 /// PERF_SAMPLE_CALLCHAIN: the kernel's part of the stack.
 pub const SAMPLE_CALLCHAIN: u64 = has::CALLCHAIN;
+/// PERF_SAMPLE_PERIOD, a part of [`SAMPLE_TYPE`].
+pub const SAMPLE_PERIOD: u64 = has::PERIOD;
+/// PERF_SAMPLE_RAW: the fields of a tracepoint.
+pub const SAMPLE_RAW: u64 = has::RAW;
 
 /// With `sample_id_all` and [`SAMPLE_TYPE`], every record but samples ends with pid, tid, time, id, cpu and padding.
 const SAMPLE_ID_BYTES: usize = 32;

@@ -1,4 +1,4 @@
-//! Tries every backend of the ladder, and reads what limits each.
+//! Tries every backend, and reads what limits each.
 
 use std::fs;
 
@@ -183,7 +183,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
     let title = format!(
         "rings of {} KiB for each of {} CPUs",
         opened.ring_bytes >> 10,
-        opened.cpus()
+        opened.events.cpus().len()
     );
     let reason = format!("locked memory (ulimit -l): {}{allowed}", locked_memory());
     let finding = Finding::works("memlock", title, reason);

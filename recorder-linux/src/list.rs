@@ -1,4 +1,4 @@
-//! What this machine has to offer for `-e`, and what of it this user may record.
+//! The events of this machine for `-e`, and which of them this user may record.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,8 +17,8 @@ use recording::info::SampleBy;
 /// Tracepoints are counted by group, unless so many or fewer match.
 const MOST_SHOWN: usize = 2000;
 
-/// The list as text, of all events whose names match the pattern (all, if it is empty). Tracepoints of a pattern are listed one
-/// by one; else by group.
+/// The events whose names match the pattern, as text; all events if the pattern is empty. Tracepoints are listed one by one for a
+/// pattern, else by group.
 pub fn list_events(pattern: &str) -> Result<String, String> {
     let root = Path::new("/");
     // A part of a name is enough.

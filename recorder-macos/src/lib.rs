@@ -1,6 +1,6 @@
-//! Records a program on macOS. Not there yet: launching answers with an error that says so.
+//! The recorder for macOS. It cannot record yet: opening a recording returns an error that says so.
 //!
-//! The contract is [`recording::session`], as for Linux, so that everything after the recorder is type-checked for macOS already.
+//! The contract is [`recording::session`], as for Linux. So everything after the recorder is type-checked for macOS.
 
 use std::time::SystemTime;
 
@@ -14,7 +14,7 @@ use recording::sink::{EventSink, KeptFile, ModuleFile, ModuleFiles, ModuleMiss, 
 /// Does nothing: no recording can be ended by SIGQUIT here yet.
 pub fn say_if_quit(_words: Option<String>) {}
 
-/// A launched program. There is none on macOS yet.
+/// A recording. There is none on macOS yet.
 #[derive(Debug)]
 pub struct Recording {
     never: Never,

@@ -15,7 +15,8 @@
 //! 7. [`session`]: the contract of every recorder.
 //! 8. [`symbol`]: names for addresses, as plain data.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 10. [`command`]: how messages name the program that the user has to type.
+//! 10. [`proc`]: texts of /proc that several crates read.
+//! 11. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
@@ -26,6 +27,7 @@ pub mod event;
 pub mod info;
 pub mod module;
 pub mod probe;
+pub mod proc;
 pub mod quality;
 pub mod session;
 pub mod sink;

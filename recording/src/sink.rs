@@ -71,6 +71,22 @@ pub trait ReadAt {
     }
 }
 
+/// A file whose bytes are in memory.
+pub struct InMemory<B>(pub B);
+
+impl<B: AsRef<[u8]>> ReadAt for InMemory<B> {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.0.as_ref().get(at..));
+        let source = rest.and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(source.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.0.as_ref().len() as u64
+    }
+}
+
 /// Why a module's file could not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleMiss {

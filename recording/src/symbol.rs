@@ -25,7 +25,7 @@ impl AddressInfo {
 pub struct FunctionSymbol {
     /// Demangled name.
     pub name: String,
-    /// False: the function's name is not known, and `name` is made of its address.
+    /// False if the function's name is not known: then `name` is made of its address.
     pub is_named: bool,
     /// Relative address of its first byte.
     pub start: u64,
@@ -34,6 +34,16 @@ pub struct FunctionSymbol {
 }
 
 impl FunctionSymbol {
+    /// A function with a name.
+    pub fn named(name: String, start: u64, size: Option<u64>) -> FunctionSymbol {
+        FunctionSymbol {
+            name,
+            is_named: true,
+            start,
+            size,
+        }
+    }
+
     /// A function of which only these relative addresses are known.
     pub fn unnamed(addresses: &Range<u64>) -> FunctionSymbol {
         FunctionSymbol {

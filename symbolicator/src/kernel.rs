@@ -4,6 +4,7 @@
 //! addresses exceed 2^53, and a profile's numbers are JSON. Modules lie above, at addresses that change with each boot.
 
 use recording::module::{BuildId, Module};
+use recording::proc::KernelSymbol;
 use recording::symbol::{AddressInfo, FunctionSymbol};
 
 use crate::error::SymbolError;
@@ -36,7 +37,9 @@ pub fn kernel_text_base() -> Option<u64> {
 fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
     let mut start_of_code = None;
     for line in lines {
-        let Some(symbol) = parse(line.as_ref()) else { continue };
+        let Some(symbol) = KernelSymbol::parse(line.as_ref()) else {
+            continue;
+        };
         match symbol.name {
             "_text" => return Some(symbol.address).filter(|base| *base != 0),
             "_stext" => start_of_code = Some(symbol.address).filter(|base| *base != 0),
@@ -55,8 +58,8 @@ pub fn kernel_functions<T>(classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u6
 }
 
 fn functions_of<T>(text: &str, classify: impl Fn(&str) -> Option<T>) -> Vec<(u64, u64, T)> {
-    let is_code = |line: &Line<'_>| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address != 0;
-    let mut lines: Vec<Line<'_>> = text.lines().filter_map(parse).filter(is_code).collect();
+    let is_code = |line: &KernelSymbol<'_>| line.is_function && line.address != 0;
+    let mut lines: Vec<KernelSymbol<'_>> = text.lines().filter_map(KernelSymbol::parse).filter(is_code).collect();
     lines.sort_unstable_by_key(|line| line.address);
     let known = lines.iter().enumerate().filter_map(|(at, line)| {
         let what = classify(line.name)?;
@@ -86,11 +89,10 @@ pub fn find_kernel_function(name: &str) -> Result<KernelFunctions, SymbolError> 
 }
 
 fn named(text: &str, name: &str) -> KernelFunctions {
-    let is_code = |line: &Line<'_>| matches!(line.kind, b't' | b'T' | b'w' | b'W');
-    let (same, others): (Vec<Line<'_>>, Vec<Line<'_>>) = text
+    let (same, others): (Vec<KernelSymbol<'_>>, Vec<KernelSymbol<'_>>) = text
         .lines()
-        .filter_map(parse)
-        .filter(|line| is_code(line) && line.name.contains(name))
+        .filter_map(KernelSymbol::parse)
+        .filter(|line| line.is_function && line.name.contains(name))
         .partition(|line| line.name == name);
     let mut similar: Vec<&str> = others.iter().map(|line| line.name).collect();
     similar.sort_unstable_by_key(|name| (name.len(), *name));
@@ -134,28 +136,6 @@ pub fn kernel_build_id() -> Option<BuildId> {
     None
 }
 
-/// One line of kallsyms: `address type name [module]`.
-struct Line<'a> {
-    address: u64,
-    kind: u8,
-    name: &'a str,
-    module: Option<&'a str>,
-}
-
-fn parse(line: &str) -> Option<Line<'_>> {
-    let mut fields = line.split_ascii_whitespace();
-    let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let kind = *fields.next()?.as_bytes().first()?;
-    let name = fields.next()?;
-    let module = fields.next();
-    Some(Line {
-        address,
-        kind,
-        name,
-        module,
-    })
-}
-
 struct Symbol {
     address: u64,
     /// (start, length) of the name in `names`, with ` [module]`.
@@ -186,16 +166,16 @@ impl KernelSymbols {
 
     fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
         let base = base(text.lines()).ok_or(SymbolError::KernelAddressesHidden)?;
-        let mut functions: Vec<Line<'_>> = text
+        let mut functions: Vec<KernelSymbol<'_>> = text
             .lines()
-            .filter_map(parse)
-            .filter(|line| matches!(line.kind, b't' | b'T' | b'w' | b'W') && line.address >= base)
+            .filter_map(KernelSymbol::parse)
+            .filter(|line| line.is_function && line.address >= base)
             .collect();
         // Several names of an address: a global function before local and weak ones, then few leading underscores
         // (`_text` and `_stext` mark sections), then the shorter.
         functions.sort_unstable_by_key(|line| {
             let underscores = line.name.bytes().take_while(|byte| *byte == b'_').count();
-            (line.address, line.kind != b'T', underscores, line.name.len(), line.name)
+            (line.address, !line.is_global, underscores, line.name.len(), line.name)
         });
         functions.dedup_by_key(|line| line.address);
         let mut names = String::new();
@@ -234,12 +214,8 @@ impl KernelSymbols {
             return None;
         }
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
-        Some(FunctionSymbol {
-            is_named: true,
-            name: self.names.get(start..start + len)?.to_owned(),
-            start: symbol.address,
-            size: None,
-        })
+        let name = self.names.get(start..start + len)?.to_owned();
+        Some(FunctionSymbol::named(name, symbol.address, None))
     }
 }
 

@@ -36,12 +36,7 @@ impl RecordedSymbols {
         let after = self.functions.partition_point(|(start, _, _)| *start <= address);
         let (start, size, name) = self.functions.get(after.checked_sub(1)?)?;
         let is_inside = *size == 0 || address - start < *size;
-        is_inside.then(|| FunctionSymbol {
-            is_named: true,
-            name: plain(name),
-            start: *start,
-            size: (*size > 0).then_some(*size),
-        })
+        is_inside.then(|| FunctionSymbol::named(plain(name), *start, (*size > 0).then_some(*size)))
     }
 }
 

@@ -1,16 +1,11 @@
 //! The vDSO: a small ELF file that the kernel maps into every process, and that is on no disk.
 
-use std::io::{Read, Seek, SeekFrom};
-
 use recording::module::Module;
 
 use crate::elf::ElfModule;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate;
-
-/// Largest vDSO in bytes; usual ones have 2 to 5 pages.
-const MAX_BYTES: u64 = 1 << 20;
 
 /// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another vDSO.
 pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
@@ -29,24 +24,10 @@ pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
 
 /// /proc/self/mem gives the bytes without an unsafe read of the mapping.
 fn read_own() -> std::io::Result<Vec<u8>> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let range = maps.lines().find_map(|line| {
-        let (start, end) = line
-            .strip_suffix("[vdso]")?
-            .split_whitespace()
-            .next()?
-            .split_once('-')?;
-        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
-    });
-    let (start, end) =
-        range.ok_or_else(|| std::io::Error::other("this process has none; was it turned off (vdso=0)?"))?;
-    let mut memory = std::fs::File::open("/proc/self/mem")?;
-    memory.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    memory
-        .take(end.saturating_sub(start).min(MAX_BYTES))
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+    recording::proc::vdso(
+        &std::fs::read("/proc/self/maps")?,
+        std::fs::File::open("/proc/self/mem")?,
+    )
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Unwind rules that JIT compilers write down beside their code: JIT_CODE_UNWINDING_INFO of jitdump files, an `.eh_frame` for
-//! each function. See tools/perf/Documentation/jitdump-specification.txt in the Linux sources; names are not read here.
+//! Unwind rules of JIT code: JIT compilers write an `.eh_frame` for each function into jitdump files ([`jitdump`](crate::jitdump)).
 //!
-//! A dump is read while it grows, as far as it is on the disk: most compilers write it with a buffer, so a function's first
-//! samples may come before its rules. Then the walk goes on as in code that has none.
+//! A dump is read while it grows, as far as it is on the disk. Most compilers write through a buffer, so a function's first
+//! samples may come before its rules. Then the walk goes on as in code without rules.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +14,7 @@ use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::KeptFile;
 
-/// `JiTD` as the writer's processor stores it; only little-endian ones are read.
-const MAGIC: u32 = 0x4A69_5444;
-/// Flag: times are the processor's own counter.
-const FLAG_ARCH_TIMESTAMP: u64 = 1;
-const HEADER: usize = 40;
-const RECORD_HEADER: usize = 16;
-const CODE_LOAD: u32 = 0;
-const CODE_MOVE: u32 = 1;
-const CODE_CLOSE: u32 = 3;
-const CODE_UNWINDING_INFO: u32 = 4;
-/// Fixed part of `struct jr_code_load` and `jr_code_move`, with the record's header.
-const LOAD: usize = 56;
-const MOVE: usize = 64;
-/// Of `struct jr_code_unwinding_info`.
-const UNWINDING: usize = 40;
+use crate::jitdump::{Header, Record, Records};
 
 /// Dumps of all processes that are kept open at most: as many as are kept open for names.
 const MAX_DUMPS: usize = 128;
@@ -37,8 +22,10 @@ const MAX_DUMPS: usize = 128;
 const MAX_PLACES: usize = 1 << 20;
 /// Rules of one function at most. V8's largest have some kilobytes.
 const MAX_RULES: u64 = 64 << 10;
-/// Records that are read at once at most: a dump may have grown for hours. Each costs a system call.
+/// Records that are read at once at most: a dump may have grown for hours. Each larger record costs a system call.
 const RECORDS_AT_ONCE: usize = 20_000;
+/// Code is skipped, so a larger window would only copy it.
+const WINDOW_BYTES: u64 = 4096;
 /// An address without function is looked for again so long after the last time.
 const LOOK_AGAIN_NS: u64 = 50_000_000;
 /// Rules taken apart that are kept, of some 20 KB each.
@@ -76,7 +63,7 @@ struct Placed {
     rules: Option<RulesAt>,
 }
 
-/// Where in the dump an `.eh_frame` is.
+/// Where in the dump an `.eh_frame` is: its offset and size.
 #[derive(Clone, Copy)]
 struct RulesAt {
     offset: u64,
@@ -179,15 +166,11 @@ enum Reading {
 
 impl Dump {
     fn open(file: KeptFile) -> Option<Dump> {
-        let mut header = [0; HEADER];
-        file.read_exact_at(&mut header, 0).ok()?;
-        if u32_at(&header, 0) != Some(MAGIC) || u32_at(&header, 4) != Some(1) {
-            return None;
-        }
+        let header = Header::read(&*file).ok()?;
         Some(Dump {
             file,
-            has_times: u64_at(&header, 32)? & FLAG_ARCH_TIMESTAMP == 0,
-            read_to: u64::from(u32_at(&header, 8)?).max(HEADER as u64),
+            has_times: header.has_times,
+            read_to: header.end,
             is_closed: false,
             look_again: 0,
             next_rules: None,
@@ -215,76 +198,61 @@ impl Dump {
 
     /// Reads records that are whole by now.
     fn read(&mut self) -> Reading {
-        let len = self.file.len();
-        let mut bytes = [0; MOVE];
+        let file = self.file.clone();
+        let mut records = Records::new(&*file, self.read_to, WINDOW_BYTES);
         for _ in 0..RECORDS_AT_ONCE {
-            let there = len.saturating_sub(self.read_to).min(MOVE as u64) as usize;
-            let Some(bytes) = bytes.get_mut(..there).filter(|bytes| bytes.len() >= RECORD_HEADER) else {
+            let Some(record) = records.next() else {
                 return Reading::Done;
             };
-            if self.file.read_exact_at(bytes, self.read_to).is_err() {
-                return Reading::Done;
-            }
-            let size = u64::from(u32_at(bytes, 4).unwrap_or_default());
-            let end = self.read_to.saturating_add(size);
-            if size < RECORD_HEADER as u64 || end > len {
-                return Reading::Done;
-            }
-            let kind = u32_at(bytes, 0);
-            if kind == Some(CODE_CLOSE) || self.place_count >= MAX_PLACES {
+            if record == Record::Close || self.place_count >= MAX_PLACES {
                 self.is_closed = true;
                 return Reading::Done;
             }
-            // A record shorter than its kind is passed over.
-            let record = &bytes[..there.min(size as usize)];
-            let _ = self.record(kind, record, end);
-            self.read_to = end;
+            self.read_to = records.position();
+            self.add(record);
         }
         Reading::More
     }
 
-    fn record(&mut self, kind: Option<u32>, record: &[u8], end: u64) -> Option<()> {
-        let from_ns = if self.has_times { u64_at(record, 8)? } else { 0 };
-        match kind? {
-            CODE_UNWINDING_INFO => {
-                let (bytes, index_bytes) = (u64_at(record, 16)?, u64_at(record, 24)?);
-                let offset = self.read_to + UNWINDING as u64;
-                let bytes = bytes.checked_sub(index_bytes)?;
-                let fits = bytes > 0 && bytes <= MAX_RULES && offset.checked_add(bytes)? <= end;
-                self.next_rules = fits.then_some(RulesAt { offset, bytes });
+    fn add(&mut self, record: Record) {
+        let time = |time_ns| if self.has_times { time_ns } else { 0 };
+        match record {
+            Record::Rules(at) => {
+                let (offset, bytes) = (at.start, at.end - at.start);
+                self.next_rules = (1..=MAX_RULES).contains(&bytes).then_some(RulesAt { offset, bytes });
             }
-            CODE_LOAD => {
-                let rules = self.next_rules.take();
-                let record = record.get(..LOAD)?;
+            Record::Load {
+                time_ns,
+                start,
+                index,
+                code,
+                ..
+            } => {
                 let placed = Placed {
-                    from_ns,
-                    size: u64_at(record, 40)?,
-                    rules,
+                    from_ns: time(time_ns),
+                    size: code.end - code.start,
+                    rules: self.next_rules.take(),
                 };
-                self.place(u64_at(record, 32)?, placed);
-                self.by_index.insert(u64_at(record, 48)?, placed);
+                self.place(start, placed);
+                self.by_index.insert(index, placed);
             }
-            CODE_MOVE => {
-                let placed = *self.by_index.get(&u64_at(record, 56)?)?;
-                self.place(u64_at(record, 40)?, Placed { from_ns, ..placed });
+            Record::Move {
+                time_ns, new, index, ..
+            } => {
+                let from_ns = time(time_ns);
+                if let Some(placed) = self.by_index.get(&index).copied() {
+                    self.place(new, Placed { from_ns, ..placed });
+                }
             }
-            _ => {}
+            Record::Damaged => self.next_rules = None,
+            Record::Lines(_) | Record::Close | Record::Other => {}
         }
-        Some(())
     }
 
     fn place(&mut self, start: u64, placed: Placed) {
         self.places.entry(start).or_default().push(placed);
         self.place_count += 1;
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
@@ -296,23 +264,7 @@ mod tests {
 
     use super::*;
     use crate::x86_64::X86_64;
-    use recording::sink::ReadAt;
-
-    struct Bytes(Vec<u8>);
-
-    impl ReadAt for Bytes {
-        fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-            let bytes = usize::try_from(offset)
-                .ok()
-                .and_then(|at| self.0.get(at..)?.get(..buffer.len()));
-            buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
-            Ok(())
-        }
-
-        fn len(&self) -> u64 {
-            self.0.len() as u64
-        }
-    }
+    use recording::sink::InMemory;
 
     /// For code of 16 bytes: `push %rbx` at its start, so that from byte 1 on the CFA is rsp + 16.
     const RULES: &[u8] = &[
@@ -327,7 +279,7 @@ mod tests {
     }
 
     fn header() -> Vec<u8> {
-        let halves = [MAGIC, 1, 40, 62, 0, 7];
+        let halves = [0x4A69_5444_u32, 1, 40, 62, 0, 7];
         let mut bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
         bytes.extend(words(&[0, 0]));
         bytes
@@ -356,7 +308,7 @@ mod tests {
 
     fn rules_of(file: &[u8]) -> JitRules {
         let mut rules = JitRules::default();
-        rules.add(Pid(7), Arc::new(Bytes(file.to_vec())));
+        rules.add(Pid(7), Arc::new(InMemory(file.to_vec())));
         rules
     }
 

@@ -13,7 +13,8 @@
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 6. `walk`: from leaf to root; `outcome`: what it found.
-//! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk.
+//! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk;
+//!    [`jitdump`]: the files that `jit` reads.
 //! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
 
 mod aarch64;
@@ -26,6 +27,7 @@ pub mod compression;
 mod elf;
 mod go;
 mod jit;
+pub mod jitdump;
 mod live_boundary;
 mod modules;
 mod outcome;

@@ -7,11 +7,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Bytes, Captured, Collector, PID, map, sample};
+use common::{Captured, Collector, PID, map, sample};
 use recording::address::Avma;
 use recording::event::{Mapping, Pid};
 use recording::quality::Quality;
-use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
+use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use recording::stack::{Frame, Registers, StackMark};
 use unwind::{UnwindOptions, Unwinder};
 
@@ -185,7 +185,7 @@ impl ModuleFiles for OneFile {
         }
         Ok(ModuleFile {
             readable_path: None,
-            bytes: Arc::new(Bytes(elf())),
+            bytes: Arc::new(InMemory(elf())),
         })
     }
 }

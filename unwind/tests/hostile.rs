@@ -8,11 +8,11 @@ mod common;
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 
-use common::{Bytes, Captured, Collector, PID, capture, map, own_mappings, sample, sp};
+use common::{Captured, Collector, PID, capture, map, own_mappings, sample, sp};
 use proptest::prelude::*;
 use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, Pid, ProcessEvent};
-use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, ReadAt};
+use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, NoMemory, ReadAt};
 use recording::stack::Registers;
 use unwind::{UnwindOptions, Unwinder};
 
@@ -157,7 +157,7 @@ proptest! {
             bytes[54..58].copy_from_slice(&[56, 0, 9, 0]);
             bytes[32..40].copy_from_slice(&64u64.to_le_bytes());
         }
-        unwind_with(Bytes(bytes), &[some_depth(2)]);
+        unwind_with(InMemory(bytes), &[some_depth(2)]);
     }
 
     #[test]
@@ -190,7 +190,7 @@ proptest! {
 fn a_mapping_at_the_end_of_the_address_space_is_taken() {
     let files = OneFile(ModuleFile {
         readable_path: None,
-        bytes: Arc::new(Bytes(Vec::new())),
+        bytes: Arc::new(InMemory(Vec::new())),
     });
     let mut unwinder = Unwinder::new(Collector::default(), NoMemory, files, UnwindOptions::default());
     for (start, len, offset) in [(u64::MAX - 4095, u64::MAX, u64::MAX), (0, u64::MAX, 0), (4096, 0, 1)] {

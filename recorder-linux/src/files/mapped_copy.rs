@@ -1,12 +1,12 @@
 //! A mapped file, put together again from the memory of a process that maps it.
 //!
-//! The last resort, for files that are deleted, of a program that is not ours to follow /proc/PID/map_files for. Code,
-//! unwind tables and build id lie in memory as they do in the file. Section headers, symbols and debug info do not: such
-//! a module is unwound by its tables, and has no names.
+//! The last resort for a deleted file, where /proc/PID/map_files is not permitted. Memory has the file's code, unwind tables and
+//! build id, but not its section headers, symbols and debug info. So such a module is unwound by its tables, and has no names.
 
 use std::fs;
 
 use recording::event::{Mapping, Pid};
+use recording::proc::{self, MapsLine};
 
 use crate::sys;
 
@@ -20,31 +20,19 @@ pub(crate) struct MappedCopies {
     copied: u64,
 }
 
-/// A line of /proc/PID/maps.
-#[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
-    start: u64,
-    end: u64,
-    offset: u64,
-    /// Device and inode, as they stand there.
-    file: (&'a str, &'a str),
-}
-
 impl MappedCopies {
     /// Copies all parts of the mapped file that the process maps. `None`: the process is gone, has something else at
     /// that place, or the limits are reached.
     pub(crate) fn copy(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<Vec<u8>> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", pid.0)).ok()?;
-        let lines: Vec<Line<'_>> = maps.lines().filter_map(parse).collect();
-        let mapped = lines.iter().find(|line| {
-            (line.start..line.end).contains(&mapping.start)
-                && line.offset.checked_add(mapping.start - line.start) == Some(mapping.file_offset)
+        let maps = fs::read(format!("/proc/{}/maps", pid.0)).ok()?;
+        let of_files: Vec<MapsLine> = proc::mappings(&maps).filter(|line| line.inode.is_some()).collect();
+        let mapped = of_files.iter().find(|line| {
+            (line.start..line.end()).contains(&mapping.start)
+                && line.file_offset.checked_add(mapping.start - line.start) == Some(mapping.file_offset)
         })?;
-        let of_file: Vec<&Line<'_>> = lines.iter().filter(|line| line.file == mapped.file).collect();
-        let len = of_file
-            .iter()
-            .filter_map(|line| line.offset.checked_add(line.end.checked_sub(line.start)?))
-            .max()?;
+        let of_file: Vec<&MapsLine> = of_files.iter().filter(|line| line.inode == mapped.inode).collect();
+        let ends = of_file.iter().filter_map(|line| line.file_offset.checked_add(line.len));
+        let len = ends.max()?;
         if len > MAX_FILE || self.copied.saturating_add(len) > MAX_TOTAL {
             return None;
         }
@@ -52,28 +40,13 @@ impl MappedCopies {
         let mut bytes = vec![0; usize::try_from(len).ok()?];
         // Later mappings of the same bytes are the writable ones, changed by the loader: the first one counts.
         for line in of_file.iter().rev() {
-            let at = usize::try_from(line.offset).ok()?;
-            let end = at.checked_add(usize::try_from(line.end - line.start).ok()?)?;
+            let at = usize::try_from(line.file_offset).ok()?;
+            let end = at.checked_add(usize::try_from(line.len).ok()?)?;
             sys::memory::read(pid.0, line.start, bytes.get_mut(at..end)?);
         }
         forget_sections(&mut bytes)?;
         Some(bytes)
     }
-}
-
-/// `start-end perms offset major:minor inode path`, of a file. See proc_pid_maps(5).
-fn parse(line: &str) -> Option<Line<'_>> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let _permissions = words.next()?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let line = Line {
-        start: hex(start)?,
-        end: hex(end)?,
-        offset: hex(words.next()?)?,
-        file: (words.next()?, words.next()?),
-    };
-    (line.file.1 != "0" && line.start < line.end).then_some(line)
 }
 
 /// Section headers are not mapped: what the header says of them (e_shoff, e_shnum, e_shstrndx of `Elf64_Ehdr`) would
@@ -87,56 +60,23 @@ fn forget_sections(bytes: &mut [u8]) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use recording::event::Pid;
-    use recording::sink::ReadAt;
+    use recording::sink::InMemory;
     use unwind::build_id_of;
 
     use super::*;
 
     #[test]
-    fn lines_of_files_are_read_and_others_are_not() {
-        let line = "7f0a1c026000-7f0a1c17c000 r-xp 00026000 fe:01 1234  /usr/lib/libc.so.6 (deleted)";
-        let expected = Line {
-            start: 0x7f0a_1c02_6000,
-            end: 0x7f0a_1c17_c000,
-            offset: 0x26000,
-            file: ("fe:01", "1234"),
-        };
-        assert_eq!(parse(line), Some(expected));
-        assert_eq!(parse("7ffc000-7ffd000 rw-p 00000000 00:00 0 [stack]"), None);
-        assert_eq!(parse("nonsense"), None);
-    }
-
-    struct Copy(Vec<u8>);
-
-    impl ReadAt for Copy {
-        fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-            let end = usize::try_from(offset).ok().and_then(|at| self.0.get(at..));
-            let source = end
-                .and_then(|rest| rest.get(..buffer.len()))
-                .ok_or(std::io::ErrorKind::UnexpectedEof)?;
-            buffer.copy_from_slice(source);
-            Ok(())
-        }
-
-        fn len(&self) -> u64 {
-            self.0.len() as u64
-        }
-    }
-
-    #[test]
     fn a_copy_of_our_own_program_has_its_build_id_and_its_code() {
         let exe = fs::read("/proc/self/exe").unwrap();
         let path = fs::read_link("/proc/self/exe").unwrap();
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        let line = maps
-            .lines()
-            .find(|line| line.ends_with(&*path.to_string_lossy()) && line.contains("r-xp"))
+        let maps = fs::read("/proc/self/maps").unwrap();
+        let line = proc::mappings(&maps)
+            .find(|line| line.is_executable && line.path == path.as_os_str().as_encoded_bytes())
             .unwrap();
-        let Line { start, end, offset, .. } = parse(line).unwrap();
         let mapping = Mapping {
-            start,
-            len: end - start,
-            file_offset: offset,
+            start: line.start,
+            len: line.len,
+            file_offset: line.file_offset,
             path: b"/gone",
             build_id: None,
             inode: None,
@@ -148,8 +88,8 @@ mod tests {
         let copy = MappedCopies::default()
             .copy(Pid(std::process::id() as i32), &mapping)
             .unwrap();
-        let code = offset as usize..(offset + 4096) as usize;
+        let code = line.file_offset as usize..(line.file_offset + 4096) as usize;
         assert_eq!(copy[code.clone()], exe[code]);
-        assert_eq!(build_id_of(&Copy(copy)), build_id_of(&Copy(exe)));
+        assert_eq!(build_id_of(&InMemory(copy)), build_id_of(&InMemory(exe)));
     }
 }

@@ -10,13 +10,14 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use recording::clock::Timestamp;
 use recording::event::{Mapping, Pid};
-use recording::sink::{ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
+use recording::proc;
+use recording::sink::{InMemory, ModuleFile, ModuleFiles, ModuleMiss, TargetMemory};
 use unwind::build_id_of;
 
 use crate::sys;
@@ -38,8 +39,8 @@ impl TargetMemory for Memory {
 }
 
 /// Opens mapped files: through the target's own root (another mount namespace, chroot), by plain path when the target
-/// is already gone, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
-/// memory where that is not permitted. What is opened stays readable when all of these are gone.
+/// has ended, through /proc/PID/exe and map_files when the file was deleted or replaced, and from the target's
+/// memory where those are not permitted. An open file stays readable when all of these are gone.
 #[derive(Debug, Default)]
 pub struct Files {
     /// Root folders of other mount namespaces, by the namespace: for processes that end before their files are opened.
@@ -54,10 +55,10 @@ const DELETED: &str = " (deleted)";
 impl ModuleFiles for Files {
     fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<ModuleFile, ModuleMiss> {
         if mapping.path == b"[vdso]" {
-            let bytes = own_vdso().ok_or(ModuleMiss::NotFound)?;
+            let bytes = own_vdso().map_err(|_| ModuleMiss::NotFound)?;
             return Ok(ModuleFile {
                 readable_path: None,
-                bytes: Arc::new(Bytes(bytes)),
+                bytes: Arc::new(InMemory(bytes)),
             });
         }
         if !is_file(mapping.path) {
@@ -84,7 +85,7 @@ impl ModuleFiles for Files {
         match self.copies.copy(pid, mapping) {
             Some(bytes) => Ok(ModuleFile {
                 readable_path: None,
-                bytes: Arc::new(Bytes(bytes)),
+                bytes: Arc::new(InMemory(bytes)),
             }),
             None => Err(miss),
         }
@@ -183,33 +184,7 @@ fn shortest(candidate: &Path, path: &Path, file: &File) -> Option<PathBuf> {
     (!same).then(|| candidate.to_owned())
 }
 
-/// The vdso of this very process: the kernel maps the same one everywhere.
-fn own_vdso() -> Option<Vec<u8>> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
-    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok()?];
-    File::open("/proc/self/mem")
-        .ok()?
-        .read_exact_at(&mut bytes, start)
-        .ok()?;
-    Some(bytes)
-}
-
-struct Bytes(Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let source = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.0.get(start..start.checked_add(buffer.len())?))
-            .ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(source);
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
+/// The vDSO of sprof itself: the kernel maps the same one everywhere.
+fn own_vdso() -> io::Result<Vec<u8>> {
+    proc::vdso(&fs::read("/proc/self/maps")?, File::open("/proc/self/mem")?)
 }

@@ -6,21 +6,21 @@ use std::io;
 
 use recording::command::own;
 
-/// perf_event_open(2) does not work here at all.
+/// Why perf_event_open(2) does not work here at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// By `kernel.perf_event_paranoid`, at this level.
     Paranoid(i32),
-    /// With a seccomp filter active: that of a container most likely.
+    /// A seccomp filter is active, most likely that of a container.
     Filter,
-    /// Without one: by a security module.
+    /// No seccomp filter is active: a security module refuses.
     Policy,
-    /// The kernel does not have it, or a sandbox says so.
+    /// The kernel lacks the call, or a sandbox hides it.
     Missing,
 }
 
 impl Refusal {
-    /// The refusal behind an error of perf_event_open for user code alone; `None` if it is something else.
+    /// The refusal behind an error of perf_event_open for user code; `None` for other errors.
     pub(crate) fn of(error: &io::Error) -> Option<Refusal> {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Some(Refusal::Missing),
@@ -34,7 +34,7 @@ impl Refusal {
         }
     }
 
-    /// What makes it work.
+    /// What makes perf_event_open work.
     pub(crate) fn remedy(self) -> Option<&'static str> {
         Some(match self {
             Refusal::Paranoid(_) => "`sudo sysctl kernel.perf_event_paranoid=2`, or run sprof as root",
@@ -83,7 +83,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// ptrace does not work here.
+/// Why ptrace does not work here.
 #[derive(Debug)]
 pub(crate) struct PtraceRefusal {
     call: &'static str,

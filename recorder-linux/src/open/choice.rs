@@ -7,29 +7,27 @@ use crate::open::events::Counter;
 use crate::sys::perf_event::{
     Attr, EventFd, HW_CPU_CYCLES, SW_CPU_CLOCK, THIS_THREAD, TYPE_HARDWARE, TYPE_SOFTWARE, flag, read_format,
 };
-use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use perf_data::decode::{Layout, RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_PERIOD, SAMPLE_TYPE};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 /// PERF_PMU_TYPE_SHIFT.
 const PMU_TYPE_SHIFT: u32 = 32;
-/// PERF_SAMPLE_PERIOD.
-const SAMPLE_PERIOD: u64 = 1 << 8;
 
 /// The event that samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// The one that the user named, in the place of CPU time.
+    /// The event that the user named instead of CPU time.
     pub(crate) named: Option<Counter>,
     pub(crate) hardware: bool,
-    /// Why the CPU clock samples in the place of the processor's counter of cycles; `None` where it does not.
+    /// Why the CPU clock samples instead of the processor's counter of cycles; `None` where it does not.
     pub(crate) no_cycles: Option<NoCycles>,
-    /// The user's permission. A named event can leave the kernel out all the same: see [`Choice::counts_kernel`].
+    /// The user's permission. A named event may still leave the kernel out: see [`Choice::counts_kernel`].
     pub(crate) may_sample_kernel: bool,
     pub(super) has_build_ids: bool,
     pub(crate) has_lost_counts: bool,
 }
 
-/// Why cycles do not sample. The same for every recording on a machine, and no loss: the clock measures time as well.
+/// Why cycles do not sample. The reason is the same for every recording on a machine, and no loss: the clock measures time as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoCycles {
     /// As in most virtual machines.
@@ -39,7 +37,7 @@ pub(crate) enum NoCycles {
 }
 
 impl NoCycles {
-    /// For those who ask for more.
+    /// The reason as a sentence, for verbose output.
     pub(crate) fn remark(self) -> &'static str {
         match self {
             NoCycles::NoCounter => "no hardware counter for cycles here: sampling by the cpu-clock timer",
@@ -59,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// True if this event's samples come from the kernel, too. Of those beside it, each has its own answer.
+    /// True if this event also samples the kernel. Each further event has its own answer.
     pub(crate) fn counts_kernel(&self) -> bool {
         self.may_sample_kernel && self.named.as_ref().is_none_or(|counter| counter.sides.kernel)
     }
@@ -102,20 +100,33 @@ impl Choice {
         }
     }
 
+    /// What the attributes of all events of a recording have in common.
+    pub(super) fn common_attr(&self, scope: Scope, stack_bytes: u32) -> Attr {
+        let lost = if self.has_lost_counts { read_format::LOST } else { 0 };
+        Attr {
+            sample_type: SAMPLE_TYPE,
+            read_format: read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING | lost,
+            flags: scope.flags()
+                | flag::DISABLED
+                | flag::EXCLUDE_HV
+                | flag::EXCLUDE_GUEST
+                | flag::WATERMARK
+                | flag::SAMPLE_ID_ALL
+                | flag::USE_CLOCKID,
+            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
+            // 2 us. The kernel cuts this to the ring's size.
+            wakeup_watermark: u32::MAX,
+            sample_regs_user: RegisterSet::NATIVE.mask(),
+            sample_stack_user: stack_bytes,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attr::default()
+        }
+    }
+
     pub(super) fn attr(&self, scope: Scope, rate_hz: f64, stack_bytes: u32, core_type: u64) -> Attr {
-        let mut flags = flag::DISABLED
-            | scope.flags()
-            | flag::EXCLUDE_HV
-            | flag::EXCLUDE_GUEST
-            | flag::MMAP
-            | flag::MMAP2
-            | flag::COMM
-            | flag::COMM_EXEC
-            | flag::TASK
-            | flag::WATERMARK
-            | flag::SAMPLE_ID_ALL
-            | flag::USE_CLOCKID;
-        let mut sample_type = SAMPLE_TYPE;
+        let common = self.common_attr(scope, stack_bytes);
+        let mut flags = common.flags | flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
+        let mut sample_type = common.sample_type;
         if self.counts_kernel() {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
@@ -124,10 +135,6 @@ impl Choice {
         }
         if self.has_build_ids {
             flags |= flag::BUILD_ID;
-        }
-        let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-        if self.has_lost_counts {
-            counts |= read_format::LOST;
         }
         let (kind, configs, period_or_freq) = if let Some(counter) = &self.named {
             let [mut config, one, two] = counter.configs;
@@ -169,26 +176,19 @@ impl Choice {
             config2: configs[2],
             sample_period_or_freq: period_or_freq,
             sample_type,
-            read_format: counts,
             flags,
-            // Never wake the reader: it looks by itself every few milliseconds. A wake-up per sample costs the program
-            // 2 us. The kernel cuts this to the ring's size.
-            wakeup_watermark: u32::MAX,
-            sample_regs_user: RegisterSet::NATIVE.mask(),
-            sample_stack_user: stack_bytes,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
+            ..common
         }
     }
 }
 
-/// True if it is not perf events that are refused, but the target.
+/// True if perf events are allowed for sprof itself: then the target is refused.
 pub(crate) fn may_record_ourselves(choice: &Choice) -> bool {
     let attr = choice.attr(Scope::OnExec, 1.0, 8, 0);
     EventFd::open(&attr, THIS_THREAD, 0).is_ok()
 }
 
-/// What `config` needs on a CPU of a machine with several types of cores.
+/// The type of the CPU's core for `config`, on machines with several types of cores; else 0.
 pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
     core_types
         .iter()
@@ -196,20 +196,21 @@ pub(crate) fn core_type(core_types: &[(u32, Vec<u32>)], cpu: u32) -> u64 {
         .map_or(0, |(kind, _)| u64::from(*kind) << PMU_TYPE_SHIFT)
 }
 
-/// What all further events of a recording have in common with the first one.
+/// What all further events of a recording have in common with the first event.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     pub(crate) scope: Scope,
     pub(crate) choice: Choice,
+    pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
     pub(crate) core_types: Vec<(u32, Vec<u32>)>,
 }
 
 impl Common {
-    /// What was counted over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
+    /// The counts over all CPUs. The event of a task on one CPU is also "enabled" while the task runs on others.
     ///
-    /// That is for how long the tasks ran, or less: Linux 6.18 forgets the time of an inherited event whose thread ends when it
-    /// was not counting, which is that of all CPUs but one (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
+    /// The enabled time is the run time of the tasks, or less: Linux 6.18 drops the time of an inherited event whose thread ends on
+    /// another CPU (4 threads of 679 ms together: 535 and 335 ms on two CPUs).
     pub(crate) fn of_tasks(&self, counts: EventCounts, cpus: usize) -> EventCounts {
         EventCounts {
             enabled_ns: match self.scope {

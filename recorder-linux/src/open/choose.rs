@@ -36,7 +36,7 @@ pub(super) fn choose(
                 if let Some(counter) = named {
                     trouble::check(counter, choice.may_sample_kernel)?;
                 }
-                // An event of user code opens without the permission that those beside it may need.
+                // An event of user code opens without the permission that further events may need.
                 if !choice.counts_kernel() && choice.may_sample_kernel {
                     choice.may_sample_kernel = !refuses_kernel(scope, pid, &choice, cpu);
                     let others = &wanted.events.counted;
@@ -54,7 +54,7 @@ pub(super) fn choose(
                 choice.hardware = false;
                 choice.no_cycles = Some(NoCycles::NoCounter);
             }
-            // Where all tasks are refused, it is not for the kernel's part.
+            // The whole machine is refused for other reasons than its kernel code.
             Some(libc::EACCES | libc::EPERM)
                 if choice.counts_kernel()
                     && scope != Scope::Machine
@@ -63,7 +63,7 @@ pub(super) fn choose(
                 choice.may_sample_kernel = false;
                 announcements.push(user_code_only());
             }
-            // What older kernels do not know: counts of lost records (Linux 6.0), build ids in mappings (5.12).
+            // Older kernels lack counts of lost records (Linux 6.0) and build ids in mappings (5.12).
             Some(libc::EINVAL) if choice.has_lost_counts => choice.has_lost_counts = false,
             Some(libc::EINVAL) if choice.has_build_ids => choice.has_build_ids = false,
             Some(libc::EINVAL) if choice.hardware => {
@@ -82,7 +82,7 @@ pub(super) fn choose(
                     {
                         trouble::counter(counter, &common(&choice), cpu, &error)
                     }
-                    // A launched program has another way.
+                    // A launched program can be recorded with ptrace.
                     Some(refusal) if scope == Scope::OnExec => OpenError::NoPerfEvents(refusal),
                     _ => open_failed(scope, &choice, cpu, &error),
                 });
@@ -100,7 +100,7 @@ fn user_code_only() -> String {
     )
 }
 
-/// Opens the timer with the kernel, for a moment: every machine has it, and it needs the permission only.
+/// True if the kernel may not be sampled. Opens the timer for a moment: every machine has it, and it needs only the permission.
 fn refuses_kernel(scope: Scope, pid: i32, choice: &Choice, cpu: u32) -> bool {
     let timer = Choice {
         named: None,

@@ -1,7 +1,8 @@
-//! What to open: the best event and the largest rings that this machine and this user may have, every step down said.
+//! Opens the best event and the largest rings that this machine and this user may have. Announces every step down.
 
 mod choice;
 mod choose;
+mod event_set;
 pub(crate) mod events;
 mod further;
 mod rings;
@@ -9,22 +10,20 @@ mod scope;
 mod trouble;
 mod waits;
 
-use std::io;
 use std::path::Path;
 
 pub(crate) use choice::{Choice, NoCycles};
 use choice::{Common, core_type};
 use choose::{choose, open_failed};
-use further::FurtherEvents;
+use event_set::EventSet;
 use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
 pub(crate) use scope::{OpenError, Scope, Wanted};
 pub(crate) use trouble::has_hardware;
 pub(crate) use waits::StackLimit;
-use waits::WaitEvents;
 
 use crate::machine::cpus;
 use crate::open::events::Counter;
-use crate::sys::perf_event::{Attr, EventFd};
+use crate::sys::perf_event::EventFd;
 use crate::sys::ring::Ring;
 use perf_data::decode::Layout;
 use perf_data::origins::Origins;
@@ -32,45 +31,23 @@ use recording::event::Role;
 
 /// Rings of points are larger by this: a burst of 2000, with their stacks, should find room between two rounds.
 const POINTS_RING_FACTOR: usize = 2;
+
 /// All events of a recording, with their rings.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The first ones have a ring each, in the order of `cpus`; further ones write to the ring of their CPU.
-    pub(crate) events: Vec<EventFd>,
-    cpus: Vec<u32>,
-    attr_of: AttrOf,
-    /// Those of `events`, of `waits`, of `further`.
+    pub(crate) events: EventSet,
+    /// The rings, and the role of the records in each.
     pub(crate) rings: Vec<Ring>,
-    /// The role of the records in each.
     pub(crate) roles: Vec<Role>,
-    pub(crate) waits: WaitEvents,
-    pub(crate) further: FurtherEvents,
     pub(crate) ring_bytes: usize,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
     /// Which event counts, where threads may have two.
     pub(crate) origins: Option<Origins>,
-    /// A line each: what was stepped down from, and how to get it.
+    /// A line for each step down, with the command that avoids it.
     pub(crate) announcements: Vec<String>,
     /// A line each, for the profile: see [`RecordingInfo::notes`](recording::info::RecordingInfo::notes).
     pub(crate) notes: Vec<String>,
-}
-
-/// What every further event of a recording needs to be like the first ones.
-#[derive(Debug)]
-struct AttrOf {
-    choice: Choice,
-    scope: Scope,
-    rate_hz: f64,
-    stack_bytes: u32,
-    core_types: Vec<(u32, Vec<u32>)>,
-}
-
-impl AttrOf {
-    fn cpu(&self, cpu: u32) -> Attr {
-        let core_type = core_type(&self.core_types, cpu);
-        self.choice.attr(self.scope, self.rate_hz, self.stack_bytes, core_type)
-    }
 }
 
 /// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
@@ -99,70 +76,43 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     let common = |choice: &Choice| Common {
         scope,
         choice: choice.clone(),
+        rate_hz,
         stack_bytes,
         core_types: core_types.clone(),
     };
     let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
     announcements.extend(named.announcements.iter().cloned());
-    let attr_of = AttrOf {
-        choice: choice.clone(),
-        scope,
-        rate_hz,
-        stack_bytes,
-        core_types: core_types.clone(),
-    };
-    let mut events = Vec::with_capacity(cpus.len());
-    let mut opened_cpus = Vec::with_capacity(cpus.len());
-    for cpu in cpus {
-        match EventFd::open(&attr_of.cpu(cpu), pid, cpu) {
-            Ok(event) => {
-                events.push(event);
-                opened_cpus.push(cpu);
-            }
-            // The CPU went offline after the list was read.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
-            Err(error) => return Err(open_failed(scope, &choice, cpu, &error)),
-        }
+    let events = EventSet::open(common(&choice), named, off_cpu, pid, &cpus)?;
+    if off_cpu && !choice.may_sample_kernel {
+        announcements.push(
+            "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
+                .to_owned(),
+        );
     }
-    let waits = match off_cpu {
-        true => waits::open(scope, pid, &opened_cpus, &choice, stack_bytes, &mut announcements)?,
-        false => WaitEvents::default(),
-    };
-    let further = FurtherEvents::open(named, common(&choice), pid, &opened_cpus)?;
+    let cpu_count = events.cpus().len();
+    let largest_bytes = largest_ring_bytes(cpu_count);
     let wanted_bytes = match choice.may_flood() {
-        true => largest_ring_bytes(events.len()),
-        false => wanted_ring_bytes(rate_hz, stack_bytes, events.len()),
+        true => largest_bytes,
+        false => wanted_ring_bytes(rate_hz, stack_bytes, cpu_count),
     };
-    let mut wanted_rings: Vec<(&EventFd, usize)> = (events.iter().chain(waits.iter()))
-        .map(|event| (event, wanted_bytes))
-        .collect();
-    wanted_rings.extend(further.owners().zip(further.ring_roles()).map(|(event, role)| {
-        let most = largest_ring_bytes(events.len());
-        (
-            event,
-            if role == Role::Point {
-                most * POINTS_RING_FACTOR
-            } else {
-                most
-            },
-        )
-    }));
+    let (wanted_rings, roles): (Vec<(&EventFd, usize)>, Vec<Role>) = (events.owners())
+        .map(|(event, role)| {
+            let bytes = match role {
+                Role::Counted => largest_bytes,
+                Role::Point => largest_bytes * POINTS_RING_FACTOR,
+                _ => wanted_bytes,
+            };
+            ((event, bytes), role)
+        })
+        .unzip();
     let (rings, ring_bytes) = map_rings(&wanted_rings, wanted_bytes, &mut announcements)?;
-    further
+    events
         .share_rings()
         .map_err(|error| format!("cannot send events to one ring: {error}"))?;
-    let mut roles = vec![Role::Running; events.len()];
-    roles.extend(waits.switches.iter().map(|_| Role::Switch));
-    roles.extend(waits.stacks.iter().map(|_| Role::WaitStack));
-    roles.extend(further.ring_roles());
     Ok(Opened {
         events,
-        cpus: opened_cpus,
-        attr_of,
         rings,
         roles,
-        waits,
-        further,
         ring_bytes,
         layout: choice.layout(stack_bytes),
         choice,
@@ -172,70 +122,12 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     })
 }
 
-impl Opened {
-    /// All events: of samples, of waits, and those that the user named beside.
-    pub(crate) fn all_events(&self) -> impl Iterator<Item = &EventFd> {
-        self.added_since([0; 4])
-    }
-
-    /// How many events there are, for [`Opened::added_since`].
-    pub(crate) fn mark(&self) -> [usize; 4] {
-        let of_waits = &self.waits;
-        [
-            self.events.len(),
-            of_waits.switches.len(),
-            of_waits.stacks.len(),
-            self.further.len(),
-        ]
-    }
-
-    /// All events that were opened since the mark.
-    pub(crate) fn added_since(
-        &self,
-        [events, switches, stacks, further]: [usize; 4],
-    ) -> impl Iterator<Item = &EventFd> {
-        let of_waits = self.waits.switches.iter().skip(switches);
-        (self.events.iter().skip(events))
-            .chain(of_waits)
-            .chain(self.waits.stacks.iter().skip(stacks))
-            .chain(self.further.since(further))
-    }
-
-    /// How many CPUs are recorded.
-    pub(crate) fn cpus(&self) -> usize {
-        self.cpus.len()
-    }
-
-    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
-    pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
-        let before = self.events.len();
-        for (at, cpu) in self.cpus.iter().enumerate() {
-            let event = EventFd::open(&self.attr_of.cpu(*cpu), tid, *cpu)
-                .and_then(|event| event.redirect_to(&self.events[at]).map(|()| event));
-            match event {
-                Ok(event) => self.events.push(event),
-                Err(error) => {
-                    self.events.truncate(before);
-                    return Err(error);
-                }
-            }
-        }
-        let before_waits = (self.waits.switches.len(), self.waits.stacks.len());
-        let added = (self.waits.add(tid, &self.cpus)).and_then(|()| self.further.add(tid));
-        added.inspect_err(|_| {
-            self.events.truncate(before);
-            self.waits.switches.truncate(before_waits.0);
-            self.waits.stacks.truncate(before_waits.1);
-        })
-    }
-}
-
 /// Opens the same event without the kernel, for a moment.
 pub(crate) fn try_without_kernel(opened: &Opened, pid: i32) -> Result<(), OpenError> {
-    let (scope, cpu) = (opened.attr_of.scope, opened.cpus[0]);
+    let (common, cpu) = (opened.events.common(), opened.events.cpus()[0]);
     let choice = opened.choice.without_kernel();
-    let attr = choice.attr(scope, 1.0, 0, core_type(&opened.attr_of.core_types, cpu));
+    let attr = choice.attr(common.scope, 1.0, 0, core_type(&common.core_types, cpu));
     EventFd::open(&attr, pid, cpu)
         .map(|_| ())
-        .map_err(|error| open_failed(scope, &choice, cpu, &error))
+        .map_err(|error| open_failed(common.scope, &choice, cpu, &error))
 }

@@ -1,4 +1,4 @@
-//! How large rings are: what the rate and the number of CPUs ask for, less where the user's locked memory does not suffice.
+//! The size of rings: by the rate and the number of CPUs, less where the user's locked memory does not suffice.
 
 use std::io;
 
@@ -17,7 +17,7 @@ const ALL_RINGS_BYTES: usize = 64 << 20;
 /// Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 0.26;
 
-/// For events that come at any rate.
+/// The size for events that come at any rate.
 pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
     wanted_ring_bytes(f64::INFINITY, 0, cpus)
 }

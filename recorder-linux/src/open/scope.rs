@@ -21,7 +21,7 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// The flags of an event that depend on it.
+    /// The flags of an event that depend on the scope.
     pub(crate) fn flags(self) -> u64 {
         match self {
             Scope::OnExec => flag::INHERIT | flag::ENABLE_ON_EXEC,
@@ -37,7 +37,7 @@ pub(crate) enum OpenError {
     /// The task has ended.
     #[error("cannot open perf events: the process ended before they could be opened")]
     NoSuchTask,
-    /// Events may be opened, but not of this task.
+    /// Events may be opened, but not for this task.
     #[error("cannot open perf events: this process may not be looked into")]
     NotThisTask,
     /// No task of this kind may be recorded with perf events here, or there are none.

@@ -12,7 +12,7 @@ use crate::open::events::Counter;
 use crate::sys::perf_event::{Attr, EventFd, HW_CPU_CYCLES, THIS_THREAD, flag};
 use perf_data::events::names;
 
-/// Refuses what can be opened but would never be heard of.
+/// Refuses an event that can be opened but would never fire.
 pub(crate) fn check(counter: &Counter, kernel: bool) -> Result<(), OpenError> {
     match counter.is_in_kernel && (!kernel || !counter.sides.kernel) {
         false => Ok(()),

@@ -1,16 +1,15 @@
-//! The events that tell when threads leave their CPU and get one again, and with which stacks.
+//! The events of waits: when threads leave a CPU and get one again, and their stacks.
 //!
-//! Two more events per CPU, with rings of their own (of each further thread that is attached to, into the same rings): a program that switches a million times a second fills 64 MB
-//! a second, and must not push out the samples; nor may stacks push out switches.
+//! Two more events per CPU, with rings of their own; further threads write into the same rings. A program that switches a million times
+//! a second fills 64 MB a second, and must not push out the samples. Stacks must not push out switches.
 //!
 //! - Switch records: each switch with its exact time, 40 bytes.
-//! - Stacks: a sample at each switch away from a CPU. Where these come too fast to be unwound they are switched off for a
-//!   while. The kernel's own limit, a frequency, does not serve: it raises the period by a burst of three switches, and
-//!   lowers it again only when a timer tick finds the thread running. Of a thread that mostly waits it then left out half
-//!   of the waits, at 80 switches a second.
+//! - Stacks: a sample at each switch away from a CPU. Where stacks come too fast to be unwound, they are switched off for a
+//!   while. The kernel's own limit, a frequency, does not serve: a burst of three switches raises the period, and only a timer tick that
+//!   finds the thread running lowers it. For a thread that mostly waits it left out half of the waits, at 80 switches a second.
 //!
-//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times what it takes under sprof without `--off-cpu`, nearly all
-//! of it for the two switch records; none was lost. For threads that only yield, 700,000 times in a second of CPU time, it is 1.6 times.
+//! Cost with hundreds of thousands of switches a second: a switch takes 1.4 times its time under sprof without `--off-cpu`, nearly all
+//! of it for the two switch records; no record was lost. With threads that only yield, 700,000 times in a second of CPU time: 1.6 times.
 //! To measure again: `cargo bench -p sprof --bench recording -- offcpu`.
 //!
 //! The thread that wakes another one is not recorded. `sched:sched_waking` on every thread made each switch 1.4 to 1.6 times as expensive
@@ -19,153 +18,48 @@
 use std::io;
 use std::time::Duration;
 
-use super::choice::Choice;
-use super::scope::Scope;
-use crate::sys::perf_event::{Attr, EventFd, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag, read_format};
-use perf_data::decode::{RegisterSet, SAMPLE_CALLCHAIN, SAMPLE_TYPE};
+use super::choice::Common;
+use crate::sys::perf_event::{Attr, SW_CONTEXT_SWITCHES, SW_DUMMY, TYPE_SOFTWARE, flag};
+use perf_data::decode::SAMPLE_CALLCHAIN;
 
-/// A wait that lasts keeps its stack: what is not in the dump can still be read. One too short for that is one of many.
+/// The thread of a long wait keeps its stack, so that what is not in the dump can still be read. Short waits are many, and one stack
+/// matters little.
 const LARGEST_STACK_BYTES: u32 = 8 << 10;
 /// Stacks of waits a second, for each sample a second that was asked for. One takes about 10 us to unwind.
 const STACKS_PER_SAMPLE: f64 = 4.0;
-/// Stacks are off for at least this long, as switching them off and on takes a microsecond for each thread and CPU,
+/// Shortest pause of stacks: switching them off and on takes a microsecond for each thread and CPU.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// and at most this long.
+/// Longest pause of stacks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The events of the waits; none if these are not recorded.
-#[derive(Debug, Default)]
-pub(crate) struct WaitEvents {
-    pub(crate) switches: Vec<EventFd>,
-    /// None where the kernel may not be sampled.
-    pub(crate) stacks: Vec<EventFd>,
-    /// How many of each have a ring: the first ones.
-    rings: [usize; 2],
-    attrs: Option<[Attr; 2]>,
-}
-
-impl WaitEvents {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &EventFd> {
-        self.switches.iter().chain(&self.stacks)
-    }
-
-    /// Opens the same events for one more task, into the rings that are there. All of them, or none.
-    pub(crate) fn add(&mut self, tid: i32, cpus: &[u32]) -> io::Result<()> {
-        let Some([switches, stacks]) = self.attrs else {
-            return Ok(());
-        };
-        let before = [self.switches.len(), self.stacks.len()];
-        let added = add_each(&mut self.switches, self.rings[0], &switches, tid, cpus)
-            .and_then(|()| add_each(&mut self.stacks, self.rings[1], &stacks, tid, cpus));
-        if added.is_err() {
-            self.switches.truncate(before[0]);
-            self.stacks.truncate(before[1]);
-        }
-        added
-    }
-
-    /// Switches the stacks on or off.
-    pub(crate) fn switch_stacks(&self, on: bool) -> io::Result<()> {
-        self.stacks
-            .iter()
-            .try_for_each(|event| if on { event.enable() } else { event.disable() })
-    }
-}
-
-fn add_each(events: &mut Vec<EventFd>, rings: usize, attr: &Attr, tid: i32, cpus: &[u32]) -> io::Result<()> {
-    for (at, cpu) in cpus.iter().enumerate().take(rings) {
-        let event = EventFd::open(attr, tid, *cpu)?;
-        event.redirect_to(&events[at])?;
-        events.push(event);
-    }
-    Ok(())
-}
-
-/// Opens them for the task, one a CPU, in the order of `cpus`.
-///
-/// A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of the
-/// stacks opens but never fires. Switch records come all the same.
-pub(crate) fn open(
-    scope: Scope,
-    pid: i32,
-    cpus: &[u32],
-    choice: &Choice,
-    stack_bytes: u32,
-    announcements: &mut Vec<String>,
-) -> Result<WaitEvents, String> {
-    let attrs = [switches(choice, scope), stacks(choice, scope, stack_bytes)];
-    let switches = open_each(&attrs[0], pid, cpus, "dummy")?;
-    let stacks = match choice.may_sample_kernel {
-        true => open_each(&attrs[1], pid, cpus, "context-switches")?,
-        false => {
-            announcements.push(
-                "waits are timed, but their stacks are guesses, and their reasons are not known: these are in the kernel"
-                    .to_owned(),
-            );
-            Vec::new()
-        }
-    };
-    Ok(WaitEvents {
-        rings: [switches.len(), stacks.len()],
-        switches,
-        stacks,
-        attrs: Some(attrs),
-    })
-}
-
-fn open_each(attr: &Attr, pid: i32, cpus: &[u32], name: &str) -> Result<Vec<EventFd>, String> {
-    let mut events = Vec::with_capacity(cpus.len());
-    for cpu in cpus {
-        match EventFd::open(attr, pid, *cpu) {
-            Ok(event) => events.push(event),
-            // The CPU went offline after the list was read.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && !events.is_empty() => {}
-            Err(error) => return Err(failed(name, *cpu, &error)),
-        }
-    }
-    Ok(events)
-}
-
-const FLAGS: u64 =
-    flag::DISABLED | flag::EXCLUDE_HV | flag::EXCLUDE_GUEST | flag::WATERMARK | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
-
-fn switches(choice: &Choice, scope: Scope) -> Attr {
-    Attr {
-        config: SW_DUMMY,
-        flags: FLAGS | scope.flags() | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
-        sample_type: SAMPLE_TYPE,
-        ..common(choice)
-    }
-}
-
-fn stacks(choice: &Choice, scope: Scope, stack_bytes: u32) -> Attr {
-    Attr {
-        config: SW_CONTEXT_SWITCHES,
-        flags: FLAGS | scope.flags() | flag::EXCLUDE_CALLCHAIN_USER,
-        sample_type: SAMPLE_TYPE | SAMPLE_CALLCHAIN,
-        sample_stack_user: stack_bytes.min(LARGEST_STACK_BYTES),
-        ..common(choice)
-    }
-}
-
-fn common(choice: &Choice) -> Attr {
-    let mut counts = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
-    if choice.has_lost_counts {
-        counts |= read_format::LOST;
-    }
+/// The attributes of the event that writes a record for each switch.
+pub(super) fn switches(common: &Common) -> Attr {
+    let common = common.choice.common_attr(common.scope, 0);
     Attr {
         kind: TYPE_SOFTWARE,
+        config: SW_DUMMY,
         sample_period_or_freq: 1,
-        read_format: counts,
-        // Never wake the reader: see `open`.
-        wakeup_watermark: u32::MAX,
-        sample_regs_user: RegisterSet::NATIVE.mask(),
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Attr::default()
+        flags: common.flags | flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH,
+        ..common
     }
 }
 
-fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
+/// The attributes of the event that copies the stack at each switch away from a CPU.
+pub(super) fn stacks(common: &Common) -> Attr {
+    let stack_bytes = common.stack_bytes.min(LARGEST_STACK_BYTES);
+    let common = common.choice.common_attr(common.scope, stack_bytes);
+    Attr {
+        kind: TYPE_SOFTWARE,
+        config: SW_CONTEXT_SWITCHES,
+        sample_period_or_freq: 1,
+        flags: common.flags | flag::EXCLUDE_CALLCHAIN_USER,
+        sample_type: common.sample_type | SAMPLE_CALLCHAIN,
+        ..common
+    }
+}
+
+/// Why an event of waits did not open.
+pub(super) fn failed(name: &str, cpu: u32, error: &io::Error) -> String {
     let what = format!("cannot open the perf event {name} on CPU {cpu}: {error}");
     match error.raw_os_error() {
         Some(libc::EMFILE) => {

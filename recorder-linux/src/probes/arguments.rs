@@ -19,7 +19,7 @@ const MAX_ARGUMENTS: usize = 16;
 pub(crate) struct Arguments {
     /// `arg1=%ax:s32`: named by their position, from 1.
     pub(crate) fetched: Vec<String>,
-    /// Those that can't be read, as they stand in the note.
+    /// Arguments that cannot be read, as the note has them.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn translate(text: &str) -> Arguments {
     arguments
 }
 
-/// Names and types of what is read: definitions that agree in these can be one event.
+/// Names and types of the arguments. Definitions that agree in them can be one event.
 pub(super) fn form(text: &str) -> Vec<String> {
     let part = |fetch: String| match (fetch.split_once('='), fetch.rsplit_once(':')) {
         (Some((name, _)), Some((_, kind))) => format!("{name}:{kind}"),

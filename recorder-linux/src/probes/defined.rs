@@ -16,15 +16,15 @@ use super::tracefs::{CommandError, ProbeList, Tracefs};
 use super::trial::{self, Trial};
 use perf_data::events::RETURN_ADDRESS;
 
-/// How long a definition may still be in use after its events were closed: the kernel lets go of them after a grace period.
+/// How long a definition may still be in use after its events were closed: the kernel releases them after a grace period.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A line for a list at most: WRITE_BUFSIZE in kernel/trace/trace.c.
+/// Longest line of a list: WRITE_BUFSIZE in kernel/trace/trace.c.
 const MAX_LINE_BYTES: usize = 4095;
 
 /// Held between choosing a name and taking it.
 static DEFINING: Mutex<()> = Mutex::new(());
 
-/// Defined probes. They are gone when this is dropped; their events must have been closed by then.
+/// Defined probes. Dropping this removes them; their events must have been closed before.
 #[derive(Debug)]
 pub struct Probes {
     tracefs: Tracefs,
@@ -43,7 +43,7 @@ fn open(place: &FilePlace) -> Result<File, ProbeError> {
 fn refused(place: &ProbePlace, reason: String) -> ProbeError {
     let reason = match place {
         ProbePlace::File(_) => reason,
-        // kernel/trace/trace_kprobe.c has these words for `notrace` and for the blacklist alike.
+        // kernel/trace/trace_kprobe.c has the same message for `notrace` and for the blacklist.
         ProbePlace::Kernel(_) => format!(
             "the kernel refuses it ({reason}); no function can be probed that is `notrace` or in \
              /sys/kernel/debug/kprobes/blacklist, and no place within an instruction: probe one of its callers"
@@ -65,7 +65,7 @@ fn form(place: &ProbePlace) -> (ProbeList, Vec<String>) {
 }
 
 impl Probes {
-    /// Defines these, or none. Each is tried out: what can't be probed is told here and not by silence.
+    /// Defines these, or none. Each is tried out: a place that cannot be probed is an error.
     pub fn define(places: &[ProbePlace]) -> Result<Probes, ProbeError> {
         let list = places.first().map_or(ProbeList::Uprobes, ProbeList::of);
         let mut defined = Probes::none(Tracefs::find(list)?)?;
@@ -73,7 +73,7 @@ impl Probes {
         Ok(defined)
     }
 
-    /// None yet.
+    /// Starts without probes.
     pub(super) fn none(tracefs: Tracefs) -> Result<Probes, ProbeError> {
         Ok(Probes {
             tracefs,
@@ -130,7 +130,7 @@ impl Probes {
             Ok(trial) => self.trials.push(trial),
             Err((_, reason)) if others.is_empty() => return Err(refused(first, reason)),
             Err((at, reason)) => {
-                // Which of them? Each by itself.
+                // To find out which place is refused, each is tried by itself.
                 for place in places {
                     Probes::none(self.tracefs.clone())?.add_event(std::slice::from_ref(place))?;
                 }
@@ -212,7 +212,7 @@ impl Probes {
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        // Where that fails, the next recording finds them as leftovers.
+        // If this fails, the next recording finds them as leftovers.
         let _ = self.remove_all();
     }
 }
@@ -236,8 +236,8 @@ fn in_file(group: &str, name: &str, place: &FilePlace, file: &File) -> String {
 
 /// Documentation/trace/kprobetrace.rst: `p:GROUP/EVENT FUNCTION+OFFSET ARGUMENTS`.
 ///
-/// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has made none yet, so that its
-/// caller, which only the link register knows, is missing from the chain. So that is recorded, too.
+/// On arm64 the kernel unwinds itself by frame records alone. At its first instruction a function has no frame record yet, so its
+/// caller is missing from the chain. The link register has the caller, and is recorded, too.
 fn in_kernel(group: &str, name: &str, place: &KernelPlace) -> String {
     let mut line = format!("p:{group}/{name} {}", place.function);
     match place.offset {
@@ -248,7 +248,7 @@ fn in_kernel(group: &str, name: &str, place: &KernelPlace) -> String {
     line
 }
 
-/// The absolute path, if it can be written there: words end at spaces, lines at `#`, and nothing can be quoted.
+/// The absolute path, if a definition can hold it: words end at spaces, lines at `#`, and nothing can be quoted.
 fn in_one_word(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).ok()?;
     let bytes = path.as_os_str().as_bytes();

@@ -9,7 +9,7 @@ use recording::probe::ProbePlace;
 /// Why there is no probe.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// tracefs is nowhere.
+    /// tracefs is not mounted.
     #[error("probes need tracefs, which is not mounted here: `sudo mount -t tracefs nodev /sys/kernel/tracing`")]
     NotMounted,
     /// Only root may define probes.
@@ -43,25 +43,25 @@ pub enum ProbeError {
     /// The file can't be opened.
     #[error("cannot put a probe into {path}: {error}")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// The kernel does not take the definition.
     #[error("cannot put a probe into {place}: {reason}")]
     Refused {
-        /// Where.
+        /// The place.
         place: ProbePlace,
-        /// In the kernel's words, where it has some.
+        /// The kernel's message, or what sprof found.
         reason: String,
     },
-    /// Definitions could not be taken away.
+    /// Definitions could not be removed.
     #[error("probes of ours are still defined: {reason}; to remove them: {command}")]
     NotRemoved {
-        /// Why.
+        /// The error.
         reason: String,
-        /// What removes them.
+        /// A shell command that removes them.
         command: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What `sprof doctor` says of probes.
+//! The findings of `sprof doctor` on probes.
 
 use recording::doctor::{Finding, State};
 

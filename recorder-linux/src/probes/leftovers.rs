@@ -7,7 +7,7 @@ use super::tracefs::{Definition, ProbeList, Tracefs, definitions};
 /// Definitions of processes that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
-    /// What each probes: `/usr/bin/app:0x1160`.
+    /// The place of each probe: `/usr/bin/app:0x1160`.
     pub(crate) places: Vec<String>,
     /// The processes that left them.
     pub(crate) pids: Vec<i32>,
@@ -15,7 +15,7 @@ pub(crate) struct Leftovers {
     pub(crate) command: String,
 }
 
-/// What is left in a list of recordings that were killed. The error where that can't be seen.
+/// The leftovers in a list. The error if the list cannot be read.
 pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
     let tracefs = Tracefs::find(list)?;
     let text = tracefs.list(list)?;
@@ -23,7 +23,7 @@ pub(crate) fn leftovers(list: ProbeList) -> Result<Leftovers, ProbeError> {
     Ok(describe(&tracefs, &found))
 }
 
-/// Removes them from all lists, and tells which. What another sprof removes meanwhile, or is in use after all, is left out.
+/// Removes the leftovers from all lists. Returns those that were removed: another sprof may have removed some, and some may be in use.
 pub(super) fn remove_leftovers(tracefs: &Tracefs) -> Result<Leftovers, ProbeError> {
     let mut texts = Vec::new();
     for list in ProbeList::ALL {

@@ -13,7 +13,7 @@ use super::tracefs::{ProbeList, Tracefs};
 pub(crate) struct DefinedProbe {
     /// As the user wrote it.
     pub(crate) text: String,
-    /// What to call it.
+    /// Name in the profile.
     pub(crate) name: String,
     /// Groups and events of its places.
     pub(crate) tracepoints: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub(crate) struct DefinedProbe {
     pub(crate) notes: Vec<String>,
 }
 
-/// Defines them all. They are there until the first value is dropped. What killed recordings have left is removed before; the
+/// Defines all probes. They exist until the first value is dropped. Leftovers of killed recordings are removed before. The
 /// error is for the user.
 pub(crate) fn define_all(probes: &[Probe]) -> Result<(Option<Probes>, Vec<DefinedProbe>), String> {
     let Some((first, place)) = probes.first().and_then(|first| Some((first, first.places.first()?))) else {

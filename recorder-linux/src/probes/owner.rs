@@ -1,4 +1,4 @@
-//! Whose a definition is: its group names the process, so that it can be known whether that is still there.
+//! The owner of a definition: the group names the process, so that sprof can find out whether the process has ended.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use super::error::ProbeError;
 use crate::processes::procfs;
 
-/// What all our groups begin with.
+/// All groups of sprof begin with this.
 const PREFIX: &str = "sprof_";
 
 /// A process, as a group names it.
@@ -15,7 +15,7 @@ pub(super) struct Owner {
     pub(super) pid: i32,
     /// Clock ticks after the boot: process ids are used again.
     start_ticks: u64,
-    /// The inode of its PID namespace: in another one, the same process id is another process.
+    /// The inode of the PID namespace: in another namespace, the same process id is another process.
     namespace: u64,
 }
 
@@ -37,12 +37,12 @@ impl Owner {
             })
     }
 
-    /// The group of its definitions. An identifier of at most 63 bytes (MAX_EVENT_NAME_LEN).
+    /// The group of the process's definitions. An identifier of at most 63 bytes (MAX_EVENT_NAME_LEN).
     pub(super) fn group(self) -> String {
         format!("{PREFIX}{}_{}_{}", self.pid, self.start_ticks, self.namespace)
     }
 
-    /// Whose group this is; `None` if it is none of ours.
+    /// The owner of a group; `None` if sprof did not make the group.
     pub(super) fn of_group(group: &str) -> Option<Owner> {
         let mut fields = group.strip_prefix(PREFIX)?.split('_');
         let owner = Owner {
@@ -53,7 +53,7 @@ impl Owner {
         (fields.next().is_none() && owner.group() == group).then_some(owner)
     }
 
-    /// True if it certainly has ended. Of a process in another PID namespace that can't be known.
+    /// True if the process has certainly ended. False for a process in another PID namespace, which cannot be seen.
     pub(super) fn has_ended(self) -> bool {
         own_namespace() == Some(self.namespace)
             && procfs::stat(self.pid, self.pid)

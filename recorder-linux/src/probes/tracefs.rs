@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use recording::probe::ProbePlace;
 
 use super::error::ProbeError;
-
-/// Where it is mounted: since Linux 4.1; before, and still, within debugfs.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+use crate::machine::tracefs::{self, Missing};
 
 /// A file of tracefs in which probes stand: one for each kind of place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,44 +48,31 @@ pub(super) struct Tracefs {
 pub(super) enum CommandError {
     /// Nothing can be defined here.
     Tracefs(ProbeError),
-    /// This can't be.
+    /// The kernel refuses the command, for this reason.
     Refused(String),
 }
 
 impl Tracefs {
-    /// Finds it, with this list in it.
+    /// Finds tracefs, with this list in it.
     pub(super) fn find(list: ProbeList) -> Result<Tracefs, ProbeError> {
-        Tracefs::find_in(&PLACES.map(Path::new), list)
+        Tracefs::find_in(Path::new("/"), list)
     }
 
-    /// Whatever stands in a folder.
+    /// A folder in the place of tracefs.
     #[cfg(test)]
     pub(super) fn at(root: &Path) -> Tracefs {
         Tracefs { root: root.to_owned() }
     }
 
-    fn find_in(places: &[&Path], list: ProbeList) -> Result<Tracefs, ProbeError> {
-        let mut not_allowed = None;
-        for root in places {
-            let tracefs = Tracefs {
-                root: root.to_path_buf(),
-            };
-            // The mount point is there, and empty, where nothing is mounted.
-            match fs::metadata(root.join("events")) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    not_allowed.get_or_insert(tracefs.list_path(list));
-                    continue;
-                }
-                Err(_) => continue,
-            }
-            return tracefs.check(list).map(|()| tracefs);
-        }
-        // Its folder is closed to ordinary users, so whether it is mounted can't be seen.
-        match not_allowed {
-            Some(path) => Err(ProbeError::NotAllowed { path }),
-            None => Err(ProbeError::NotMounted),
-        }
+    fn find_in(root: &Path, list: ProbeList) -> Result<Tracefs, ProbeError> {
+        let root = tracefs::find(root).map_err(|missing| match missing {
+            Missing::Closed(root) => ProbeError::NotAllowed {
+                path: Tracefs { root }.list_path(list),
+            },
+            Missing::NotMounted => ProbeError::NotMounted,
+        })?;
+        let tracefs = Tracefs { root };
+        tracefs.check(list).map(|()| tracefs)
     }
 
     /// Whether the kernel has such probes.
@@ -105,7 +90,7 @@ impl Tracefs {
         self.root.join(list.file_name())
     }
 
-    /// All definitions, those of others too, a line each. None where the kernel has no such probes.
+    /// All definitions, also of other programs, a line each. Empty if the kernel has no such probes.
     pub(super) fn list(&self, list: ProbeList) -> Result<String, ProbeError> {
         match fs::read_to_string(self.list_path(list)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -136,7 +121,7 @@ impl Tracefs {
         })
     }
 
-    /// Takes one definition away. One that is gone already is no error.
+    /// Removes one definition. It is no error if the definition is gone.
     pub(super) fn remove(&self, list: ProbeList, group: &str, event: &str) -> io::Result<()> {
         match self.write(list, &format!("-:{group}/{event}")) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -145,12 +130,12 @@ impl Tracefs {
     }
 
     fn write(&self, list: ProbeList, line: &str) -> io::Result<()> {
-        // Appending: opening it to be overwritten takes away everybody's definitions.
+        // Appending: opening the file to overwrite it removes the definitions of all programs.
         let mut file = OpenOptions::new().append(true).open(self.list_path(list))?;
         file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// What the kernel says of a command that it refused, since Linux 5.2:
+    /// The kernel's message on a refused command, since Linux 5.2:
     /// `[23062.9] trace_uprobe: error: Failed to find the given file`, `  Command: p:...`.
     fn words(&self, line: &str) -> Option<String> {
         let log = fs::read_to_string(self.root.join("error_log")).ok()?;
@@ -167,14 +152,9 @@ impl Tracefs {
 
     /// The id under which perf_event_open(2) knows a tracepoint.
     pub(super) fn event_id(&self, group: &str, event: &str) -> Result<u64, ProbeError> {
-        let path = self.root.join("events").join(group).join(event).join("id");
-        let text = fs::read_to_string(&path).map_err(|error| ProbeError::File {
-            path: path.clone(),
+        tracefs::event_id(&self.root, group, event).map_err(|error| ProbeError::File {
+            path: self.root.join("events").join(group).join(event).join("id"),
             error,
-        })?;
-        text.trim().parse().map_err(|_| ProbeError::File {
-            path,
-            error: io::ErrorKind::InvalidData.into(),
         })
     }
 
@@ -234,7 +214,7 @@ mod tests {
     fn what_is_missing_is_said_with_the_next_step() {
         let dir = tempfile::tempdir().unwrap();
         let find = |list| {
-            Tracefs::find_in(&[dir.path()], list)
+            Tracefs::find_in(dir.path(), list)
                 .map(|_| ())
                 .map_err(|error| error.to_string())
         };
@@ -243,16 +223,17 @@ mod tests {
                 .unwrap_err()
                 .contains("sudo mount -t tracefs nodev /sys/kernel/tracing")
         );
-        fs::create_dir(dir.path().join("events")).unwrap();
+        let mounted = dir.path().join(tracefs::MOUNTS[0]);
+        fs::create_dir_all(mounted.join("events")).unwrap();
         assert!(find(ProbeList::Uprobes).unwrap_err().contains("CONFIG_UPROBE_EVENTS"));
-        fs::write(dir.path().join("uprobe_events"), "").unwrap();
+        fs::write(mounted.join("uprobe_events"), "").unwrap();
         assert_eq!(find(ProbeList::Uprobes), Ok(()));
         let error = find(ProbeList::Kprobes).unwrap_err();
         assert!(
             error.contains("CONFIG_KPROBE_EVENTS") && error.contains("record -e list"),
             "{error}"
         );
-        fs::write(dir.path().join("kprobe_events"), "").unwrap();
+        fs::write(mounted.join("kprobe_events"), "").unwrap();
         assert_eq!(find(ProbeList::Kprobes), Ok(()));
     }
 

@@ -1,7 +1,7 @@
-//! Whether the kernel can put a probe on an instruction: found out in this process.
+//! Tries in this process whether the kernel can put a probe on an instruction.
 //!
-//! A definition is accepted wherever it points to. In a program that maps the file later the kernel fails in silence, and the probe
-//! would just never be hit. So the page is mapped here for a moment, and the probe opened for this process alone.
+//! The kernel accepts a definition for any place. In a program that maps the file later the kernel fails in silence, and the probe
+//! is never hit. So sprof maps the page for a moment, and opens the probe for itself alone.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,10 +9,9 @@ use std::path::Path;
 use crate::machine::cpus;
 use crate::sys::perf_event::{Attr, EventFd, THIS_THREAD, flag};
 use crate::sys::probe::MappedPage;
+use perf_data::events::names::TRACEPOINT;
 
-/// PERF_TYPE_TRACEPOINT.
-const TYPE_TRACEPOINT: u32 = 2;
-/// ENOTSUPP of include/linux/errno.h, which is not for user programs and yet reaches them.
+/// ENOTSUPP of include/linux/errno.h. It is not meant for user programs, and still reaches them.
 const ENOTSUPP: i32 = 524;
 
 /// An event that was put into this process. It lasts until dropped.
@@ -30,7 +29,7 @@ pub(super) fn run<'a>(event_id: u64, places: impl Iterator<Item = (&'a File, u64
         .map(|(at, (file, file_offset))| map(file, file_offset).map_err(|reason| (at, reason)))
         .collect::<Result<Vec<MappedPage>, _>>()?;
     let attr = Attr {
-        kind: TYPE_TRACEPOINT,
+        kind: TRACEPOINT,
         config: event_id,
         sample_period_or_freq: 1,
         flags: flag::DISABLED,

@@ -1,10 +1,10 @@
-//! What /proc says of processes that run already. Parsing is pure; reading answers `None` or nothing for what has ended.
+//! Running processes, as /proc has them. Parsing is pure; reading answers `None` or nothing for a process that has ended.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use recording::cpu_account::MachineTime;
-use recording::event::Mapping;
+use recording::proc::{self, MapsLine};
 
 use crate::sys::process::ticks_per_second;
 use crate::sys::ring::page_bytes;
@@ -25,16 +25,16 @@ pub(crate) struct Stat {
     pub(crate) is_kernel_thread: bool,
     /// User and system time, in clock ticks of 10 ms.
     pub(crate) cpu_ticks: u64,
-    /// The same of all processes that it waited for.
+    /// The same of all children that the process waited for.
     pub(crate) children_ticks: u64,
     /// Ticks after the boot.
     pub(crate) start_ticks: u64,
-    /// The CPU that it ran on last.
+    /// The CPU that the thread ran on last.
     pub(crate) cpu: u32,
 }
 
 impl Stat {
-    /// It is on a CPU, or waits for nothing but one.
+    /// True if the thread is on a CPU, or waits for a CPU.
     pub(crate) fn can_run(&self) -> bool {
         self.state == b'R'
     }
@@ -49,7 +49,7 @@ pub(crate) fn stat(pid: i32, tid: i32) -> Option<Stat> {
     parse_stat(&fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
 }
 
-/// CPU time of the whole machine since it was started; `None` where the first line of /proc/stat is not as it should be.
+/// CPU time of the whole machine since its start; `None` if the first line of /proc/stat has another form.
 pub(crate) fn machine_time() -> Option<MachineTime> {
     parse_machine_time(&fs::read_to_string("/proc/stat").ok()?, ticks_per_second())
 }
@@ -75,19 +75,31 @@ fn parse_machine_time(stat: &str, ticks_per_second: u64) -> Option<MachineTime> 
     })
 }
 
-/// Bytes of a process's memory that are in RAM: the second number of /proc/PID/statm (proc_pid_statm(5)), in pages. The kernel adds
-/// pages up in batches, so that it is some hundred KiB too low or too high.
+/// Bytes of a process's memory that are in RAM. The kernel adds pages up in batches, so that it is some hundred KiB too low or too high.
 pub(crate) fn resident_bytes(pid: i32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    pages.checked_mul(page_bytes() as u64)
+    statm(pid, 1)?.checked_mul(page_bytes() as u64)
 }
 
-/// The process that a thread belongs to; a process's id is its own.
-pub(crate) fn process_of(tid: i32) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
+/// Size of the address space in pages. Each new mapping changes it.
+pub(crate) fn mapped_pages(pid: i32) -> Option<u64> {
+    statm(pid, 0)
+}
+
+/// A number of `/proc/PID/statm` (proc_pid_statm(5)), in pages.
+fn statm(pid: i32, index: usize) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    statm.split_ascii_whitespace().nth(index)?.parse().ok()
+}
+
+/// The process that a thread belongs to (for a process: itself), and that process's parent.
+pub(crate) fn process_of(tid: i32) -> Option<(i32, i32)> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let field = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    Some((field("Tgid:")?, field("PPid:")?))
 }
 
 /// Threads of a process, ended ones left out.
@@ -102,7 +114,7 @@ pub(crate) fn processes() -> Vec<i32> {
     numbers("/proc").collect()
 }
 
-/// These processes and all below them, those first.
+/// These processes, then all below them.
 pub(crate) fn with_descendants(roots: &[i32]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in processes() {
@@ -160,98 +172,15 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// One executable mapping of `/proc/PID/maps`, in the words of PERF_RECORD_MMAP2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MapsLine {
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    pub(crate) file_offset: u64,
-    /// Device (major, minor) and inode.
-    pub(crate) inode: Option<(u32, u32, u64)>,
-    pub(crate) path: Vec<u8>,
-}
-
-impl MapsLine {
-    pub(crate) fn end(&self) -> u64 {
-        self.start.saturating_add(self.len)
-    }
-
-    pub(crate) fn as_mapping(&self) -> Mapping<'_> {
-        Mapping {
-            start: self.start,
-            len: self.len,
-            file_offset: self.file_offset,
-            path: &self.path,
-            build_id: None,
-            inode: self.inode,
-        }
-    }
-}
-
 /// The executable mappings of a process, as one of its threads has them: a main thread that has ended has none. The
 /// error where they may not be read.
 pub(crate) fn executable_mappings(pid: i32, tid: i32) -> std::io::Result<Vec<MapsLine>> {
-    let text = fs::read(format!("/proc/{pid}/task/{tid}/maps"))?;
-    Ok(text.split(|byte| *byte == b'\n').filter_map(parse_maps_line).collect())
+    Ok(code_in(&fs::read(format!("/proc/{pid}/task/{tid}/maps"))?))
 }
 
-/// `5581d000-5581e000 r-xp 00001000 08:01 1234    /usr/bin/x`; `None` for what is not executable.
-fn parse_maps_line(line: &[u8]) -> Option<MapsLine> {
-    let mut rest = line;
-    let mut field = || {
-        let start = rest.iter().position(|byte| *byte != b' ')?;
-        let end = rest[start..]
-            .iter()
-            .position(|byte| *byte == b' ')
-            .map_or(rest.len(), |len| start + len);
-        let (field, tail) = (&rest[start..end], &rest[end..]);
-        rest = tail;
-        std::str::from_utf8(field).ok()
-    };
-    let (range, protection, offset, device, inode) = (field()?, field()?, field()?, field()?, field()?);
-    if protection.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let (start, end) = range.split_once('-')?;
-    let (start, end) = (hex(start)?, hex(end)?);
-    let (major, minor) = device.split_once(':')?;
-    let device = (u32::try_from(hex(major)?).ok()?, u32::try_from(hex(minor)?).ok()?);
-    let inode: u64 = inode.parse().ok()?;
-    let path = rest.trim_ascii_start();
-    if path == VSYSCALL {
-        return None;
-    }
-    Some(MapsLine {
-        start,
-        len: end.checked_sub(start)?,
-        file_offset: hex(offset)?,
-        inode: (inode != 0).then_some((device.0, device.1, inode)),
-        path: match path {
-            // The name that perf gives memory without a file.
-            b"" => b"//anon".to_vec(),
-            _ => unescaped(path),
-        },
-    })
-}
-
-/// A newline in a path is written as `\012` (proc_pid_maps(5)), nothing else is escaped.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((byte, tail)) = rest.split_first() {
-        match rest.strip_prefix(br"\012") {
-            Some(tail) => {
-                out.push(b'\n');
-                rest = tail;
-            }
-            None => {
-                out.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    out
+fn code_in(maps: &[u8]) -> Vec<MapsLine> {
+    let is_code = |mapping: &MapsLine| mapping.is_executable && mapping.path != VSYSCALL;
+    proc::mappings(maps).filter(is_code).collect()
 }
 
 #[cfg(test)]
@@ -296,7 +225,8 @@ mod tests {
         let pid = i32::try_from(std::process::id()).unwrap();
         let stat = stat(pid, pid).unwrap();
         assert!(!stat.is_kernel_thread && !stat.has_ended());
-        assert_eq!(process_of(pid), Some(pid));
+        assert_eq!(process_of(pid), Some((pid, stat.parent)));
+        assert!(mapped_pages(pid).unwrap() > 0 && resident_bytes(pid).unwrap() > 0);
         assert!(threads(pid).contains(&pid));
         let code = executable_mappings(pid, pid).unwrap();
         assert!(code.iter().any(|mapping| mapping.path == b"[vdso]"));
@@ -304,39 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn mappings_as_perf_would_report_them() {
-        let line = |text: &str| parse_maps_line(text.as_bytes());
-        let file = line("00400000-00452000 r-xp 00001000 08:02 173521      /usr/bin/with space").unwrap();
-        assert_eq!((file.start, file.len, file.file_offset), (0x40_0000, 0x5_2000, 0x1000));
-        assert_eq!(file.inode, Some((8, 2, 173_521)));
-        assert_eq!(file.path, b"/usr/bin/with space");
-        let anonymous = line("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
-        assert_eq!((anonymous.inode, &anonymous.path[..]), (None, &b"//anon"[..]));
-        assert_eq!(
-            line(r"1000-2000 r-xp 00000000 00:01 5 /tmp/a\012b (deleted)")
-                .unwrap()
-                .path,
-            b"/tmp/a\nb (deleted)"
-        );
-        assert_eq!(line("7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [stack]"), None);
-        assert_eq!(
-            line("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]"),
-            None
-        );
-        assert_eq!(line("1000-2000 r-xp 00000000 00:00 0").unwrap().path, b"//anon");
-        assert_eq!(
-            line("1000-2000 r-xp 00000000 00:00 0    [vdso]").unwrap().path,
-            b"[vdso]"
-        );
-        assert_eq!(
-            line(r"1000-2000 r-xp 0 fe:01 7   /a b\012c (deleted)").unwrap().path,
-            b"/a b\nc (deleted)"
-        );
-        assert_eq!(
-            line("7f27c5c00000-7f27c5c28000 r--p 00000000 fe:01 263041 /usr/lib/libc.so.6"),
-            None
-        );
-        assert_eq!(line("2000-1000 r-xp 00000000 00:01 5 /x"), None);
-        assert_eq!(line(""), None);
+    fn memory_without_code_and_the_vsyscall_page_are_left_out() {
+        let maps = b"1000-2000 r-xp 00000000 00:01 5 /x\n7f0000000000-7f0000001000 rw-p 00000000 00:00 0 [stack]\n\
+                     7f27c5c00000-7f27c5c28000 r--p 00000000 fe:01 263041 /usr/lib/libc.so.6\n\
+                     ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
+        let code = code_in(maps);
+        assert_eq!(code.len(), 1);
+        assert_eq!(code[0].path, b"/x");
     }
 }

@@ -39,7 +39,7 @@ impl session::Target for Target {
 }
 
 impl Target {
-    /// Tells every recorded process, of which `live` are alive, to end, unless the program ended by itself or is to be kept.
+    /// Sends SIGTERM to the program and to all live recorded processes, unless the program ended by itself or is to be kept.
     pub(crate) fn after(program: Child, stop: StopReason, keep_running: bool, live: HashSet<i32>) -> Target {
         let mut target = Target {
             program,
@@ -48,7 +48,7 @@ impl Target {
             keep_running,
         };
         if stop == StopReason::ProgramEnded || keep_running {
-            // What a program left behind on purpose (a daemon) is not ours to end.
+            // A program may leave processes behind on purpose (a daemon).
             return target;
         }
         target.hold_others(live);
@@ -61,7 +61,7 @@ impl Target {
     }
 
     fn wait_or_kill(&mut self, asked: Instant) {
-        // Impatience shortens the wait: Ctrl-C again, and the rest is killed at once.
+        // Another Ctrl-C kills the rest at once.
         let impatience = Signals::block().ok();
         loop {
             self.others.retain(|other| !ended(other.pidfd()));
@@ -85,7 +85,7 @@ impl Target {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }
         }
-        // Processes that were started after the recording ended are still children of those that we hold.
+        // Processes that started after the recording ended are children of the held ones.
         self.hold_others(HashSet::new());
         for other in &self.others {
             other.signal(libc::SIGKILL);
@@ -98,6 +98,29 @@ impl Target {
         pids.extend(procfs::with_descendants(&[self.program.pid]));
         pids.remove(&self.program.pid);
         self.others.extend(pids.into_iter().filter_map(Held::open));
+    }
+}
+
+/// A launched program that is not recorded yet. Dropped, the program and all that it started are ended.
+#[derive(Debug)]
+pub(crate) struct HeldProgram(Option<Child>);
+
+impl HeldProgram {
+    pub(crate) fn new(program: Child) -> HeldProgram {
+        HeldProgram(Some(program))
+    }
+
+    /// The program, for a recording that ends it.
+    pub(crate) fn release(mut self) -> Option<Child> {
+        self.0.take()
+    }
+}
+
+impl Drop for HeldProgram {
+    fn drop(&mut self) {
+        if let Some(program) = self.0.take() {
+            session::Target::wait(Target::after(program, StopReason::Terminated, false, HashSet::new()));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes that have no events, and how much CPU time the kernel accounts to them.
 //!
-//! What the kernel accounts to a process is exact in two places only: the rusage of a child, which holds all that it waited for, and
-//! /proc/PID/stat as long as the process is there. Nothing else is both true and open to ordinary users:
+//! The kernel's account of a process is exact in two sources only: the rusage of a child, which includes all that it waited for, and
+//! /proc/PID/stat as long as the process is there. No other source is both exact and open to ordinary users:
 //! - Records of `inherit_stat` (PERF_RECORD_READ) would say what each task used. They are written for the events of all CPUs by the CPU
 //!   that the task ends on, into rings that only their own CPU may write to (seen with Linux 6.18), and each switch between tasks that
 //!   share inherited events would have to exchange their counts.

@@ -14,22 +14,22 @@ const LOOK_NS: u64 = 50_000_000;
 /// thousandth of a CPU is spent on looks.
 const REST: u64 = 1000;
 
-/// What was last read of the processes.
+/// The last reading of each process.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     next_ns: u64,
-    /// When the last look was.
+    /// Time of the last look.
     looked: Timestamp,
     last: HashMap<Pid, Last>,
 }
 
-/// What a process had.
+/// The last reading of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Last {
     cpu_ns: u64,
-    /// `None` of what has no memory of its own: kernel threads, and what has ended.
+    /// `None` for kernel threads and ended processes, which have no memory.
     resident_bytes: Option<u64>,
-    /// It had the same at the last look, which was not reported.
+    /// The process had the same at the last look, which was not reported.
     is_unreported: bool,
 }
 

@@ -9,11 +9,11 @@ use recording::session::StopReason;
 /// Whom the recording waits for.
 #[derive(Debug)]
 pub(crate) enum Watched {
-    /// Launched by us: it has a say in what Ctrl-C means.
+    /// A launched program, which Ctrl-C reaches, too.
     Program(Child),
-    /// Attached to: it is never sent anything.
+    /// Attached processes, which are never sent anything.
     Others(Vec<Held>),
-    /// The whole machine does not end.
+    /// The whole machine, which does not end.
     Machine,
     /// A command that runs for as long as others, or the machine, are to be recorded: `-a -- sleep 10`.
     Timer(Child),
@@ -41,35 +41,45 @@ impl Watched {
         }
     }
 
-    /// Why recording ended, when all that is watched has. A Ctrl-C that came with it was the program's, not one for what sprof does
-    /// afterwards: it would cut the look-up of names short.
-    pub(crate) fn stop_at_end(signals: &Signals) -> StopReason {
-        let mut stop = StopReason::ProgramEnded;
-        while let Some(received) = signals.next() {
-            if received.signal != libc::SIGINT {
-                stop = StopReason::Terminated;
-            }
+    /// The recorded program, if sprof launched it.
+    pub(crate) fn program(&self) -> Option<&Child> {
+        match self {
+            Watched::Program(program) => Some(program),
+            Watched::Others(_) | Watched::Machine | Watched::Timer(_) => None,
         }
-        stop
     }
+}
 
-    /// Takes what came, and says whether recording ends.
-    ///
-    /// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.
-    /// Only the second one ends the recording, but the first one where there is nobody to pass it on to.
-    pub(crate) fn take_signals(&self, signals: &Signals, interrupts: &mut u32) -> Option<StopReason> {
-        while let Some(Received { signal, from_kernel }) = signals.next() {
-            if signal != libc::SIGINT {
-                return Some(StopReason::Terminated);
-            }
-            *interrupts += 1;
-            match self {
-                Watched::Program(_) if *interrupts > 1 => return Some(StopReason::Interrupted),
-                Watched::Program(program) if !from_kernel => program.signal(libc::SIGINT),
-                Watched::Program(_) => {}
-                Watched::Others(_) | Watched::Machine | Watched::Timer(_) => return Some(StopReason::Interrupted),
-            }
+/// Why recording ended, when all that is watched has. A Ctrl-C that came with the end was for the program, not for what sprof does
+/// afterwards: it would cut the look-up of names short.
+pub(crate) fn stop_at_end(signals: &Signals) -> StopReason {
+    let mut stop = StopReason::ProgramEnded;
+    while let Some(received) = signals.next() {
+        if received.signal != libc::SIGINT {
+            stop = StopReason::Terminated;
         }
-        None
     }
+    stop
+}
+
+/// Takes the signals that came, and says whether recording ends.
+///
+/// Ctrl-C on a terminal reaches a launched program by itself; a SIGINT that someone sent to sprof alone is passed on.
+/// The second SIGINT ends the recording. Without a launched program the first one does.
+pub(crate) fn take_signals(signals: &Signals, interrupts: &mut u32, program: Option<&Child>) -> Option<StopReason> {
+    while let Some(Received { signal, from_kernel }) = signals.next() {
+        if signal != libc::SIGINT {
+            return Some(StopReason::Terminated);
+        }
+        *interrupts += 1;
+        match program {
+            Some(program) if *interrupts == 1 => {
+                if !from_kernel {
+                    program.signal(libc::SIGINT);
+                }
+            }
+            _ => return Some(StopReason::Interrupted),
+        }
+    }
+    None
 }

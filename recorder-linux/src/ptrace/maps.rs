@@ -1,13 +1,14 @@
-//! The code that a process has mapped, as far as it was looked at.
+//! The known code mappings of a traced process.
 //!
-//! Nobody tells a ptrace recorder of mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
+//! ptrace does not report mmap. So /proc/PID/maps is read again when there is a sign of a change: a sample in no
 //! known mapping, or another size of the address space.
 
-use super::procfs::mapped_pages;
-use crate::processes::procfs::{MapsLine, executable_mappings};
+use recording::proc::MapsLine;
 
-/// Reading again is put off for this many times what the last reading took: a process with ten thousand mappings, whose
-/// size changes all the time, must not keep us busy.
+use crate::processes::procfs::{executable_mappings, mapped_pages};
+
+/// Pause between two readings, as a multiple of the time that the last one took: a process with ten thousand mappings, whose
+/// size changes all the time, must not keep the recorder busy.
 const PAUSE_PER_COST: u64 = 20;
 
 /// The known mappings of one process.
@@ -19,16 +20,16 @@ pub(super) struct KnownCode {
 }
 
 impl KnownCode {
-    /// True where another look at the mappings could tell more about a sample here.
+    /// True if the mappings may have changed since the last reading.
     pub(super) fn is_stale(&self, pid: i32, code_address: u64, now_ns: u64) -> bool {
         now_ns >= self.not_before_ns && (!self.holds(code_address) || mapped_pages(pid) != self.pages)
     }
 
-    /// Reads the mappings; returns those that are new.
+    /// Reads the mappings and returns the new ones.
     pub(super) fn refresh(&mut self, pid: i32, clock_ns: impl Fn() -> u64) -> Vec<MapsLine> {
         let before = clock_ns();
         let pages = mapped_pages(pid);
-        // Of a process that is gone: none.
+        // A process that is gone has none.
         let found = executable_mappings(pid, pid).unwrap_or_default();
         let after = clock_ns();
         self.not_before_ns = after.saturating_add(after.saturating_sub(before).saturating_mul(PAUSE_PER_COST));
@@ -44,7 +45,7 @@ impl KnownCode {
             at.is_ok_and(|at| self.by_address[at] == *mapping)
         };
         let new = found.iter().filter(|mapping| !known(mapping)).cloned().collect();
-        // A process that is about to end has none any more; the samples before were still in the old ones.
+        // A process that is about to end has no mappings. Its earlier samples are in the old ones.
         if !found.is_empty() {
             self.by_address = found;
         }
@@ -66,13 +67,14 @@ mod tests {
             start,
             len: 0x1000,
             file_offset: 0,
+            is_executable: true,
             inode: None,
             path: path.as_bytes().to_vec(),
         }
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_new_mappings_are_returned() {
         let mut known = KnownCode::default();
         let (program, library) = (mapping(0x1000, "/program"), mapping(0x5000, "/library"));
         assert_eq!(known.replace(vec![program.clone()]), std::slice::from_ref(&program));

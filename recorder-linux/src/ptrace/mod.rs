@@ -1,23 +1,23 @@
 //! Samples a program with ptrace, where the kernel refuses perf_event_open.
 //!
-//! Gets: a program that is forked and waits. Gives: the same events as perf_event, to the same sink. A thread of our own
-//! seizes the program and all that it starts, and stops a thread for each sample: about 50 us. So the rate is
-//! lower, and kernel functions are not seen; kernel time counts for the function that called the kernel.
+//! Gets: a forked program that waits for its exec. Gives: the same events as perf_event, to the same sink. A thread of sprof
+//! seizes the program and all that it starts, and stops a thread for about 50 us for each sample. So the rate is
+//! lower. Kernel functions are not seen; kernel time counts for the function that called the kernel.
 //!
 //! In reading order:
 //!
 //! 1. [`policy`]: when to sample which thread.
 //! 2. [`tracer`]: what the stops mean, and the samples.
-//! 3. [`procfs`], [`maps`]: what /proc says, and which of it is new.
+//! 3. [`counts`], [`maps`]: what the scheduler has counted, and which code is new.
 //! 4. [`outbox`]: from the thread that traces to the one that unwinds.
 //!
-//! The tracing thread detaches from nothing: it ends, and the kernel lets go of all that it traced, without a
-//! race with what the program does meanwhile (exit_ptrace in kernel/ptrace.c). That is also what happens if sprof is killed.
+//! The tracing thread detaches from nothing. When the thread ends, also because sprof is killed, the kernel releases all tracees
+//! without a race with what they do meanwhile (exit_ptrace in kernel/ptrace.c).
 
+mod counts;
 mod maps;
 mod outbox;
 mod policy;
-mod procfs;
 mod tracer;
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ use std::time::Duration;
 use recording::clock::Timestamp;
 use recording::sink::EventSink;
 
-use crate::processes::watched::Watched;
+use crate::processes::watched::{stop_at_end, take_signals};
 use crate::sys::process::{Child, ExecReport, Stopped, monotonic_ns};
 use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::{self, Signals};
@@ -37,32 +37,32 @@ use recording::session::StopReason;
 use policy::Ticks;
 use tracer::Tracer;
 
-/// Above this rate the stops alone would take more of the program's time than they tell about.
+/// Highest rate: 1000 stops a second take 5 % of a thread's time.
 pub(crate) const HIGHEST_RATE_HZ: f64 = 1000.0;
 
-/// What a ptrace recording has come to.
+/// The result of a ptrace recording.
 #[derive(Debug)]
 pub(crate) struct Traced {
     /// The program.
     pub(crate) child: Child,
     /// Why recording ended.
     pub(crate) stop: StopReason,
-    /// When.
+    /// When recording ended, on the recording's clock.
     pub(crate) end: Timestamp,
     /// Samples taken.
     pub(crate) samples: u64,
     /// CPU time counted by the kernel for all threads, ns.
     pub(crate) cpu_time_ns: u64,
-    /// How long they waited for a CPU, ns; 0 where the kernel does not count that.
+    /// How long all threads waited for a CPU, ns; 0 where the kernel does not count that.
     pub(crate) waited_ns: u64,
-    /// Processes that were alive then.
+    /// Processes that were alive when recording ended.
     pub(crate) live_processes: HashSet<i32>,
-    /// What ended it, if that was neither the program nor the user.
+    /// The error that ended recording, if neither the program nor the user did.
     pub(crate) problem: Option<io::Error>,
 }
 
 impl Traced {
-    /// What this way of recording gets wrong, and how much of a reason for that there was.
+    /// The bias of ptrace samples, with the figure that it depends on.
     pub(crate) fn note(&self) -> String {
         let percent = 100.0 * self.waited_ns as f64 / self.cpu_time_ns.max(1) as f64;
         format!(
@@ -72,16 +72,16 @@ impl Traced {
     }
 }
 
-/// Why there is no ptrace recording.
+/// Why ptrace recorded nothing.
 #[derive(Debug)]
 pub(crate) enum TraceError {
     /// The program could not be executed.
     Exec(io::Error),
-    /// This could not be done.
+    /// What could not be done, and the error.
     Failed(&'static str, io::Error),
 }
 
-/// Seizes the program, lets it run and samples it until it ends, the time is over or a signal says so. `child_news` is
+/// Seizes the program, lets it run and samples it until it ends, the time is over or a signal ends the recording. `child_news` is
 /// SIGCHLD, which no thread may have unblocked.
 pub(crate) fn record(
     stopped: Stopped,
@@ -119,14 +119,10 @@ fn trace(
         stopped.abandon();
         return Err(TraceError::Failed("trace the program (PTRACE_SEIZE)", error));
     }
-    let (child, exec) = stopped
+    let (mut child, exec) = stopped
         .release()
         .map_err(|error| TraceError::Failed("start the program", error))?;
-    let watched = Watched::Program(child);
-    let ended = until_end(&mut tracer, &watched, signals, child_news, deadline);
-    let Watched::Program(mut child) = watched else {
-        return Err(TraceError::Failed("find the program", io::ErrorKind::NotFound.into()));
-    };
+    let ended = until_end(&mut tracer, &child, signals, child_news, deadline);
     if let Some(status) = tracer.program_end() {
         child.was_reaped(status);
         if let Some(error) = exec_error(&tracer, exec) {
@@ -161,7 +157,7 @@ fn exec_error(tracer: &Tracer, exec: ExecReport) -> Option<io::Error> {
 
 fn until_end(
     tracer: &mut Tracer,
-    program: &Watched,
+    program: &Child,
     signals: &Signals,
     child_news: &Signals,
     deadline: Option<Timestamp>,
@@ -172,14 +168,14 @@ fn until_end(
         let left = Duration::from_nanos(next_ns.saturating_sub(monotonic_ns()));
         let [changed, signalled] = signals::wait_readable([child_news.fd().as_fd(), signals.fd().as_fd()], left)?;
         if changed {
-            // Before the answers: what changes from here on is told again.
+            // Before the answers: a later change sends the signal again.
             while child_news.next().is_some() {}
         }
         tracer.answer_all()?;
         if tracer.program_end().is_some() {
-            return Ok(Watched::stop_at_end(signals));
+            return Ok(stop_at_end(signals));
         }
-        if signalled && let Some(stop) = program.take_signals(signals, &mut interrupts) {
+        if signalled && let Some(stop) = take_signals(signals, &mut interrupts, Some(program)) {
             return Ok(stop);
         }
         let now = monotonic_ns();

@@ -1,5 +1,5 @@
-//! From the thread that traces to the one that unwinds: the first must never wait for the second while the program
-//! waits for the first, so what it sends is owned, and samples are dropped and counted when too many are on their way.
+//! The queue from the tracing thread to the unwinding thread. The tracing thread must never wait for the unwinder while the program
+//! waits for the tracing thread. So messages own their data, and samples are dropped and counted when too many are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,17 +7,16 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use recording::clock::Timestamp;
 use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
+use recording::proc::MapsLine;
 use recording::sink::EventSink;
 use recording::stack::{MissingStack, Registers, Snapshot, Stack};
 
-use crate::processes::procfs::MapsLine;
-
-/// Stack bytes on their way at most.
+/// Queued stack bytes at most.
 const STACK_BYTES: usize = 64 << 20;
-/// Messages on their way at most: beyond that the tracer waits.
+/// Queued messages at most; the tracer waits if there are more.
 const MESSAGES: usize = 1 << 14;
 
-/// An event that owns what it speaks of.
+/// An event that owns its data.
 #[derive(Debug)]
 pub(super) enum Message {
     /// An event that borrows nothing.
@@ -79,7 +78,7 @@ pub(super) fn channel() -> (Outbox, Inbox) {
 }
 
 impl Outbox {
-    /// Sends anything but a sample. Nobody listens any more only when recording has failed, which its caller tells.
+    /// Sends anything but a sample. The other end is closed only if recording has failed, which the caller reports.
     pub(super) fn send(&mut self, message: Message) {
         let _ = self.sender.send(message);
     }
@@ -110,7 +109,7 @@ impl Outbox {
         self.send(Message::Sample(Box::new(sample)));
     }
 
-    /// Tells of samples that were dropped since the last report.
+    /// Reports samples that were dropped since the last report.
     pub(super) fn report_dropped(&mut self, time: u64) {
         let count = std::mem::take(&mut self.dropped);
         if count > 0 {

@@ -1,30 +1,30 @@
 //! When to sample which thread: arithmetic, no system calls.
 //!
-//! A tick samples the threads that are on a CPU when we wake up for it. Each such sample stands for an interval of CPU time, whatever the
-//! number of threads, of CPUs, and however short a thread lives.
+//! A tick samples the threads that are on a CPU when sprof wakes up for it. Each such sample stands for an interval of CPU time, whatever
+//! the number of threads and CPUs, and however short a thread lives.
 //!
-//! Nothing says directly who is on a CPU. The state R is also that of a thread that waits for one, and that must not be taken
-//! for the same: a kernel that preempts lazily (PREEMPT_LAZY, Linux 6.12) takes the CPU away at the end of a system call,
-//! so the stacks of those that wait are mostly in system calls. With two processes and a busy CPU, 70 % of the samples of a
-//! loop were in the clock_gettime that took 2 % of its time. The scheduler's counts tell, before and after the stop:
+//! Linux does not report directly which threads are on a CPU. A thread in state R may also wait for a CPU, and must not be sampled then: a
+//! kernel that preempts lazily (PREEMPT_LAZY, Linux 6.12) takes the CPU away at the end of a system call, so the stacks of
+//! waiting threads are mostly in system calls. With two processes and a busy CPU, 70 % of the samples of a loop were in the
+//! clock_gettime that took 2 % of its time. The scheduler's counts before and after the stop distinguish three cases:
 //!
 //! - No slice more: the thread was on a CPU all the time, and stopped where it was.
 //! - A slice more, after a wait that began before the tick: it was not on a CPU at the tick. No sample.
-//! - A slice more, after a wait that began later: it was on a CPU at the tick, and had to make way, to us most likely. Where
-//!   we have a priority that takes the CPU at once, that was at the tick, too. Elsewhere it was at its next system call, so
-//!   it is asked again a moment later, when we are on another CPU.
+//! - A slice more, after a wait that began later: the thread was on a CPU at the tick, and had to leave it, most likely to sprof. Where
+//!   sprof has a priority that takes the CPU at once, the thread left at the tick, too. Elsewhere it left at its next system call.
+//!   So it is stopped again a moment later, when sprof is on another CPU.
 //!
-//! Where hundreds of threads compete, a tick can hardly find who is on a CPU, because we wait for one ourselves. So a thread that
-//! has used two intervals of CPU time without a sample, or one when we are late, gets one wherever it is. That the rate is
-//! then not reached, shows.
+//! Where hundreds of threads compete, sprof itself waits for a CPU, and a tick hardly finds threads on a CPU. So a thread that
+//! has used two intervals of CPU time without a sample, or one when sprof is late, gets a sample wherever it is. The profile
+//! shows that the rate was not reached.
 //!
 //! A bias remains: on a busy machine a loop with a system call every 25 us had 5 to 25 % of its samples in that call, and beside 200 busy
 //! threads, for an ordinary user, 87 %. So sprof announces the bias when recording starts.
 //!
-//! Threads that sleep are left alone. Stopping them would not only cost: it ends some system calls with EINTR (epoll_wait(2) and
+//! Sleeping threads are not stopped. A stop costs time, and ends some system calls with EINTR (epoll_wait(2) and
 //! the others in signal(7), "Interruption of system calls and library functions by stop signals").
 
-use super::procfs::Reading;
+use super::counts::Reading;
 
 /// One thread's account.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,12 +33,12 @@ pub(super) struct Account {
     opened: Reading,
     /// CPU time at the last sample, ns.
     sampled_ns: u64,
-    /// When last looked at.
+    /// The last reading.
     seen: Reading,
 }
 
 impl Account {
-    /// From this reading on.
+    /// An account that starts with this reading.
     pub(super) fn open(reading: Reading) -> Account {
         Account {
             opened: reading,
@@ -47,21 +47,21 @@ impl Account {
         }
     }
 
-    /// Whether the thread was on a CPU since it was last looked at. If not, it is not on one now: getting there counts as
-    /// a slice at once, and staying there as CPU time soon.
+    /// True if the thread was on a CPU since the last reading. If not, it is not on one now: getting a CPU counts as
+    /// a slice at once, and keeping it as CPU time soon.
     pub(super) fn has_run(&mut self, reading: Reading) -> bool {
         let has_run = reading.cpu_ns > self.seen.cpu_ns || reading.slices != self.seen.slices;
         self.see(reading);
         has_run
     }
 
-    /// Whether the thread has gone without a sample for too long.
+    /// True if the thread has used too much CPU time without a sample.
     pub(super) fn is_owed(&self, reading: Reading, interval_ns: u64, we_are_late: bool) -> bool {
         let patience_ns = interval_ns.saturating_mul(if we_are_late { 1 } else { 2 });
         reading.cpu_ns.saturating_sub(self.sampled_ns) >= patience_ns
     }
 
-    /// Notes a sample. Returns the CPU time since the last one, ns: what it stands for.
+    /// Notes a sample. Returns what the sample stands for: the CPU time since the last one, ns.
     pub(super) fn sample(&mut self, reading: Reading) -> u64 {
         self.see(reading);
         let since_ns = self.seen.cpu_ns - self.sampled_ns;
@@ -87,7 +87,7 @@ impl Account {
     }
 }
 
-/// Who leaves a CPU to us does so this long before we read the clock, at most: a switch of tasks.
+/// From when a thread leaves its CPU to sprof until sprof reads the clock, at most: a switch of tasks.
 pub(super) const WAKE_UP_NS: u64 = 50_000;
 
 /// Where a thread was at the tick.
@@ -102,7 +102,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// From the counts when it was asked to stop and when it had, which was `since_tick_ns` after the tick.
+    /// Decides by the counts when the thread was asked to stop and when it had stopped, `since_tick_ns` after the tick.
     pub(super) fn of(asked: Reading, stopped: Reading, since_tick_ns: u64) -> Place {
         if stopped.slices == asked.slices {
             Place::OnCpu
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-/// Pause after a tick, as a multiple of the time that it took: looking takes a tenth of a CPU at most.
+/// Pause after a tick, as a multiple of the tick's own CPU time: ticks take a tenth of a CPU at most.
 const PAUSE_PER_WORK: u64 = 9;
 
 /// The times of the ticks: an interval apart on average, by chance up to a half more or less, so that no program can
@@ -141,8 +141,8 @@ impl Ticks {
         self.interval_ns
     }
 
-    /// When to ask again a thread that had to make way: after a tenth of an interval, by chance more or less, for it is
-    /// still near the place where it was stopped.
+    /// When to stop a thread again that had to leave its CPU: after a tenth of an interval, by chance more or less, because the thread is
+    /// still near the code where it was stopped.
     pub(super) fn again_ns(&self, now_ns: u64) -> u64 {
         let tenth = self.interval_ns / 10;
         now_ns.saturating_add(tenth / 2 + self.chance % (tenth + 1))
@@ -153,8 +153,8 @@ impl Ticks {
         self.next_ns
     }
 
-    /// Chooses the time of the tick after this one, which took us `work_ns` of CPU time. Ticks that were missed are not
-    /// made up for, and a tick that took much (thousands of threads to look at) is followed by a longer pause.
+    /// Chooses the time of the next tick. This one took `work_ns` of CPU time. Missed ticks are left out, and a tick that took
+    /// long (thousands of threads) is followed by a longer pause.
     pub(super) fn advance(&mut self, now_ns: u64, work_ns: u64) {
         // xorshift64, Marsaglia 2003.
         self.chance ^= self.chance << 13;
@@ -163,8 +163,8 @@ impl Ticks {
         let spread = self.interval_ns;
         let gap = self.interval_ns - spread / 2 + self.chance % (spread + 1);
         let pause = work_ns.saturating_mul(PAUSE_PER_WORK);
-        // From the planned time, not from now: being a little late must not lower the rate. But one tick right after
-        // another that was very late would count the same moment twice.
+        // From the planned time, not from now: a small delay must not lower the rate. But a tick right after
+        // a very late one would count the same moment twice.
         let planned = self.next_ns.saturating_add(gap);
         let earliest = now_ns.saturating_add(pause);
         self.next_ns = if planned >= earliest {

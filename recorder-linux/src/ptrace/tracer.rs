@@ -1,6 +1,6 @@
-//! The thread that traces: what every stop of the program means, and the samples.
+//! The tracing thread: answers every stop of the program, and takes the samples.
 //!
-//! A stopped thread costs the program time, so each is let go before anything is done that can be done later.
+//! A stopped thread costs the program time. So a thread is resumed before anything is done that can be done later.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -9,18 +9,18 @@ use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::stack::Registers;
 
+use super::counts::{Reading, SchedulerCounts};
 use super::maps::KnownCode;
 use super::outbox::{Message, Outbox, OwnedSample};
 use super::policy::{Account, Place, Ticks, WAKE_UP_NS};
-use super::procfs::{self, Reading, SchedulerCounts};
-use crate::processes::procfs::Stat;
+use crate::processes::procfs::{self, Stat};
 use crate::processes::usage::Usage;
 use crate::sys::memory;
 use crate::sys::priority::Turns;
 use crate::sys::process::{WaitStatus, monotonic_ns, thread_cpu_ns};
 use crate::sys::ptrace::{self, Stop, Waited};
 
-/// Stack bytes copied at most. The thread waits meanwhile, so what is copied is true, other than what is read later; most
+/// Stack bytes copied at most. The stopped thread cannot change what is copied, as it can change memory that is read later. Most
 /// stacks end after a few KiB. 256 KiB take 40 us.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -30,11 +30,11 @@ pub(super) struct Tracer {
     out: Outbox,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
-    /// Threads that ended before the stop of the one that started them was answered. They are still zombies then, and would come
-    /// into the books a second time: seen with children of 1 ms.
+    /// Threads that ended before the stop of the thread that started them was answered. They are still zombies then, and would be
+    /// added a second time: seen with children of 1 ms.
     ended_early: HashSet<i32>,
     stack: Vec<u8>,
-    /// CPU time of threads that have ended, ns, and how long they waited for a CPU.
+    /// CPU time of ended threads, ns, and how long they waited for a CPU.
     ended_cpu_ns: u64,
     ended_waited_ns: u64,
     samples: u64,
@@ -45,7 +45,7 @@ pub(super) struct Tracer {
     usage: Usage,
     /// The last tick came more than an interval after its time.
     is_late: bool,
-    /// Threads that had to make way for us at the last tick, and when to ask them again.
+    /// Threads that had to leave their CPU to sprof at the last tick, and when to stop them again.
     again: Vec<i32>,
     again_ns: u64,
 }
@@ -55,18 +55,18 @@ struct Thread {
     name: String,
     counts: SchedulerCounts,
     account: Account,
-    /// It was asked to stop for a sample.
+    /// Set while the thread is to stop for a sample.
     asked: Option<Asked>,
-    /// The one that started it has told of it.
+    /// The thread that started this one has reported it.
     is_announced: bool,
 }
 
-/// What there was to know of a thread when it was asked to stop.
+/// A thread's state when it was asked to stop.
 #[derive(Clone, Copy)]
 struct Asked {
     tick_ns: u64,
     is_second_try: bool,
-    /// The CPU that it ran on.
+    /// The CPU that the thread ran on.
     cpu: u32,
     counts: Reading,
 }
@@ -78,7 +78,7 @@ struct Process {
 }
 
 impl Tracer {
-    /// For a program that is seized and has not run yet.
+    /// Traces a program that has not run yet.
     pub(super) fn new(program: i32, ticks: Ticks, out: Outbox) -> Tracer {
         let mut tracer = Tracer {
             program,
@@ -141,7 +141,7 @@ impl Tracer {
         alive.fold(self.ended_waited_ns, u64::saturating_add)
     }
 
-    /// The last word.
+    /// Reports what was dropped at the end.
     pub(super) fn finish(&mut self, time: u64) {
         self.out.report_dropped(time);
     }
@@ -174,7 +174,7 @@ impl Tracer {
         let has_run: Vec<i32> = has_run.collect();
         for tid in has_run {
             self.ask(tid, now - WAKE_UP_NS, false);
-            // Those that were asked before may have stopped by now.
+            // Threads that were asked before may have stopped by now.
             self.answer_all()?;
         }
         let out = &mut self.out;
@@ -189,12 +189,12 @@ impl Tracer {
         let Some(thread) = self.threads.get_mut(&tid) else {
             return;
         };
-        let Some(stat) = crate::processes::procfs::stat(thread.pid, tid) else {
+        let Some(stat) = procfs::stat(thread.pid, tid) else {
             return;
         };
         if stat.can_run()
             && let Some(counts) = thread.counts.read()
-            // It fails for a thread that has ended meanwhile; its end is still to be waited for.
+            // Fails for a thread that has ended meanwhile. Its end is still to be waited for.
             && ptrace::interrupt(tid).is_ok()
         {
             thread.asked = Some(Asked {
@@ -228,10 +228,10 @@ impl Tracer {
         }
     }
 
-    /// Answers one stop. Any thread may be killed at any time, also while it is stopped: what fails for it then needs no
-    /// answer, its end will be reported.
+    /// Answers one stop. A thread may be killed at any time, also while it is stopped. Requests for it then fail, and its end is
+    /// reported.
     fn on_stop(&mut self, tid: i32, stop: Stop) {
-        // A new thread may stop for the first time before the one that started it tells of it.
+        // A new thread may stop for the first time before the thread that started it reports it.
         if !matches!(stop, Stop::Exit) {
             self.adopt(tid);
         }
@@ -246,7 +246,7 @@ impl Tracer {
                 }
             }
             Stop::Group => {
-                self.forget_wish(tid);
+                self.forget_request(tid);
                 let _ = ptrace::listen(tid);
             }
             Stop::Exec => {
@@ -260,8 +260,8 @@ impl Tracer {
         }
     }
 
-    /// Any stop answers the wish for a sample: an interruption that finds the thread stopped already is forgotten by the
-    /// kernel (ptrace_stop in kernel/signal.c clears JOBCTL_TRAP_STOP).
+    /// Any stop serves for the sample: the kernel drops an interruption that finds the thread stopped (ptrace_stop in
+    /// kernel/signal.c clears JOBCTL_TRAP_STOP).
     fn sample_and_resume(&mut self, tid: i32, signal: i32) {
         let sample = self.take_sample(tid);
         let _ = ptrace::resume(tid, signal);
@@ -270,7 +270,7 @@ impl Tracer {
         }
     }
 
-    fn forget_wish(&mut self, tid: i32) {
+    fn forget_request(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.asked = None;
         }
@@ -287,7 +287,7 @@ impl Tracer {
             Place::Waiting => return None,
             Place::MadeWay if self.turns.are_quick() => {}
             Place::MadeWay if asked.is_second_try => return None,
-            // On a machine with one CPU everybody has to make way, and this is as good as it gets.
+            // With one CPU every thread has to leave it to sprof.
             Place::MadeWay if !self.turns.leave_cpu(asked.cpu) => {}
             Place::MadeWay => {
                 self.again.push(tid);
@@ -336,8 +336,8 @@ impl Tracer {
         }
     }
 
-    /// A new program. If another thread than the first called exec, that one has the first one's id from now on, and all
-    /// others are gone without a word (ptrace(2), "execve(2) under ptrace").
+    /// A new program. If another thread than the first called exec, the caller has the first thread's id from now on. All other
+    /// threads are gone without a report (ptrace(2), "execve(2) under ptrace").
     fn on_exec(&mut self, pid: i32) {
         let time = monotonic_ns();
         let Some(process) = self.processes.get_mut(&pid) else {
@@ -349,7 +349,7 @@ impl Tracer {
         let counts = SchedulerCounts::of(pid, pid);
         let reading = counts.read().unwrap_or_default();
         if !caller_was_first && let Some(caller) = self.threads.get_mut(&former) {
-            // What is counted under its new id goes on from what it had under the old one.
+            // The counts under the new id go on from those under the old id.
             caller.account.see(reading);
             let account = caller.account;
             if let Some(first) = self.threads.get_mut(&pid) {
@@ -369,11 +369,11 @@ impl Tracer {
             first.asked = None;
             first.counts = counts;
             if is_start {
-                // Until here it was a copy of sprof.
+                // Before its exec the program was a copy of sprof.
                 first.account = Account::open(reading);
             }
         }
-        let name = crate::processes::procfs::stat(pid, pid).map_or_else(String::new, |stat| name_of(&stat));
+        let name = procfs::stat(pid, pid).map_or_else(String::new, |stat| name_of(&stat));
         if let Some(first) = self.threads.get_mut(&pid) {
             first.name.clone_from(&name);
         }
@@ -398,7 +398,7 @@ impl Tracer {
         if let Some(reading) = thread.counts.read() {
             thread.account.see(reading);
         }
-        if let Some(stat) = crate::processes::procfs::stat(thread.pid, tid) {
+        if let Some(stat) = procfs::stat(thread.pid, tid) {
             self.rename(tid, name_of(&stat));
         }
     }
@@ -417,7 +417,7 @@ impl Tracer {
         }
     }
 
-    /// Its starter tells of a thread.
+    /// The thread that started this one reports it.
     fn announce(&mut self, tid: i32) {
         if self.ended_early.remove(&tid) {
             return;
@@ -428,7 +428,7 @@ impl Tracer {
         }
     }
 
-    /// Takes a thread into the books, unless it is there or gone already.
+    /// Adds a thread, unless it is known or gone.
     fn adopt(&mut self, tid: i32) {
         if self.threads.contains_key(&tid) {
             return;
@@ -461,7 +461,7 @@ impl Tracer {
             pid,
             name: String::new(),
             counts: SchedulerCounts::of(pid, tid),
-            // All that it has used by now it has used as our tracee.
+            // The thread was a tracee from its start.
             account: Account::default(),
             asked: None,
             is_announced: tid == self.program,

@@ -1,8 +1,8 @@
-//! Attaching to what runs initial_waits: events for every thread there is, and for all that come from them.
+//! Attaching to running processes: events for every thread, and for all threads and processes that they start.
 //!
-//! Nothing is sent to a target and nothing stops it; its events vanish with ours, also when sprof is killed. Order matters:
-//! first all threads are listed, then events opened and enabled, then /proc is read again. So a thread that starts
-//! meanwhile has inherited its events or is found; [`Origins`] sees to it that it does not count twice.
+//! Nothing is sent to a target and nothing stops it. Its events end with sprof, also when sprof is killed. Order matters:
+//! first all threads are listed, then events are opened and enabled, then /proc is read again. So a thread that starts
+//! meanwhile has inherited its events or is found; [`Origins`] makes sure that it does not count twice.
 //!
 //! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an inherited event of all
 //! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors.
@@ -26,27 +26,27 @@ use crate::sys::perf_event::EVERY_TASK;
 use crate::sys::process::{self, Held, monotonic_ns};
 use perf_data::origins::Origins;
 
-/// A clone(2) that was under way while events were opened has come to its end by then, or nearly surely.
+/// A clone(2) that began while events were opened has almost certainly ended after this time.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Programs that start threads all the time have new ones whenever we look; those of the last look are children of
+/// Programs that start threads all the time have new ones at each look. The threads of the last look are children of
 /// threads that have all their events.
 const ROUNDS: u32 = 5;
 
-/// What runs, and is being recorded already.
+/// Running processes whose events are enabled.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) watched: Watched,
-    /// Names of those that were asked for.
+    /// Names of the processes that the user named.
     pub(crate) names: Vec<String>,
-    /// Since when events are enabled.
+    /// When events were enabled.
     pub(crate) start: Timestamp,
     /// All processes that are recorded.
     pub(crate) pids: Vec<i32>,
-    /// Processes below those that were asked for, of which no events were allowed.
+    /// Processes below the named ones for which no events were allowed.
     pub(crate) refused: Vec<i32>,
-    /// Those of their threads that may be waiting already; `None` if waits are not recorded.
+    /// Their threads that are off-CPU when recording starts; `None` if waits are not recorded.
     pub(crate) initial_waits: Option<InitialWaits>,
-    /// Who has the rings until they are read.
+    /// Has the rings until they are read.
     pub(crate) ring_copier: Option<RingCopier>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let mut held = Vec::new();
     let mut names = Vec::new();
     for pid in &named {
-        // Held first: whatever is said of the pid afterwards is said of this process, or it has ended.
+        // Held first: from then on the pid means this process, or the process has ended.
         let process = Held::open(*pid);
         names.push(check(*pid)?);
         held.push(process.ok_or_else(|| no_such_process(*pid))?);
@@ -101,7 +101,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         initial_waits.look(&threads);
     }
     let pids = follow_up(&mut opened, &named, known, &refused, initial_waits.as_mut());
-    let threads = opened.events.len() / opened.cpus().max(1);
+    let threads = opened.events.tasks();
     opened.announcements.push(format!(
         "recording {} ({} {}, {threads} {}); Ctrl-C ends the recording, and nothing else",
         names.join(", "),
@@ -162,7 +162,7 @@ fn follow_up(
     refused: &HashSet<i32>,
     mut initial_waits: Option<&mut InitialWaits>,
 ) -> Vec<i32> {
-    // Of these processes a new thread may come from one that had not all its events.
+    // In these processes a new thread may come from a thread that lacked some of its events.
     let mut doubtful: Option<HashSet<i32>> = None;
     let mut failures: Vec<io::Error> = Vec::new();
     for _ in 0..ROUNDS {
@@ -179,7 +179,7 @@ fn follow_up(
             break;
         }
         for (pid, tid) in &young {
-            // Whatever is in the way: it goes on with what it has inherited.
+            // Without events of its own the thread keeps the events that it inherited.
             let added = add_young(opened, *tid);
             if added.is_ok()
                 && let Some(initial_waits) = &mut initial_waits
@@ -211,20 +211,20 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
         Some(origins) => origins,
         None => {
             let mut origins = Origins::default();
-            for event in opened.all_events() {
+            for event in opened.events.since(0) {
                 origins.add(event.id()?, 0);
             }
             origins
         }
     };
-    let mark = opened.mark();
-    let added = opened.add(tid).and_then(|()| {
+    let mark = opened.events.len();
+    let added = opened.events.add(tid).and_then(|()| {
         // Higher than that of every set before.
-        let set = u32::try_from(mark[0]).unwrap_or(u32::MAX);
-        for event in opened.added_since(mark) {
+        let set = u32::try_from(mark).unwrap_or(u32::MAX);
+        for event in opened.events.since(mark) {
             origins.add(event.id()?, set);
         }
-        opened.added_since(mark).try_for_each(|event| event.enable())?;
+        opened.events.since(mark).try_for_each(|event| event.enable())?;
         origins.own(tid, set, monotonic_ns());
         Ok(())
     });
@@ -234,7 +234,8 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
 
 fn enable(opened: &Opened) -> Result<(), String> {
     opened
-        .all_events()
+        .events
+        .since(0)
         .try_for_each(|event| event.enable())
         .map_err(|error| format!("cannot start the perf events: {error}"))
 }
@@ -257,7 +258,7 @@ fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Re
         }
         return Ok(());
     };
-    opened.add(tid).map_err(|error| match error.raw_os_error() {
+    opened.events.add(tid).map_err(|error| match error.raw_os_error() {
         Some(libc::ESRCH) => Trouble::Ended,
         Some(libc::EACCES | libc::EPERM) => Trouble::Refused,
         Some(libc::EMFILE | libc::ENFILE) => Trouble::TooManyFiles,
@@ -296,7 +297,7 @@ fn threads_of(pids: Vec<i32>) -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// These and all below them, but not sprof itself: a shell may record itself and all its children.
+/// These processes and all below them without sprof itself: a shell may record itself and all its children.
 fn below(named: &[i32]) -> Vec<i32> {
     let own = own_pid();
     let mut pids = procfs::with_descendants(named);
@@ -313,7 +314,7 @@ pub(crate) fn in_first_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
-/// perf gives ids as this process's namespace has them; /proc may be mounted from another one.
+/// perf reports ids of this process's PID namespace. /proc may be mounted from another one.
 fn same_pid_namespace() -> Result<(), String> {
     match fs::read_link("/proc/self") {
         Ok(link) if link.as_os_str() == own_pid().to_string().as_str() => Ok(()),
@@ -333,7 +334,7 @@ fn check(pid: i32) -> Result<String, String> {
     }
     let stat = procfs::stat(pid, pid);
     match procfs::process_of(pid) {
-        Some(process) if process != pid => {
+        Some((process, _)) if process != pid => {
             return Err(format!(
                 "{pid} is a thread of process {process}; `-p {process}` records all threads of it"
             ));
@@ -387,7 +388,7 @@ fn not_permitted(pid: i32) -> String {
 }
 
 fn too_many_files(threads: usize, opened: &Option<Opened>, wanted: &Wanted<'_>) -> String {
-    let cpus = opened.as_ref().map_or(1, Opened::cpus);
+    let cpus = opened.as_ref().map_or(1, |opened| opened.events.cpus().len());
     let (events, less) = match wanted.off_cpu {
         true => (
             3,

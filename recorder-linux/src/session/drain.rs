@@ -14,7 +14,7 @@ use crate::open::events::PointLimit;
 use crate::open::{Opened, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
-use crate::processes::watched::Watched;
+use crate::processes::watched::{Watched, stop_at_end, take_signals};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -23,22 +23,21 @@ use perf_data::merge::{self, Source};
 use perf_data::translate::Translator;
 use recording::session::StopReason;
 
-/// A record's time is read before it is written; the gap is microseconds, except where the hypervisor takes the CPU away
-/// in between.
+/// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the hypervisor takes the
+/// CPU away in between.
 const SETTLE_NS: u64 = 500_000;
-/// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz. Each costs the recorder about
-/// 25 us, most of it for waking up.
-/// Rounds of 4 ms at 1 kHz took 0.4 % of a CPU for waking up alone.
+/// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz. A round costs the recorder about
+/// 25 us, most of it for waking up: rounds of 4 ms at 1 kHz took 0.4 % of a CPU.
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST_ROUND: Duration = Duration::from_millis(1);
 const LONGEST_ROUND: Duration = Duration::from_millis(16);
-/// The longest round after one with stacks larger than their dumps: these are completed from the target's memory, which
-/// is the less like it was the later that is.
+/// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
+/// changes more the later it is read.
 const LONGEST_ROUND_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
 /// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
 /// delivers some hundreds of stacks, and pays for each.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
-/// The round after one with many point events: where there were many there will be more.
+/// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
 /// While nothing is recorded, rounds double up to this: an idle program costs nothing.
 const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
@@ -57,8 +56,8 @@ impl Source for Ring {
     }
 }
 
-/// Empties the rings into the sink until all that is watched has ended, the time is over or a signal says so; then stops the events
-/// and takes what is left.
+/// Empties the rings into the sink until all that is watched has ended, the time is over or a signal ends the recording. Then stops the
+/// events and takes what is left.
 #[expect(
     clippy::too_many_arguments,
     reason = "everything that the loop touches is named here"
@@ -92,9 +91,9 @@ pub(crate) fn until_end(
             None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,
         };
         if ended && watched.one_has_ended() {
-            break Watched::stop_at_end(signals);
+            break stop_at_end(signals);
         }
-        if signalled && let Some(stop) = watched.take_signals(signals, &mut interrupts) {
+        if signalled && let Some(stop) = take_signals(signals, &mut interrupts, watched.program()) {
             break stop;
         }
         let woken = monotonic_ns();
@@ -108,7 +107,7 @@ pub(crate) fn until_end(
         usage.look(translator.live_processes(), &mut report);
         let switched = stack_limit.after(taken.wait_stacks, woken);
         if let Some(on) = switched {
-            opened.waits.switch_stacks(on)?;
+            opened.events.switch(Role::WaitStack, on)?;
         }
         round = match (taken.records, translator.take_deep_stacks()) {
             (0, _) => (round * 2).min(longest_round),
@@ -121,14 +120,14 @@ pub(crate) fn until_end(
         if points.are_many() {
             round = round.min(ROUND_FOR_MANY_POINTS);
         }
-        // Never more than half of a CPU: what does not fit is lost and counted, the program goes on.
+        // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on.
         round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
             break StopReason::Duration;
         }
     };
     let end = Timestamp(monotonic_ns());
-    for event in opened.all_events() {
+    for event in opened.events.since(0) {
         event.disable()?;
     }
     drain(opened, translator, &mut queue, &mut points, u64::MAX, sink);
@@ -161,7 +160,7 @@ fn drain(
     let Opened {
         rings,
         roles,
-        further,
+        events,
         origins,
         ..
     } = opened;
@@ -169,14 +168,14 @@ fn drain(
         let role = roles[ring];
         if matches!(role, Role::Counted | Role::Point) {
             if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
-                && let Some(event) = further.event_of(role, record)
+                && let Some(event) = events.event_of(role, record)
             {
                 points.take(time, record, &event, translator, sink);
             }
             return;
         }
         if role == Role::WaitStack {
-            // A CPU that was idle is not waiting for anything, and such stacks take no time to unwind.
+            // An idle CPU waits for nothing, and its stacks are not to be unwound.
             if decode::origin(record).is_some_and(|origin| origin.tid == 0) {
                 return;
             }

@@ -1,13 +1,14 @@
-//! The processes that run already, as /proc has them: who they are, since when, what they have mapped.
+//! Processes that run when recording starts, as /proc has them: names, start times, threads, mappings.
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
 use recording::clock::Timestamp;
 use recording::event::{Pid, Tid};
+use recording::proc::MapsLine;
 use recording::sink::EventSink;
 
-use crate::processes::procfs::{self, MapsLine, Stat};
+use crate::processes::procfs::{self, Stat};
 use crate::processes::start_clock::StartClock;
 use crate::sys::process;
 use perf_data::translate::Translator;
@@ -17,7 +18,7 @@ struct Process {
     pid: i32,
     stat: Stat,
     start: Timestamp,
-    /// Without the main one.
+    /// Without the main thread.
     threads: Vec<Thread>,
     mappings: Vec<MapsLine>,
 }
@@ -28,12 +29,11 @@ struct Thread {
     name: Vec<u8>,
 }
 
-/// Tells of these processes, with all their threads, names and mappings, as of `now`, the time from which on events tell
-/// the rest. Call it when the events are enabled. Returns how many processes did not show their mappings.
-pub(crate) fn tell(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) -> usize {
+/// Reports these processes, with all their threads, names and mappings as of `now`, the time from which on there are records.
+/// Call it when the events are enabled.
+pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) {
     let clock = StartClock::new(now);
-    let mut hidden = 0;
-    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock, &mut hidden)).collect();
+    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock)).collect();
 
     // Starts first, in the order of their times: events go to the sink in time order.
     let mut starts: Vec<(Timestamp, usize, Option<i32>)> = Vec::new();
@@ -68,10 +68,9 @@ pub(crate) fn tell(pids: &[i32], now: Timestamp, translator: &mut Translator, si
         }
     }
     translator.found_all(Timestamp(process::monotonic_ns()));
-    hidden
 }
 
-fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
+fn read(pid: i32, clock: &StartClock) -> Option<Process> {
     let stat = procfs::stat(pid, pid)?;
     let start = clock.at(stat.start_ticks);
     let threads: Vec<Thread> = procfs::threads(pid)
@@ -90,10 +89,7 @@ fn read(pid: i32, clock: &StartClock, hidden: &mut usize) -> Option<Process> {
         .first()
         .filter(|_| stat.has_ended())
         .map_or(pid, |thread| thread.tid);
-    let mut mappings = procfs::executable_mappings(pid, living).unwrap_or_else(|_| {
-        *hidden += 1;
-        Vec::new()
-    });
+    let mut mappings = procfs::executable_mappings(pid, living).unwrap_or_default();
     // The program is known as what was mapped first, and in /proc addresses are sorted.
     if let Some(program) = program_path(pid, living) {
         mappings.sort_by_key(|mapping| mapping.path != program);

@@ -1,9 +1,9 @@
-//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. The beginning of these waits is
+//! Threads that are off-CPU when recording starts: what they wait for, and where, as /proc has it. When these waits began is
 //! not known.
 //!
-//! Nothing stops a thread for this. It is looked at while it waits: its state, the kernel function that waits, and the
-//! stack above the stack pointer that it entered the kernel with. That it did not run meanwhile is proven later: its first
-//! switch after that is told by a record, with its time.
+//! Nothing stops a thread for this. /proc is read while the thread waits: its state, the kernel function that waits, and the
+//! stack above the stack pointer with which it entered the kernel. The record of its first switch proves later that the thread did not
+//! run meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -11,6 +11,7 @@ use std::fs;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Event, InitialState, Role, Sample, Thread, ThreadEvent};
+use recording::proc::KernelSymbol;
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
 use recording::wait::WaitReason;
@@ -20,12 +21,12 @@ use crate::sys::memory;
 use crate::sys::process::monotonic_ns;
 use perf_data::wait::reason_of_function;
 
-/// As for a traced thread: a stack that nobody changes is true to the root.
+/// As for a traced thread: a stack that does not change can be copied to the root.
 const STACK_BYTES: usize = 256 << 10;
-/// /proc tells no frame pointer. No memory is here, so a frame that needs it ends the stack.
+/// /proc has no frame pointer. No memory is at this address, so a frame that needs the frame pointer ends the stack.
 const UNKNOWN_FRAME_POINTER: u64 = 0x7ff0_0000_0000_0000;
 
-/// Threads that ran when their events were opened, and what they were doing then.
+/// The threads that existed when their events were enabled, with what they were doing then.
 #[derive(Debug, Default)]
 pub(crate) struct InitialWaits {
     looked: Vec<Looked>,
@@ -44,7 +45,7 @@ struct Looked {
     user: Option<UserStack>,
 }
 
-/// A line of `/proc/PID/stack`: a function, how far into it, and its size.
+/// A line of `/proc/PID/stack`: a function, an offset in it, and its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KernelPlace {
     function: String,
@@ -69,42 +70,42 @@ impl InitialWaits {
             .filter_map(|(pid, tid)| look_at(*pid, *tid, switches_from, &mut buffer));
         self.looked.extend(looked);
     }
-}
 
-/// Tells what these threads were doing. Call it when they and their mappings have been told.
-pub(crate) fn tell(initial_waits: &InitialWaits, start: Timestamp, sink: &mut dyn EventSink) {
-    let addresses = addresses_of(&initial_waits.looked);
-    for thread in &initial_waits.looked {
-        let kernel: Vec<Frame> = (thread.kernel.iter())
-            .filter_map(|place| {
-                let start = addresses.get(&(place.function.as_str(), place.size))?;
-                Some(Frame::KernelReturnAddress(Avma(start.saturating_add(place.offset))))
-            })
-            .collect();
-        let stack = match &thread.user {
-            Some(user) => Some(Stack::Snapshot(Snapshot {
-                kernel: &kernel,
-                registers: user.registers(),
-                stack_bytes: &user.bytes,
-                cut_off: user.bytes.len() == STACK_BYTES,
-            })),
-            None if kernel.is_empty() => None,
-            None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),
-            None => Some(Stack::Missing {
-                kernel: &kernel,
-                reason: MissingStack::NoRegisters,
-            }),
-        };
-        let of = Thread::new(thread.pid, thread.tid);
-        if let Some(stack) = stack {
-            sink.on_event(&Event::sample(start, of, Sample::new(Role::WaitStack, 0, stack)));
+    /// Reports what these threads were doing. Their starts and mappings must have been reported.
+    pub(crate) fn report(&self, start: Timestamp, sink: &mut dyn EventSink) {
+        let addresses = addresses_of(&self.looked);
+        for thread in &self.looked {
+            let kernel: Vec<Frame> = (thread.kernel.iter())
+                .filter_map(|place| {
+                    let start = addresses.get(&(place.function.as_str(), place.size))?;
+                    Some(Frame::KernelReturnAddress(Avma(start.saturating_add(place.offset))))
+                })
+                .collect();
+            let stack = match &thread.user {
+                Some(user) => Some(Stack::Snapshot(Snapshot {
+                    kernel: &kernel,
+                    registers: user.registers(),
+                    stack_bytes: &user.bytes,
+                    cut_off: user.bytes.len() == STACK_BYTES,
+                })),
+                None if kernel.is_empty() => None,
+                None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),
+                None => Some(Stack::Missing {
+                    kernel: &kernel,
+                    reason: MissingStack::NoRegisters,
+                }),
+            };
+            let of = Thread::new(thread.pid, thread.tid);
+            if let Some(stack) = stack {
+                sink.on_event(&Event::sample(start, of, Sample::new(Role::WaitStack, 0, stack)));
+            }
+            let state = InitialState {
+                switches_from: thread.switches_from,
+                seen_at: thread.at,
+                waits_for: thread.waits_for,
+            };
+            sink.on_event(&Event::thread(start, of, ThreadEvent::InitialState(state)));
         }
-        let state = InitialState {
-            switches_from: thread.switches_from,
-            seen_at: thread.at,
-            waits_for: thread.waits_for,
-        };
-        sink.on_event(&Event::thread(start, of, ThreadEvent::InitialState(state)));
     }
 }
 
@@ -183,7 +184,7 @@ fn parse_syscall(text: &str) -> Option<(u64, u64)> {
     Some((sp, ip))
 }
 
-/// Where functions of the kernel begin, by name and size; those of the same name and size are none of them.
+/// First addresses of kernel functions, by name and size. Functions with the same name and size are left out.
 fn addresses_of(looked: &[Looked]) -> BTreeMap<(&str, u64), u64> {
     let wanted: HashSet<(&str, u64)> = (looked.iter().flat_map(|thread| &thread.kernel))
         .map(|place| (place.function.as_str(), place.size))
@@ -199,18 +200,11 @@ fn find_functions<'a>(wanted: &HashSet<(&'a str, u64)>, kallsyms: &str) -> BTree
     // Modules come after the kernel, so that addresses do not ascend throughout.
     let mut starts: Vec<u64> = Vec::new();
     let mut candidates: Vec<(&str, u64)> = Vec::new();
-    for line in kallsyms.lines() {
-        let mut words = line.split_ascii_whitespace();
-        let Some(address) = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()) else {
-            continue;
-        };
-        // All 0 where addresses are hidden.
-        if address == 0 {
-            continue;
-        }
-        starts.push(address);
-        if let Some(name) = words.nth(1).and_then(|name| names.get(name)) {
-            candidates.push((name, address));
+    // Hidden addresses are 0.
+    for symbol in (kallsyms.lines().filter_map(KernelSymbol::parse)).filter(|symbol| symbol.address != 0) {
+        starts.push(symbol.address);
+        if let Some(name) = names.get(symbol.name) {
+            candidates.push((name, symbol.address));
         }
     }
     starts.sort_unstable();

@@ -1,8 +1,9 @@
 //! A thread that copies the ring buffers into memory while sprof still attaches.
 //!
-//! Events are enabled before all threads have been looked at and their processes told of (see [`attach`](crate::session::attach)), and what
-//! the rings hold comes after that in time. With 120 busy threads on 2 CPUs this took longer than the quarter of a second that a
-//! ring lasts: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies them out, unread, until [`drain`](crate::session::drain) takes over.
+//! Events are enabled before the running threads are read from /proc and reported (see [`attach`](crate::session::attach)); the
+//! records in the rings come after them. With 120 busy threads on 2 CPUs that took longer than the quarter of a second that a
+//! ring lasts: hundreds of records were lost, exits among them, so that threads had no end. So a thread copies the records out, unread,
+//! until [`drain`](crate::session::drain) takes over.
 //!
 //! Measured with 120 threads that start meanwhile, beside two busy programs, on 2 CPUs: without the copy up to 444 records (19 %) and the ends
 //! of up to 7 threads were lost; with the copy none.
@@ -15,9 +16,9 @@ use crate::open::Opened;
 use crate::sys::priority::QuickTurns;
 use crate::sys::ring::Ring;
 
-/// Short beside what a ring lasts, so that it suffices to be late by some rounds.
+/// Much shorter than a ring lasts, so that the thread may be late by some rounds.
 const ROUND: Duration = Duration::from_millis(10);
-/// Of all rings together. What comes when this is full stays in the rings; the kernel counts what finds no place there.
+/// Copied bytes of all rings at most. Later records stay in the rings; the kernel counts those that find no room there.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A thread that empties the rings into memory.
@@ -29,7 +30,7 @@ pub(crate) struct RingCopier {
 }
 
 impl RingCopier {
-    /// Takes the rings, until [`RingCopier::end`]. `None` where no thread can be had: then there is the room of the rings alone.
+    /// Takes the rings until [`RingCopier::end`]. `None` if no thread can be started: then records have the room of the rings alone.
     ///
     /// The thread must not be the one that gets a signal: call it when they are blocked.
     pub(crate) fn begin(opened: &mut Opened) -> Option<RingCopier> {
@@ -48,7 +49,7 @@ impl RingCopier {
         }
     }
 
-    /// Gives the rings back. What was copied is read first, as if it were still in them.
+    /// Returns the rings. Copied records are read first, as if they were still in the rings.
     pub(crate) fn end(self, opened: &mut Opened) {
         drop(self.stop);
         match self.thread.join() {

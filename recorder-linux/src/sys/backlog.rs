@@ -1,4 +1,4 @@
-//! Records that were copied out of a ring buffer before anybody could read them.
+//! Records that were copied out of a ring buffer, to be read later.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use perf_data::decode::{HEADER_BYTES, Header};
 /// Records that were copied out of a ring, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Whole records each.
+    /// Each has whole records.
     pieces: VecDeque<Vec<u8>>,
     /// Bytes of the first piece that have been read.
     read: usize,

@@ -74,21 +74,21 @@ pub(crate) mod read_format {
 }
 
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`, `_IO('$', 0)`, and
+/// `PERF_EVENT_IOC_ENABLE`, `_IO('$', 0)`; reaches inherited events, too.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
-/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; with inherited events they reach the children's, too.
+/// `PERF_EVENT_IOC_DISABLE`, `_IO('$', 1)`; reaches inherited events, too.
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// `PERF_EVENT_IOC_SET_OUTPUT`, `_IO('$', 5)`.
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 /// `PERF_EVENT_IOC_ID`, `_IOR('$', 7, __u64 *)`.
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 
-/// Instead of a task: all that run on the CPU.
+/// Instead of a task: all tasks on the CPU.
 pub(crate) const EVERY_TASK: libc::pid_t = -1;
 /// Instead of a task: the thread that opens the event.
 pub(crate) const THIS_THREAD: libc::pid_t = 0;
 
-/// What `read(2)` of an event says, summed over the task and all that inherited the event.
+/// What `read(2)` of an event returns, summed over the task and all that inherited the event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// How often the event happened while it was counted.
@@ -102,7 +102,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds them to those of the other CPUs.
+    /// Adds the counts to those of other CPUs.
     pub(crate) fn add_to(self, sum: &mut EventCounts) {
         sum.counted = sum.counted.saturating_add(self.value);
         sum.lost = sum.lost.saturating_add(self.lost);

@@ -3,13 +3,13 @@
 //! With 200 busy threads on 2 CPUs (Linux 6.18) the recorder was seen to wait up to 250 ms for its turn, whatever its nice
 //! value or its slice; a ring of 2 MiB lasts 126 ms at 1 kHz. With SCHED_RR it waited less than 40 ms.
 
-/// This thread under SCHED_RR, put back to SCHED_OTHER when dropped. Its owner sleeps at least as long as it works, so
-/// it can't take a CPU for itself.
+/// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. The thread sleeps at least as long as it works, so
+/// it cannot take a CPU for itself.
 #[derive(Debug)]
 pub(crate) struct QuickTurns(());
 
 impl QuickTurns {
-    /// Asks for them. Needs CAP_SYS_NICE or RLIMIT_RTPRIO; ordinary users do without.
+    /// Asks for SCHED_RR, which needs CAP_SYS_NICE or RLIMIT_RTPRIO. `None` for ordinary users.
     pub(crate) fn ask() -> Option<QuickTurns> {
         // SAFETY: asks for this thread's policy.
         let policy = unsafe { libc::sched_getscheduler(0) };
@@ -31,7 +31,7 @@ fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
 }
 
-/// The turns that the thread that traces gets, and where.
+/// The priority and the CPUs of the tracing thread.
 #[derive(Debug)]
 pub(crate) struct Turns {
     is_quick: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Asks for quick ones. They last until this thread ends.
+    /// Asks for SCHED_RR until this thread ends.
     pub(crate) fn ask() -> Turns {
         let quick = QuickTurns::ask();
         let is_quick = quick.is_some();

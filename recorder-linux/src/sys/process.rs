@@ -39,7 +39,7 @@ pub(crate) enum WaitStatus {
 }
 
 impl WaitStatus {
-    /// The end that a status of waitpid tells of; `None` if it tells of a stop.
+    /// The end in a status of waitpid; `None` for a stop.
     pub(crate) fn of_ended(raw: libc::c_int) -> Option<WaitStatus> {
         if libc::WIFSIGNALED(raw) {
             return Some(WaitStatus::Signaled(libc::WTERMSIG(raw)));
@@ -55,7 +55,7 @@ pub(crate) struct CpuTime {
     pub(crate) system_ns: u64,
 }
 
-/// Forks a child that blocks until told to go, then executes `image` with the signal mask from before `signals`.
+/// Forks a child that blocks until [`Stopped::start`], then executes `image` with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe()?;
     let (error_read, error_write) = pipe()?;
@@ -91,14 +91,8 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
         }
     }
     drop((go_read, error_write));
-    // SAFETY: pidfd_open takes a pid and flags; the child is ours and not reaped, so the pid is its.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if pidfd < 0 {
-        // Linux before 5.3. The child sees `go_write` close and exits.
-        return Err(last_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
+    // The child is not reaped, so the pid is its own. Before Linux 5.3 this fails; the child sees `go_write` close, and exits.
+    let pidfd = open_pidfd(pid)?;
     Ok(Stopped {
         child: Child {
             pid,
@@ -189,7 +183,7 @@ impl Stopped {
     }
 }
 
-/// What a released child has to say of its exec.
+/// The result of a released child's exec.
 #[derive(Debug)]
 pub(crate) struct ExecReport(OwnedFd);
 
@@ -218,21 +212,21 @@ impl Child {
         }
     }
 
-    /// Its end was seen by who traced it.
+    /// The tracer has waited for the child's end.
     pub(crate) fn was_reaped(&mut self, status: WaitStatus) {
         self.reaped = Some(status);
     }
 
     /// CPU time of the child, which has ended, and of all processes that it waited for. It is still to be reaped.
     ///
-    /// The sum is that of the scheduler's clock, of ended threads too, to the microsecond; only its parts are a guess by ticks.
+    /// The sum is from the scheduler's clock, ended threads included, to the microsecond. Its two parts are estimates by ticks.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         if self.reaped.is_some() {
             return None;
         }
         // SAFETY: both are plain C structures, of which zeros are a value.
         let (mut info, mut usage): (libc::siginfo_t, libc::rusage) = unsafe { std::mem::zeroed() };
-        // The system call has a fifth argument that the C library's function has not: wait_task_zombie() in kernel/exit.c fills it with
+        // The C library's function lacks the fifth argument of the system call, which wait_task_zombie() in kernel/exit.c fills with
         // WNOWAIT, too.
         // SAFETY: live structures of the system's own layout, and integers.
         let got = retry(|| unsafe {
@@ -279,6 +273,16 @@ impl Child {
     }
 }
 
+fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes a pid and flags.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+}
+
 /// Another process, held so that its pid can't come to mean a different one.
 #[derive(Debug)]
 pub(crate) struct Held(OwnedFd);
@@ -286,10 +290,7 @@ pub(crate) struct Held(OwnedFd);
 impl Held {
     /// Takes hold of a process; `None` if it is gone.
     pub(crate) fn open(pid: i32) -> Option<Held> {
-        // SAFETY: takes a pid and flags.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        // SAFETY: checked to be a new descriptor that nothing else owns.
-        (fd >= 0).then(|| Held(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) }))
+        open_pidfd(pid).ok().map(Held)
     }
 
     /// Sends a signal; nothing happens if it has ended.
@@ -331,25 +332,24 @@ pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
     }
     // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3) gives.
     let clock = (!pid << 3) | 2;
+    read_clock(clock)
+}
+
+/// Nanoseconds on a clock that every kernel has.
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    read_clock(clock).unwrap_or(0)
+}
+
+fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live timespec.
     let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
     (result == 0).then_some((now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live timespec.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
-}
-
 /// Nanoseconds on CLOCK_BOOTTIME: what /proc counts start times on, suspended time included.
 pub(crate) fn boottime_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live timespec.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
-    (now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(libc::CLOCK_BOOTTIME)
 }
 
 /// Clock ticks a second, the unit of start times in /proc.

@@ -73,8 +73,8 @@ pub(crate) fn registers(tid: i32) -> io::Result<Option<Registers>> {
 #[cfg(target_arch = "x86_64")]
 const NATIVE_WORDS: usize = 27;
 
-/// Places in `struct user_regs_struct`, arch/x86/include/asm/user_64.h. A 32-bit task that runs on a 64-bit kernel has
-/// another structure, and is told by its size.
+/// Indexes in `struct user_regs_struct`, arch/x86/include/asm/user_64.h. A 32-bit task on a 64-bit kernel has
+/// a smaller structure.
 #[cfg(target_arch = "x86_64")]
 fn native(words: &[u64; NATIVE_WORDS]) -> Registers {
     Registers::X86_64 {
@@ -101,9 +101,9 @@ fn native(words: &[u64; NATIVE_WORDS]) -> Registers {
 /// What became of a traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// It is gone; for the first thread of a process, all its threads are.
+    /// The thread is gone; with the first thread of a process, all its threads are.
     Ended(WaitStatus),
-    /// It waits for us.
+    /// The thread waits for sprof.
     Stopped(Stop),
 }
 
@@ -114,7 +114,7 @@ pub(crate) enum Stop {
     Signal(i32),
     /// The whole process is stopped by this signal, as by Ctrl-Z.
     Group,
-    /// We interrupted it, it is new, or it was continued after a group-stop.
+    /// sprof interrupted the thread, it is new, or it was continued after a group-stop.
     Trap,
     /// It started a thread or a process.
     NewTask,
@@ -197,7 +197,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(last_error()) } else { Ok(()) }
 }
 
-/// Makes sure that stops of tracees are told by SIGCHLD: not where whoever started us ignores it.
+/// Makes sure that stops of tracees are reported by SIGCHLD, also if the parent of sprof ignored the signal.
 pub(crate) fn hear_of_children() {
     // SAFETY: the default disposition; async-signal-safe, and this process has no handler of its own for it.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

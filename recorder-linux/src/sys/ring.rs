@@ -23,7 +23,7 @@ pub(crate) struct Ring {
     base: NonNull<u8>,
     page_bytes: usize,
     data_bytes: usize,
-    /// Our own copy of `data_tail`.
+    /// A copy of `data_tail`.
     tail: u64,
     /// `data_head` as of the last [`Ring::refresh`].
     head: u64,
@@ -82,8 +82,8 @@ impl Ring {
         self.head = self.control(DATA_HEAD).load(Ordering::Acquire);
     }
 
-    /// Copies all that the kernel has written until now out of the ring, so that there is place for more, but nothing if that is
-    /// more than `room` bytes. Returns how many bytes it was. [`Ring::peek`] gives what was copied first.
+    /// Copies all records out of the ring, so that the kernel has room for more, but nothing if they have more than `room` bytes. Returns
+    /// the number of bytes. [`Ring::peek`] gives copied records first.
     pub(crate) fn fill_backlog(&mut self, room: usize) -> usize {
         self.refresh();
         let available = self.head.wrapping_sub(self.tail);

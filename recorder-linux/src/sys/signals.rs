@@ -13,7 +13,7 @@ use super::{last_error, retry};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) signal: i32,
-    /// The kernel sent it, which for SIGINT means a key on the terminal: the whole foreground group has it already.
+    /// The kernel sent it. A SIGINT of the kernel is a key on the terminal, and reached the whole foreground group.
     pub(crate) from_kernel: bool,
 }
 
@@ -31,7 +31,7 @@ impl Signals {
         Signals::block_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])
     }
 
-    /// SIGCHLD: news of children and of traced threads.
+    /// SIGCHLD: a child or a traced thread has changed its state.
     pub(crate) fn block_child_news() -> io::Result<Signals> {
         Signals::block_these(&[libc::SIGCHLD])
     }
@@ -95,8 +95,8 @@ impl Drop for Signals {
 /// What SIGQUIT writes to stderr before it ends the process; null: nothing. Points to leaked memory.
 static LAST_WORDS: AtomicPtr<String> = AtomicPtr::new(ptr::null_mut());
 
-/// From here on SIGQUIT (Ctrl-\) writes these words to stderr, then ends the process as ever; without words only that. A few bytes
-/// are leaked by each call: the handler may be reading the words before.
+/// From here on SIGQUIT (Ctrl-\) writes these words to stderr, if there are any, then ends the process as usual. Each call leaks a few
+/// bytes: the handler may be reading the previous words.
 pub fn say_if_quit(words: Option<String>) {
     let words = words.map_or(ptr::null_mut(), |words| Box::into_raw(Box::new(words)));
     LAST_WORDS.store(words, Ordering::Release);

@@ -5,6 +5,7 @@ use std::fs;
 use recording::command::own;
 use recording::doctor::{Examination, Finding, State};
 use recording::module::{Module, ModuleKind};
+use recording::proc::{self, MapsLine};
 use serde_json::{Value, json};
 use symbolicator::{SymbolOptions, Symbolicator};
 
@@ -111,28 +112,16 @@ fn libc_symbols() -> Finding {
 
 /// The C library of sprof itself, and the address range of its code, relative to its start.
 fn own_libc() -> Option<(String, std::ops::Range<u64>)> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let is_libc = |path: &str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        path.starts_with('/') && (name.starts_with("libc.so") || name.starts_with("ld-musl"))
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let is_libc = |mapping: &MapsLine| {
+        let name = mapping.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        mapping.path.starts_with(b"/") && (name.starts_with(b"libc.so") || name.starts_with(b"ld-musl"))
     };
-    let mut base = None;
-    for line in maps.lines() {
-        let Some((place, path)) = line.split_once('/').map(|(place, path)| (place, format!("/{path}"))) else {
-            continue;
-        };
-        if !is_libc(&path) {
-            continue;
-        }
-        let (range, rest) = place.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-        let base = *base.get_or_insert(start);
-        if rest.as_bytes().get(2) == Some(&b'x') {
-            return Some((path, start.checked_sub(base)?..end.checked_sub(base)?));
-        }
-    }
-    None
+    let mut mappings = proc::mappings(&maps).filter(is_libc).peekable();
+    let base = mappings.peek()?.start;
+    let code = mappings.find(|mapping| mapping.is_executable)?;
+    let path = String::from_utf8(code.path.clone()).ok()?;
+    Some((path, code.start.checked_sub(base)?..code.end().checked_sub(base)?))
 }
 
 fn to_text(examination: &Examination) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 use recording::module::BuildId;
-use recording::sink::ReadAt;
+use recording::sink::{InMemory, ReadAt};
 use unwind::compression::{Compression, decompress};
 
 use crate::error::SymbolError;
@@ -48,10 +48,7 @@ impl Deref for ElfFile {
 
 impl ReadAt for ElfFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..));
-        let bytes = rest.and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
-        Ok(())
+        InMemory(&**self).read_exact_at(buffer, offset)
     }
 
     fn len(&self) -> u64 {

@@ -90,12 +90,8 @@ impl SymbolTable {
         if symbol.plt {
             name.push_str("@plt");
         }
-        Some(FunctionSymbol {
-            is_named: true,
-            name,
-            start: symbol.start,
-            size: (symbol.size > 0).then_some(symbol.size),
-        })
+        let size = (symbol.size > 0).then_some(symbol.size);
+        Some(FunctionSymbol::named(name, symbol.start, size))
     }
 
     /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of its section.

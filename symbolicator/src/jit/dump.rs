@@ -1,28 +1,15 @@
-//! jitdump: functions of a JIT compiler with times, addresses and machine code. See tools/perf/Documentation/jitdump-specification
-//! .txt in the Linux sources, and the structures in tools/perf/util/jitdump.h.
+//! The functions and lines of a jitdump file.
+
+use std::ops::Range;
 
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use rustc_hash::FxHashMap;
+use unwind::jitdump::{Header, Record, Records};
 
-use super::Window;
 use super::timeline::{self, Placed, Timeline};
 
-/// `JiTD` as the writer's processor stores it; only little-endian ones are read.
-const MAGIC: u32 = 0x4A69_5444;
-/// Flag: times are of the processor's own counter, which cannot be converted to the clock of the recording.
-const FLAG_ARCH_TIMESTAMP: u64 = 1;
-const HEADER: u64 = 40;
-const RECORD_HEADER: u64 = 16;
-/// Record kinds. `JIT_CODE_CLOSE` (3) ends the file, `JIT_CODE_UNWINDING_INFO` (4) is for the unwinder
-/// (unwind/src/jit.rs).
-const JIT_CODE_LOAD: u32 = 0;
-const JIT_CODE_MOVE: u32 = 1;
-const JIT_CODE_DEBUG_INFO: u32 = 2;
-const JIT_CODE_CLOSE: u32 = 3;
-/// Fixed part of `struct jr_code_load`, with the record's header.
-const LOAD: u64 = 56;
 /// V8 writes the addresses of lines for the ELF file that `perf inject` makes: behind its header.
 const ELF_HEADER: u64 = 0x40;
 
@@ -30,16 +17,15 @@ const ELF_HEADER: u64 = 0x40;
 const MAX_FUNCTIONS: usize = 2_000_000;
 const MAX_NAMES: usize = 512 << 20;
 const MAX_NAME: u64 = 16 << 10;
+/// Larger records of lines are left out.
+const WINDOW_BYTES: u64 = 256 << 10;
 const MAX_LINES: usize = 16_000_000;
 /// Of a source file: PATH_MAX of limits.h.
 const MAX_PATH: usize = 4096;
 
 /// A jitdump in memory, without the code.
 pub(super) struct JitDump {
-    machine: u32,
-    pid: u32,
-    created_ns: u64,
-    flags: u64,
+    header: Header,
     functions: Vec<Function>,
     placed: Vec<Placed>,
     names: String,
@@ -71,17 +57,9 @@ struct Line {
 impl JitDump {
     /// Reads all whole records. The compiler may still be writing the rest.
     pub(super) fn read(file: &dyn ReadAt) -> Result<JitDump, String> {
-        let mut window = Window::new(file);
-        let header = window.get(0, HEADER).ok_or("shorter than the header of a jitdump")?;
-        let (magic, version) = (u32_at(header, 0), u32_at(header, 4));
-        if magic != Some(MAGIC) || version != Some(1) {
-            return Err("not a jitdump of version 1 of a little-endian processor".to_owned());
-        }
+        let header = Header::read(file)?;
         let mut dump = JitDump {
-            machine: u32_at(header, 12).unwrap_or_default(),
-            pid: u32_at(header, 20).unwrap_or_default(),
-            created_ns: u64_at(header, 24).unwrap_or_default(),
-            flags: u64_at(header, 32).unwrap_or_default(),
+            header,
             functions: Vec::new(),
             placed: Vec::new(),
             names: String::new(),
@@ -89,75 +67,88 @@ impl JitDump {
             files: Vec::new(),
             left_out: 0,
         };
-        let mut at = u64::from(u32_at(header, 8).unwrap_or_default()).max(HEADER);
-        let mut reading = Reading::default();
-        while let Some(record) = window.get(at, RECORD_HEADER) {
-            let (kind, size) = (u32_at(record, 0), u64::from(u32_at(record, 4).unwrap_or_default()));
-            let time_ns = u64_at(record, 8).unwrap_or_default();
-            let end = at.checked_add(size).filter(|end| *end <= window.file_len);
-            let Some(end) = end.filter(|_| size >= RECORD_HEADER) else {
-                break;
-            };
-            let whole = match kind {
-                Some(JIT_CODE_LOAD) => dump.load(&mut window, at, size, time_ns, &mut reading),
-                Some(JIT_CODE_MOVE) => dump.move_code(&mut window, at, size, time_ns, &reading),
-                Some(JIT_CODE_DEBUG_INFO) => reading.debug_info(&mut window, at, size),
-                Some(JIT_CODE_CLOSE) => break,
-                _ => Some(()),
+        let mut records = Records::new(file, header.end, WINDOW_BYTES);
+        // The last function that was loaded under an index, and the lines of the next function.
+        let mut by_index: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut lines = DebugInfo::default();
+        while let Some(record) = records.next() {
+            let whole = match record {
+                Record::Load {
+                    time_ns,
+                    start,
+                    index,
+                    name,
+                    code,
+                } => {
+                    let name = name.start..name.end.min(name.start + MAX_NAME);
+                    let lines = std::mem::take(&mut lines);
+                    let function = dump.functions.len();
+                    let loaded = records
+                        .bytes(name)
+                        .and_then(|name| dump.load(time_ns, start, name, code, &lines));
+                    if loaded.is_some() {
+                        by_index.insert(index, function);
+                    }
+                    loaded
+                }
+                Record::Move {
+                    time_ns,
+                    old,
+                    new,
+                    index,
+                } => by_index
+                    .get(&index)
+                    .and_then(|function| dump.move_code(time_ns, old, new, *function)),
+                Record::Lines(range) => {
+                    let read = records.bytes(range).and_then(DebugInfo::read);
+                    let whole = read.is_some();
+                    lines = read.unwrap_or_default();
+                    whole.then_some(())
+                }
+                Record::Damaged => {
+                    lines = DebugInfo::default();
+                    None
+                }
+                Record::Close => break,
+                Record::Rules(_) | Record::Other => Some(()),
             };
             dump.left_out += u64::from(whole.is_none());
-            at = end;
         }
         // Several threads may write records out of order.
         dump.placed.sort_by_key(|placed| placed.from_ns);
         Ok(dump)
     }
 
-    fn load(&mut self, window: &mut Window<'_>, at: u64, size: u64, time_ns: u64, reading: &mut Reading) -> Option<()> {
-        let lines = std::mem::take(&mut reading.lines);
-        let fixed = window.get(at, LOAD.min(size))?;
-        let (start, code_size, index) = (u64_at(fixed, 32)?, u64_at(fixed, 40)?, u64_at(fixed, 48)?);
-        let name_size = size.checked_sub(LOAD)?.checked_sub(code_size)?;
-        let offset = at + size - code_size;
-        if self.functions.len() >= MAX_FUNCTIONS || self.names.len() >= MAX_NAMES || code_size == 0 {
+    /// Adds a function; `None` if it has no code, or there are too many.
+    fn load(&mut self, time_ns: u64, start: u64, name: &[u8], code: Range<u64>, lines: &DebugInfo) -> Option<()> {
+        if self.functions.len() >= MAX_FUNCTIONS || self.names.len() >= MAX_NAMES || code.is_empty() {
             return None;
         }
-        let name = window.get(at + LOAD, name_size.min(MAX_NAME))?;
+        let size = code.end - code.start;
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
+        let name = String::from_utf8_lossy(name);
         self.names.push_str(&name);
         if lines.code_address == start && lines.count > 0 && self.lines.len() < MAX_LINES {
-            self.add_lines(&lines, &name, code_size);
+            self.add_lines(lines, &name, size);
         }
-        reading.by_index.insert(index, self.functions.len());
         self.placed.push(Placed {
             from_ns: self.time(time_ns),
             start,
-            size: code_size,
-            relative: offset,
+            size,
+            relative: code.start,
             moved_from: None,
         });
         self.functions.push(Function {
-            offset,
-            size: code_size,
+            offset: code.start,
+            size,
             name_end: self.names.len(),
             lines_end: self.lines.len(),
         });
         Some(())
     }
 
-    fn move_code(
-        &mut self,
-        window: &mut Window<'_>,
-        at: u64,
-        size: u64,
-        time_ns: u64,
-        reading: &Reading,
-    ) -> Option<()> {
-        // struct jr_code_move: pid, tid, vma, old_code_addr, new_code_addr, code_size, code_index.
-        let record = window.get(at, size.min(64))?;
-        let (old, new, index) = (u64_at(record, 32)?, u64_at(record, 40)?, u64_at(record, 56)?);
-        let function = self.functions.get(*reading.by_index.get(&index)?)?;
+    fn move_code(&mut self, time_ns: u64, old: u64, new: u64, function: usize) -> Option<()> {
+        let function = self.functions.get(function)?;
         if self.placed.len() >= 2 * MAX_FUNCTIONS {
             return None;
         }
@@ -209,7 +200,7 @@ impl JitDump {
     }
 
     pub(super) fn has_times(&self) -> bool {
-        self.flags & FLAG_ARCH_TIMESTAMP == 0
+        self.header.has_times
     }
 
     pub(super) fn left_out(&self) -> u64 {
@@ -219,14 +210,14 @@ impl JitDump {
     /// An id made of process and time of creation, which are different for each dump.
     pub(super) fn id(&self) -> BuildId {
         let mut id = b"jitd".to_vec();
-        id.extend(self.pid.to_le_bytes());
-        id.extend(self.created_ns.to_le_bytes());
+        id.extend(self.header.pid.to_le_bytes());
+        id.extend(self.header.created_ns.to_le_bytes());
         BuildId(id)
     }
 
     pub(super) fn arch(&self) -> Option<&'static str> {
         // e_machine.
-        match self.machine {
+        match self.header.machine {
             62 => Some("x86_64"),
             183 => Some("aarch64"),
             _ => None,
@@ -263,24 +254,10 @@ impl JitDump {
             column: Some(line.column),
         });
         Some(AddressInfo {
-            function: Some(FunctionSymbol {
-                is_named: true,
-                name,
-                start: function.offset,
-                size: Some(function.size),
-            }),
+            function: Some(FunctionSymbol::named(name, function.offset, Some(function.size))),
             frames: frame.into_iter().collect(),
         })
     }
-}
-
-/// State between records.
-#[derive(Default)]
-struct Reading {
-    /// The last function that was loaded under an index.
-    by_index: FxHashMap<u64, usize>,
-    /// Lines of the next function.
-    lines: DebugInfo,
 }
 
 /// `struct jr_code_debug_info`: address, count, then entries of address, line, discriminator and file name.
@@ -299,20 +276,16 @@ struct DebugEntry<'a> {
     file: &'a [u8],
 }
 
-impl Reading {
-    fn debug_info(&mut self, window: &mut Window<'_>, at: u64, size: u64) -> Option<()> {
-        self.lines = DebugInfo::default();
-        let record = window.get(at, size)?;
-        self.lines = DebugInfo {
-            code_address: u64_at(record, 16)?,
-            count: u64_at(record, 24)?,
-            body: record.get(32..)?.to_vec(),
-        };
-        Some(())
-    }
-}
-
 impl DebugInfo {
+    /// What follows the header of a record.
+    fn read(record: &[u8]) -> Option<DebugInfo> {
+        Some(DebugInfo {
+            code_address: u64_at(record, 0)?,
+            count: u64_at(record, 8)?,
+            body: record.get(16..)?.to_vec(),
+        })
+    }
+
     /// The entries as specified: the name 0xff means the name of the previous entry.
     fn entries(&self) -> Option<Vec<DebugEntry<'_>>> {
         let mut rest = self.body.as_slice();
@@ -399,8 +372,8 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::InMemory;
     use super::*;
+    use recording::sink::InMemory;
 
     fn record(kind: u32, time: u64, parts: &[&[u8]]) -> Vec<u8> {
         let body = parts.concat();
@@ -417,7 +390,7 @@ mod tests {
 
     fn header(flags: u64) -> Vec<u8> {
         let mut header = Vec::new();
-        for word in [MAGIC, 1, 40, 62, 0, 77] {
+        for word in [0x4A69_5444_u32, 1, 40, 62, 0, 77] {
             header.extend(word.to_le_bytes());
         }
         header.extend(words(&[5, flags]));
@@ -426,7 +399,7 @@ mod tests {
 
     fn load(time: u64, address: u64, index: u64, name: &str, code: &[u8]) -> Vec<u8> {
         let fixed = words(&[0x4d_0000_004d, address, address, code.len() as u64, index]);
-        record(JIT_CODE_LOAD, time, &[&fixed, name.as_bytes(), &[0], code])
+        record(0, time, &[&fixed, name.as_bytes(), &[0], code])
     }
 
     fn lines(address: u64, entries: &[(u64, u32, &[u8])]) -> Vec<u8> {
@@ -438,7 +411,7 @@ mod tests {
             body.extend(*file);
             body.push(0);
         }
-        record(JIT_CODE_DEBUG_INFO, 0, &[&body])
+        record(2, 0, &[&body])
     }
 
     fn name_of(dump: &JitDump, address: u64, time: u64) -> Option<String> {
@@ -453,7 +426,7 @@ mod tests {
             header(0),
             load(100, 0x1000, 1, "first", &[0x90; 32]),
             load(110, 0x2000, 2, "second", &[0x90; 16]),
-            record(JIT_CODE_MOVE, 200, &[&words(&[0, 0x3000, 0x1000, 0x3000, 32, 1])]),
+            record(1, 200, &[&words(&[0, 0x3000, 0x1000, 0x3000, 32, 1])]),
             load(300, 0x1000, 3, "third", &[0x90; 16]),
         ]
         .concat();

@@ -14,7 +14,7 @@ mod timeline;
 use std::path::Path;
 
 use recording::module::{BuildId, Module};
-use recording::sink::ReadAt;
+use recording::sink::{InMemory, ReadAt};
 use recording::symbol::AddressInfo;
 
 pub use self::timeline::{CodeAt, Timeline};
@@ -142,65 +142,6 @@ impl JitSymbols {
                 self.path.display()
             )],
         }
-    }
-}
-
-pub(crate) struct InMemory<'a>(pub(crate) &'a [u8]);
-
-impl ReadAt for InMemory<'_> {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let source = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.0.get(start..start.checked_add(buffer.len())?))
-            .ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(source);
-        Ok(())
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-}
-
-/// Reads a file from its start to its end, in large pieces: most records are a few dozen bytes.
-struct Window<'f> {
-    file: &'f dyn ReadAt,
-    file_len: u64,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl<'f> Window<'f> {
-    const BYTES: u64 = 256 << 10;
-
-    fn new(file: &'f dyn ReadAt) -> Window<'f> {
-        Window {
-            file,
-            file_len: file.len(),
-            start: 0,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// `len` bytes at `offset`; `None` behind the end of the file, or if `len` is above the limit.
-    fn get(&mut self, offset: u64, len: u64) -> Option<&[u8]> {
-        let end = offset.checked_add(len)?;
-        if end > self.file_len || len > Self::BYTES {
-            return None;
-        }
-        let held = self.start..self.start + self.bytes.len() as u64;
-        if offset < held.start || end > held.end {
-            let wanted = Self::BYTES.min(self.file_len - offset);
-            self.bytes.resize(usize::try_from(wanted).ok()?, 0);
-            self.start = offset;
-            if self.file.read_exact_at(&mut self.bytes, offset).is_err() {
-                // The file was cut short meanwhile.
-                self.bytes.clear();
-                return None;
-            }
-        }
-        let at = usize::try_from(offset - self.start).ok()?;
-        self.bytes.get(at..at + usize::try_from(len).ok()?)
     }
 }
 

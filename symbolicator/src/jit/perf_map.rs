@@ -84,12 +84,11 @@ impl PerfMap {
         let function = self.functions.get(index as usize).filter(|_| address < end)?;
         let name = self.text.get(function.name.0 as usize..function.name.1 as usize)?;
         Some(AddressInfo {
-            function: Some(FunctionSymbol {
-                is_named: true,
-                name: String::from_utf8_lossy(name).into_owned(),
-                start: function.start,
-                size: Some(function.size),
-            }),
+            function: Some(FunctionSymbol::named(
+                String::from_utf8_lossy(name).into_owned(),
+                function.start,
+                Some(function.size),
+            )),
             frames: Vec::new(),
         })
     }
@@ -147,7 +146,8 @@ fn live(functions: &[Function]) -> Vec<(u64, u64, u32)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::InMemory;
+    use recording::sink::InMemory;
+
     use super::*;
 
     fn name(map: &PerfMap, address: u64) -> Option<String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use object::{Object, ObjectSymbol, SymbolFlags, SymbolKind, elf};
 
 use super::names::{Match, Wanted};
-use super::{AtOffset, Code};
+use super::{AtOffset, Segments};
 use crate::SymbolOptions;
 use crate::asm;
 use crate::demangle::demangle;
@@ -108,7 +108,7 @@ fn is_chosen_at_start<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
 }
 
 /// What a probe at a relative address would hit.
-pub(super) fn place(elf: &mut ElfModule, code: &Code, address: u64) -> AtOffset {
+pub(super) fn place(elf: &mut ElfModule, code: &Segments, address: u64) -> AtOffset {
     let Some(function) = elf.function(address).filter(|function| function.start <= address) else {
         return AtOffset::Unknown;
     };

@@ -50,7 +50,7 @@ pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Resul
 }
 
 /// A file with its symbols, and where its code is.
-fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Code), SymbolError> {
+fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Segments), SymbolError> {
     let file = ElfFile::open(path)?;
     let module = Module {
         kind: ModuleKind::File,
@@ -59,25 +59,30 @@ fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Code), Symbo
         build_id: file.build_id().cloned(),
         arch: None,
     };
-    Ok((ElfModule::open(&module, None, options)?, Code::of(&file)?))
+    Ok((ElfModule::open(&module, None, options)?, Segments::code(&file)?))
 }
 
-/// The executable segments of a file.
+/// Segments of a file: addresses and file offsets.
 #[derive(Clone, Debug)]
-struct Code {
+struct Segments {
     /// Relative address, offset in the file, bytes.
     segments: Vec<(u64, u64, u64)>,
 }
 
-impl Code {
-    fn of(file: &ElfFile) -> Result<Code, SymbolError> {
+impl Segments {
+    /// The executable segments.
+    fn code(file: &ElfFile) -> Result<Segments, SymbolError> {
+        Segments::of(file, |segment| segment.permissions().executable())
+    }
+
+    /// The segments that `is_wanted` accepts.
+    fn of(file: &ElfFile, is_wanted: impl Fn(&object::Segment<'_, '_>) -> bool) -> Result<Segments, SymbolError> {
         let object = file.object()?;
-        let executable = object.segments().filter(|segment| segment.permissions().executable());
-        let segments = executable.map(|segment| {
+        let segments = object.segments().filter(is_wanted).map(|segment| {
             let (offset, bytes) = segment.file_range();
             (segment.address().wrapping_sub(file.base_svma()), offset, bytes)
         });
-        Ok(Code {
+        Ok(Segments {
             segments: segments.collect(),
         })
     }

@@ -8,9 +8,9 @@
 
 use std::path::Path;
 
-use object::{Object, ObjectSection, ObjectSegment};
+use object::{Object, ObjectSection};
 
-use super::Code;
+use super::Segments;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 
@@ -45,31 +45,22 @@ pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
         word_bytes: if object.is_64() { 8 } else { 4 },
     };
     let base = object.section_by_name(".stapsdt.base").map(|section| section.address());
-    let code = Code::of(&file)?;
-    let data: Vec<(u64, u64, u64)> = object
-        .segments()
-        .map(|segment| (segment.address(), segment.file_range().0, segment.file_range().1))
-        .collect();
-    let in_file = |address: u64| {
-        data.iter().find_map(|(start, offset, bytes)| {
-            let within = address.checked_sub(*start).filter(|within| within < bytes)?;
-            offset.checked_add(within)
-        })
-    };
+    let code = Segments::code(&file)?;
+    let data = Segments::of(&file, |_| true)?;
     let mut probes = Vec::new();
     for note in parse(&notes, form) {
         // Prelinking moves the code and not the notes. The base moves with the code.
         let moved = base.map_or(0, |base| base.wrapping_sub(note.base));
-        let location = note.location.wrapping_add(moved).wrapping_sub(file.base_svma());
+        let relative = |address: u64| address.wrapping_add(moved).wrapping_sub(file.base_svma());
         let semaphore = match note.semaphore {
             0 => None,
             // A counter that is not in the file: nothing could increase it, and the program would skip the probe.
-            address => match in_file(address.wrapping_add(moved)) {
+            address => match data.offset(relative(address)) {
                 Some(offset) => Some(offset),
                 None => continue,
             },
         };
-        let Some(file_offset) = code.offset(location) else {
+        let Some(file_offset) = code.offset(relative(note.location)) else {
             continue;
         };
         probes.push(StaticProbe {

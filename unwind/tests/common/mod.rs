@@ -19,29 +19,14 @@ use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Mapping, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Image;
-use recording::sink::{EventSink, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
+use recording::sink::{EventSink, InMemory, ModuleFile, ModuleFiles, ModuleMiss, ReadAt, TargetMemory};
 use recording::stack::{Frame, Registers, Snapshot, Stack};
 use unwind::{UnwindOptions, Unwinder};
 
 pub const PID: Pid = Pid(1);
 pub const TID: Tid = Tid(1);
 
-/// A file, or the bytes of one.
-pub struct Bytes(pub Vec<u8>);
-
-impl ReadAt for Bytes {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|at| self.0.get(at..)?.get(..buffer.len()));
-        buffer.copy_from_slice(bytes.ok_or(std::io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-}
-
+/// A file.
 pub struct OnDisk(pub File);
 
 impl ReadAt for OnDisk {
@@ -66,7 +51,7 @@ impl ModuleFiles for OwnFiles {
         if mapping.path == b"[vdso]" {
             return Ok(ModuleFile {
                 readable_path: None,
-                bytes: Arc::new(Bytes(self.vdso.clone())),
+                bytes: Arc::new(InMemory(self.vdso.clone())),
             });
         }
         let path = String::from_utf8_lossy(mapping.path);
@@ -214,21 +199,13 @@ pub fn own_mappings() -> &'static [(u64, u64, u64, String)] {
 }
 
 fn read_mappings() -> Vec<(u64, u64, u64, String)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("read /proc/self/maps");
-    maps.lines().filter_map(parse_map).collect()
-}
-
-/// `start-end r-xp offset dev inode path`, of executable mappings.
-fn parse_map(line: &str) -> Option<(u64, u64, u64, String)> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    if !words.next()?.contains('x') {
-        return None;
-    }
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let path = words.nth(2).unwrap_or("//anon").to_owned();
-    Some((start, end - start, offset, path))
+    let maps = std::fs::read("/proc/self/maps").expect("read /proc/self/maps");
+    let code = recording::proc::mappings(&maps).filter(|line| line.is_executable);
+    code.map(|line| {
+        let path = String::from_utf8(line.path).expect("a path in UTF-8");
+        (line.start, line.len, line.file_offset, path)
+    })
+    .collect()
 }
 
 /// Names of the frames' functions by this program's own symbol table; `?` where there is none.

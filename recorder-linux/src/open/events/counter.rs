@@ -5,7 +5,7 @@ use recording::info::{PeriodUnit, SampleBy};
 use perf_data::events::Sides;
 use perf_data::events::names::{self, Generic};
 
-/// One of them, on this machine.
+/// A counting event on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Counter {
     /// As the user wrote it.
@@ -15,9 +15,9 @@ pub(crate) struct Counter {
     pub(crate) configs: [u64; 3],
     pub(crate) sides: Sides,
     pub(crate) sample_by: SampleBy,
-    /// Nobody has it who may not sample the kernel.
+    /// The event needs permission to sample the kernel.
     pub(crate) is_in_kernel: bool,
-    /// The CPUs that have it, if not all of them do.
+    /// The CPUs that have the event; `None` if all have it.
     pub(crate) cpus: Option<Vec<u32>>,
 }
 
@@ -29,14 +29,14 @@ impl Counter {
         }
     }
 
-    /// True if it is sampled by its own count, at whatever rate that comes.
+    /// True if the event is sampled by its own count, at any rate.
     pub(crate) fn may_flood(&self) -> bool {
         self.kind == names::SOFTWARE
             && !self.generic().counts_cpu_time()
             && matches!(self.sample_by, SampleBy::Period(_))
     }
 
-    /// True if it is up to the CPU's counters whether the event is there.
+    /// True if the CPU's counters decide whether the event exists.
     pub(crate) fn is_hardware(&self) -> bool {
         self.kind != names::SOFTWARE
     }
@@ -46,7 +46,7 @@ impl Counter {
         matches!(self.kind, names::HARDWARE | names::HW_CACHE)
     }
 
-    /// What a sample stands for, where it does not say so itself.
+    /// What a sample stands for, if its record does not have a period.
     ///
     /// Asked for PERF_SAMPLE_PERIOD, a software event with a fixed period writes a sample each time that it happens
     /// (`perf_swevent_event` in kernel/events/core.c); the clocks are timers and do not.

@@ -1,4 +1,4 @@
-//! How many point events are taken: a tracepoint may be hit a million times a second, and each takes microseconds to unwind.
+//! Limits the point events that are unwound: a tracepoint may be hit a million times a second, and each hit takes microseconds to unwind.
 
 use recording::clock::Timestamp;
 use recording::event::{LostCause, Role};
@@ -7,19 +7,19 @@ use recording::sink::EventSink;
 use perf_data::decode;
 use perf_data::translate::{FurtherEvent, Translator};
 
-/// Points a second that are unwound, and
+/// Points a second that are unwound.
 const PER_SECOND: f64 = 20_000.0;
-/// how many may come at once. They take 0.2 s at worst, for which rings of samples last.
+/// Points that may come at once. They take 0.2 s at worst; rings of samples last longer.
 const AT_ONCE: f64 = 20_000.0;
 
-/// Lets through what can be unwound beside the samples. The rest is read over, and counted.
+/// Passes on the points that can be unwound beside the samples. The rest is skipped and counted.
 /// The event is never switched off, so that its count stays exact.
 #[derive(Debug)]
 pub(crate) struct PointLimit {
     allowance: f64,
     last_ns: u64,
-    /// Those let go since the last report, and when the last one was.
-    let_go: u64,
+    /// Skipped points since the last report, and the time of the last one.
+    skipped: u64,
     at: u64,
     /// Points of this round.
     seen: u64,
@@ -33,7 +33,7 @@ impl PointLimit {
         PointLimit {
             allowance: AT_ONCE,
             last_ns: now_ns,
-            let_go: 0,
+            skipped: 0,
             at: now_ns,
             seen: 0,
         }
@@ -44,7 +44,7 @@ impl PointLimit {
         self.seen >= MANY
     }
 
-    /// Takes note that time has gone by.
+    /// Adds to the allowance for the time since the last call.
     pub(crate) fn allow(&mut self, now_ns: u64) {
         let seconds = now_ns.saturating_sub(self.last_ns) as f64 / 1e9;
         self.last_ns = now_ns;
@@ -64,7 +64,7 @@ impl PointLimit {
         if event.role == Role::Point && decode::is_sample(record) {
             self.seen += 1;
             if self.allowance < 1.0 {
-                self.let_go += 1;
+                self.skipped += 1;
                 self.at = time;
                 return;
             }
@@ -73,9 +73,9 @@ impl PointLimit {
         translator.further(time, record, event, sink);
     }
 
-    /// Tells how many were let go.
+    /// Reports how many points were skipped.
     pub(crate) fn report(&mut self, translator: &mut Translator, sink: &mut dyn EventSink) {
-        let let_go = std::mem::take(&mut self.let_go);
-        translator.report_lost(Timestamp(self.at), let_go, Role::Point, LostCause::OverLimit, sink);
+        let skipped = std::mem::take(&mut self.skipped);
+        translator.report_lost(Timestamp(self.at), skipped, Role::Point, LostCause::OverLimit, sink);
     }
 }

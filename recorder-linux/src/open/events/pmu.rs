@@ -16,11 +16,11 @@ pub(crate) struct PmuEvent {
     pub(crate) kind: u32,
     /// `config`, `config1`, `config2`.
     pub(crate) configs: [u64; 3],
-    /// The CPUs that have it, if it says so.
+    /// The CPUs that have the event, if sysfs names them.
     pub(crate) cpus: Option<Vec<u32>>,
 }
 
-/// Finds the PMU and puts each term where it belongs. The error names what is wrong and what there is.
+/// Finds the PMU and puts each term into its bits. The error names what is wrong and what the machine has.
 pub(crate) fn resolve(root: &Path, pmu: &str, terms: &[(String, u64)]) -> Result<PmuEvent, String> {
     let device = root.join(EVENT_SOURCES).join(pmu);
     let read = |file: &str| fs::read_to_string(device.join(file)).map(|text| text.trim().to_owned());
@@ -68,7 +68,7 @@ pub(crate) fn events(root: &Path, pmu: &str) -> Vec<String> {
     events
 }
 
-/// The terms that its events have.
+/// The terms of a PMU's events.
 pub(crate) fn terms(root: &Path, pmu: &str) -> Vec<String> {
     listed(&root.join(EVENT_SOURCES).join(pmu).join("format"))
 }
@@ -117,7 +117,7 @@ fn shown(names: &[String]) -> String {
     }
 }
 
-/// Puts a value to where `config:0-7,32-35` says: its lowest bits to the first range, and so on.
+/// Puts a value into the bits that `config:0-7,32-35` names: its lowest bits into the first range, and so on.
 fn put(configs: &mut [u64; 3], format: &str, term: &str, value: u64) -> Result<(), String> {
     let strange = || {
         format!(

@@ -23,13 +23,13 @@ pub(crate) struct Point {
 /// The events of a recording, ready to be opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    /// What samples weigh instead of CPU time.
+    /// The event that gives samples their weight instead of CPU time.
     pub(crate) weight: Option<Counter>,
-    /// Further ones that count, each with its index in `infos`.
+    /// Further counting events, each with its index in `infos`.
     pub(crate) counted: Vec<(u32, Counter)>,
     /// Point events, each with its index in `infos`.
     pub(crate) points: Vec<(u32, Point)>,
-    /// All of them, in the order in which they were named.
+    /// All events, in the order in which the user named them.
     pub(crate) infos: Vec<EventInfo>,
     /// A line each, for the user.
     pub(crate) announcements: Vec<String>,
@@ -79,7 +79,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Adds what happens at a point: a tracepoint, or what was defined to be one.
+    /// Adds a point event: a tracepoint, or a probe defined as one.
     pub(crate) fn add_point(&mut self, tracepoint: Tracepoint, spec: &EventSpec, sample_by: SampleBy) {
         if self.infos.iter().any(|info| info.name == tracepoint.name) {
             return;
@@ -101,7 +101,7 @@ impl Events {
         self.points.push((self.infos.len() as u32 - 1, point));
     }
 
-    /// Adds a probe: tracepoints of our own, which are one event.
+    /// Adds a probe: tracepoints that sprof defined, as one event.
     fn add_probe(
         &mut self,
         root: &Path,
@@ -117,7 +117,7 @@ impl Events {
         for (group, event) in &probe.tracepoints {
             let tracepoint = tracefs.tracepoint(group, event).map_err(|error| failed(&error))?;
             let fields: Vec<&str> = tracepoint.format.names().collect();
-            // Copies of a mark may have arguments that can be read in one of them only.
+            // Copies of a mark may differ in the arguments that can be read.
             let same = |info: &EventInfo| info.name == *name && info.fields == fields;
             match self.infos.iter().position(same) {
                 Some(index) => self.points.push((
@@ -170,17 +170,17 @@ impl Events {
     }
 }
 
-/// When a point is taken. Its rate is not that of the samples of CPU time beside it, so `-r` is not for it.
+/// When a point is taken. The rate `-r` is for samples of CPU time only.
 fn of_point(spec: &EventSpec, sampling: Option<SampleBy>) -> SampleBy {
     let period = sampling.filter(|by| matches!(by, SampleBy::Period(_)));
     spec.sample_by.or(period).unwrap_or(SampleBy::Period(1))
 }
 
-/// A core that does nothing but fault has some 160,000 page faults a second. One sample for each took more than half of its
-/// time, and 9 of 10 found no room; one for 16 takes 5 %.
+/// A core that only faults has some 160,000 page faults a second. A sample for each took more than half of its
+/// time, and 9 of 10 samples found no room; a sample for every 16 takes 5 %.
 const SOFTWARE_PERIOD: u64 = 16;
 
-/// When an event is sampled if nobody says it.
+/// When an event is sampled if the user does not say it.
 ///
 /// Hardware events come at a steady pace, so that the kernel finds the period for a frequency. Software events do not: of
 /// 10,000 page faults in one function and 30,000 in the next, the kernel's frequency gave anything from 26 to 99.9 % to
@@ -188,7 +188,7 @@ const SOFTWARE_PERIOD: u64 = 16;
 /// With a period of 16 the first function gets 25.0 % each time.
 fn usual(selector: &Selector, rate_hz: f64) -> SampleBy {
     match selector {
-        // The timer behind it: see `open`.
+        // By the timer, as for CPU time: see `Choice::attr`.
         Selector::Generic(generic) if generic.counts_cpu_time() => {
             SampleBy::Period((1e9 / rate_hz).round().max(1.0) as u64)
         }

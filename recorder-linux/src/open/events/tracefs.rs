@@ -6,16 +6,14 @@ use std::path::{Path, PathBuf};
 
 use recording::command::own;
 
+use crate::machine::tracefs::{self, Missing};
 use perf_data::events::Format;
 use perf_data::events::names;
-
-/// Where it is mounted; the second one since before it had a file system of its own.
-const MOUNTS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 
 /// Tracepoints that one pattern may stand for: each is opened on every CPU. `syscalls:*` are 700.
 const MAX_MATCHES: usize = 2000;
 
-/// A tracepoint, or whatever else has an id and a format there: a uprobe that was defined is one, too.
+/// A tracepoint, or a defined probe: both have an id and a format in tracefs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tracepoint {
     /// `SUBSYSTEM:NAME`.
@@ -30,40 +28,32 @@ pub(crate) struct Tracepoint {
 pub(crate) struct Tracefs(PathBuf);
 
 impl Tracefs {
-    /// Finds it. The error names the command that mounts it, or who may read it.
+    /// Finds tracefs. The error names the command that mounts it, or who may read it.
     pub(crate) fn find(root: &Path) -> Result<Tracefs, String> {
-        let mut hidden = None;
-        for mount in MOUNTS {
-            let path = root.join(mount);
-            match fs::read_dir(path.join("events")) {
-                Ok(_) => return Ok(Tracefs(path)),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden = hidden.or(Some(path)),
-                Err(_) => {}
-            }
-        }
-        Err(match hidden {
-            Some(path) => format!(
+        tracefs::find(root).map(Tracefs).map_err(|missing| match missing {
+            Missing::Closed(path) => format!(
                 "tracepoints need {}, which only root may read: run sprof as root (`sudo {} record ...`)",
                 path.display(),
                 own()
             ),
-            None => "tracepoints need tracefs, which is not mounted: `sudo mount -t tracefs nodev /sys/kernel/tracing`"
-                .to_owned(),
+            Missing::NotMounted => {
+                "tracepoints need tracefs, which is not mounted: `sudo mount -t tracefs nodev /sys/kernel/tracing`"
+                    .to_owned()
+            }
         })
     }
 
-    /// One by its exact name.
+    /// The tracepoint of this exact name.
     pub(crate) fn tracepoint(&self, subsystem: &str, name: &str) -> io::Result<Tracepoint> {
-        let folder = self.0.join("events").join(subsystem).join(name);
-        let id = fs::read_to_string(folder.join("id"))?;
+        let format = self.0.join("events").join(subsystem).join(name).join("format");
         Ok(Tracepoint {
             name: format!("{subsystem}:{name}"),
-            id: id.trim().parse().map_err(io::Error::other)?,
-            format: Format::parse(&fs::read_to_string(folder.join("format"))?),
+            id: tracefs::event_id(&self.0, subsystem, name)?,
+            format: Format::parse(&fs::read_to_string(format)?),
         })
     }
 
-    /// All that match, in the order of their names. None is an error, which names the nearest.
+    /// All tracepoints that match, in the order of their names. If none matches, the error names the nearest.
     pub(crate) fn matching(&self, subsystem: &str, name: &str) -> Result<Vec<Tracepoint>, String> {
         let asked = format!("{subsystem}:{name}");
         let subsystems: Vec<String> = self.subsystems();
@@ -170,6 +160,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::tracefs::MOUNTS;
 
     #[test]
     fn stars_stand_for_any_letters() {

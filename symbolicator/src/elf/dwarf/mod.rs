@@ -150,12 +150,8 @@ impl Dwarf {
                 })
                 .collect();
             let name = frames.last().and_then(|outer| outer.function.clone());
-            let function = found.function.zip(name).map(|((begin, size), name)| FunctionSymbol {
-                is_named: true,
-                name,
-                start: begin.wrapping_sub(base_svma),
-                size: Some(size),
-            });
+            let function = (found.function.zip(name))
+                .map(|((begin, size), name)| FunctionSymbol::named(name, begin.wrapping_sub(base_svma), Some(size)));
             (frames, function)
         })
     }

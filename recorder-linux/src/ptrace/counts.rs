@@ -1,26 +1,9 @@
-//! What /proc says of threads that are traced, beside what `crate::processes::procfs` reads: parsing, and the few reads.
+//! What the scheduler has counted for a thread.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use crate::processes::procfs::stat;
-
-/// Size of the address space in pages: it changes when something is mapped, a library for example.
-pub(super) fn mapped_pages(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    text.split(' ').next()?.parse().ok()
-}
-
-/// The process that a thread belongs to, and that process's parent.
-pub(super) fn process_of(tid: i32) -> Option<(i32, i32)> {
-    let text = fs::read(format!("/proc/{tid}/status")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-    };
-    Some((field("Tgid:")?, field("PPid:")?))
-}
 
 /// USER_HZ, which /proc's clock ticks have had on x86_64 and aarch64 from the beginning (include/asm-generic/param.h).
 const NS_PER_TICK: u64 = 10_000_000;
@@ -33,7 +16,7 @@ pub(super) struct Reading {
     pub(super) cpu_ns: u64,
     /// Time spent waiting for a CPU, ns, up to when it last got one.
     pub(super) waited_ns: u64,
-    /// Times that it was given a CPU. 0 where the kernel does not count this.
+    /// How often the thread was given a CPU. 0 where the kernel does not count this.
     pub(super) slices: u64,
 }
 
@@ -106,8 +89,6 @@ mod tests {
         let pid = std::process::id() as i32;
         let counts = SchedulerCounts::of(pid, pid);
         let before = counts.read().unwrap();
-        assert_eq!(process_of(pid).unwrap().0, pid);
-        assert!(mapped_pages(pid).unwrap() > 0);
         assert!(counts.read().unwrap().cpu_ns >= before.cpu_ns);
     }
 }

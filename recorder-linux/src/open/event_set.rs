@@ -1,0 +1,312 @@
+//! All perf events of a recording: each on every CPU, for the same tasks.
+//!
+//! The events of one role share one ring per CPU: the first event owns the ring, and all others write to it. So a flood of
+//! one role pushes out no other, and each further event or thread costs a descriptor only.
+
+use std::collections::HashMap;
+use std::io;
+
+use recording::event::Role;
+use recording::info::EventCounts;
+
+use super::choice::{Common, core_type};
+use super::choose::open_failed;
+use super::further;
+use super::scope::OpenError;
+use super::trouble;
+use super::waits;
+use crate::open::events::{Counter, Events, Point};
+use crate::sys::perf_event::{Attr, EventFd};
+use perf_data::decode::{self, Layout};
+use perf_data::translate::FurtherEvent;
+
+/// All events of a recording. The only owner of perf descriptors.
+#[derive(Debug)]
+pub(crate) struct EventSet {
+    common: Common,
+    specs: Vec<Spec>,
+    cpus: Vec<u32>,
+    fds: Vec<Fd>,
+    /// The index in `fds` of each ring's owner, by role and index in `cpus`.
+    owners: HashMap<(Role, usize), usize>,
+    /// PERF_SAMPLE_ID of the events that the user named beside the first, to the index in `specs`.
+    ids: HashMap<u64, usize>,
+}
+
+/// One event, before it is opened.
+#[derive(Debug)]
+struct Spec {
+    what: What,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+enum What {
+    /// The first event, which samples.
+    Samples,
+    Switches,
+    WaitStacks,
+    /// An event that the user named beside the first, with its index in [`Events::infos`].
+    Counted(u32, Counter),
+    Point(u32, Point),
+}
+
+#[derive(Debug)]
+struct Fd {
+    spec: usize,
+    /// Index in `cpus`.
+    cpu: usize,
+    event: EventFd,
+}
+
+impl EventSet {
+    /// Opens all events for a task, on these CPUs, without rings.
+    pub(super) fn open(
+        common: Common,
+        events: &Events,
+        off_cpu: bool,
+        pid: i32,
+        cpus: &[u32],
+    ) -> Result<EventSet, OpenError> {
+        let mut whats = vec![What::Samples];
+        if off_cpu {
+            whats.push(What::Switches);
+            // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of
+            // the stacks opens but never fires. Switch records come all the same.
+            if common.choice.may_sample_kernel {
+                whats.push(What::WaitStacks);
+            }
+        }
+        for (index, counter) in &events.counted {
+            // Without permission to sample the kernel, what happens only there opens and never fires.
+            trouble::check(counter, common.choice.may_sample_kernel)?;
+            whats.push(What::Counted(*index, counter.clone()));
+        }
+        whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
+        let specs = whats.into_iter().map(|what| Spec {
+            layout: what.layout(&common),
+            what,
+        });
+        let mut set = EventSet {
+            specs: specs.collect(),
+            common,
+            cpus: cpus.to_vec(),
+            fds: Vec::new(),
+            owners: HashMap::new(),
+            ids: HashMap::new(),
+        };
+        set.open_for(pid)
+            .map_err(|(spec, cpu, error)| set.failed(spec, cpu, &error))?;
+        for (index, fd) in set.fds.iter().enumerate() {
+            let ring = (set.specs[fd.spec].what.role(), fd.cpu);
+            set.owners.entry(ring).or_insert(index);
+        }
+        Ok(set)
+    }
+
+    fn open_for(&mut self, pid: i32) -> Result<(), (usize, u32, io::Error)> {
+        let before = self.fds.len();
+        for (index, spec) in self.specs.iter().enumerate() {
+            for (at, cpu) in self.cpus.iter().enumerate() {
+                let is_sampled = |fd: &Fd| (fd.spec, fd.cpu) == (0, at);
+                if index > 0 && !self.fds[before..].iter().any(is_sampled) {
+                    continue;
+                }
+                let Some(attr) = spec.attr(&self.common, *cpu) else {
+                    continue;
+                };
+                let is_named = spec.what.index().is_some();
+                let opened = EventFd::open(&attr, pid, *cpu).and_then(|event| {
+                    if is_named {
+                        self.ids.insert(event.id()?, index);
+                    }
+                    Ok(event)
+                });
+                match opened {
+                    Ok(event) => self.fds.push(Fd {
+                        spec: index,
+                        cpu: at,
+                        event,
+                    }),
+                    // The CPU went offline after the list was read.
+                    Err(error)
+                        if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
+                    Err(error) => return Err((index, *cpu, error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, spec: usize, cpu: u32, error: &io::Error) -> OpenError {
+        match &self.specs[spec].what {
+            What::Samples => open_failed(self.common.scope, &self.common.choice, cpu, error),
+            What::Switches => waits::failed("dummy", cpu, error).into(),
+            What::WaitStacks => waits::failed("context-switches", cpu, error).into(),
+            What::Counted(_, counter) => trouble::counter(counter, &self.common, cpu, error),
+            What::Point(_, point) => trouble::point(&point.tracepoint.name, &self.common, cpu, error),
+        }
+    }
+
+    /// Opens the events for one more task, into the rings that are there. All of them, or none.
+    pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
+        let before = self.fds.len();
+        let opened = (self.open_for(tid).map_err(|(_, _, error)| error)).and_then(|()| self.redirect(before));
+        if opened.is_err() {
+            self.fds.truncate(before);
+        }
+        opened
+    }
+
+    /// Sends the records of all events to the owners of the rings, once these are mapped.
+    pub(super) fn share_rings(&self) -> io::Result<()> {
+        self.redirect(0)
+    }
+
+    fn redirect(&self, from: usize) -> io::Result<()> {
+        for (index, fd) in self.fds.iter().enumerate().skip(from) {
+            let owner = self.owners.get(&(self.specs[fd.spec].what.role(), fd.cpu));
+            if let Some(owner) = owner.filter(|owner| **owner != index) {
+                fd.event.redirect_to(&self.fds[*owner].event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The events that own a ring, with the role of its records.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (&EventFd, Role)> {
+        let mut owners: Vec<usize> = self.owners.values().copied().collect();
+        owners.sort_unstable();
+        owners.into_iter().map(|index| {
+            let fd = &self.fds[index];
+            (&fd.event, self.specs[fd.spec].what.role())
+        })
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// The recorded CPUs.
+    pub(crate) fn cpus(&self) -> Vec<u32> {
+        let is_open = |(at, cpu): (usize, &u32)| self.owners.contains_key(&(Role::Running, at)).then_some(*cpu);
+        self.cpus.iter().enumerate().filter_map(is_open).collect()
+    }
+
+    /// How many events there are, for [`EventSet::since`].
+    pub(crate) fn len(&self) -> usize {
+        self.fds.len()
+    }
+
+    /// The events that were opened since there were so many.
+    pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
+        self.fds.iter().skip(mark).map(|fd| &fd.event)
+    }
+
+    fn of_role(&self, role: Role) -> impl Iterator<Item = &Fd> {
+        let has_role = move |fd: &&Fd| self.specs[fd.spec].what.role() == role;
+        self.fds.iter().filter(has_role)
+    }
+
+    /// How many tasks have events of their own.
+    pub(crate) fn tasks(&self) -> usize {
+        self.of_role(Role::Running).count() / self.cpus().len().max(1)
+    }
+
+    /// Enables or disables the events of a role.
+    pub(crate) fn switch(&self, role: Role, on: bool) -> io::Result<()> {
+        let mut events = self.of_role(role).map(|fd| &fd.event);
+        events.try_for_each(|event| if on { event.enable() } else { event.disable() })
+    }
+
+    /// True if there are point events.
+    pub(crate) fn has_points(&self) -> bool {
+        self.of_role(Role::Point).next().is_some()
+    }
+
+    /// The named event of a record from a ring of this role; `None` if it is not known.
+    pub(crate) fn event_of(&self, role: Role, record: &[u8]) -> Option<FurtherEvent<'_>> {
+        let spec = decode::event_id(record).and_then(|id| self.ids.get(&id));
+        // Any event of the role serves for records about the ring itself.
+        let first = || self.specs.iter().position(|spec| spec.what.role() == role);
+        let spec = &self.specs[spec.copied().or_else(first)?];
+        Some(FurtherEvent {
+            role: spec.what.role(),
+            index: spec.what.index()?,
+            layout: &spec.layout,
+            format: match &spec.what {
+                What::Point(_, point) => Some(&point.tracepoint.format),
+                _ => None,
+            },
+        })
+    }
+
+    /// What the kernel counted for all events of a role.
+    pub(crate) fn totals(&self, role: Role) -> EventCounts {
+        let mut totals = EventCounts::default();
+        for counts in self.of_role(role).filter_map(|fd| fd.event.counts().ok()) {
+            counts.add_to(&mut totals);
+        }
+        totals
+    }
+
+    /// What the kernel counted for each named event, by its index in [`Events::infos`].
+    pub(crate) fn counts(&self) -> HashMap<u32, EventCounts> {
+        let mut counts: HashMap<u32, EventCounts> = HashMap::new();
+        for fd in &self.fds {
+            if let Some(index) = self.specs[fd.spec].what.index()
+                && let Ok(of_cpu) = fd.event.counts()
+            {
+                of_cpu.add_to(counts.entry(index).or_default());
+            }
+        }
+        counts.values_mut().for_each(|counts| *counts = self.of_tasks(*counts));
+        counts
+    }
+
+    /// The counts over all CPUs as those of tasks.
+    pub(crate) fn of_tasks(&self, counts: EventCounts) -> EventCounts {
+        self.common.of_tasks(counts, self.cpus().len())
+    }
+}
+
+impl What {
+    fn role(&self) -> Role {
+        match self {
+            What::Samples => Role::Running,
+            What::Switches => Role::Switch,
+            What::WaitStacks => Role::WaitStack,
+            What::Counted(..) => Role::Counted,
+            What::Point(..) => Role::Point,
+        }
+    }
+
+    fn index(&self) -> Option<u32> {
+        match self {
+            What::Counted(index, _) | What::Point(index, _) => Some(*index),
+            What::Samples | What::Switches | What::WaitStacks => None,
+        }
+    }
+
+    fn layout(&self, common: &Common) -> Layout {
+        match self {
+            What::Counted(_, counter) => further::counter_layout(counter, common),
+            What::Point(_, point) => further::point_layout(point, common),
+            What::Samples | What::Switches | What::WaitStacks => common.choice.layout(common.stack_bytes),
+        }
+    }
+}
+
+impl Spec {
+    /// The attributes on a CPU; `None` if that CPU lacks the event.
+    fn attr(&self, common: &Common, cpu: u32) -> Option<Attr> {
+        let core_type = core_type(&common.core_types, cpu);
+        Some(match &self.what {
+            What::Samples => (common.choice).attr(common.scope, common.rate_hz, common.stack_bytes, core_type),
+            What::Switches => waits::switches(common),
+            What::WaitStacks => waits::stacks(common),
+            What::Counted(_, counter) => return further::counter_attr(counter, &self.layout, common, cpu),
+            What::Point(_, point) => further::point_attr(point, &self.layout, common),
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! What every session has, however it records.
+
+use std::path::Path;
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::info::{PeriodUnit, RecordingInfo};
+use recording::session::{RecordError, RecordOptions};
+
+use crate::machine::cpus;
+use crate::machine::host;
+use crate::sys::signals::Signals;
+
+/// What the user asked for, and the signals that may end the recording.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) options: RecordOptions,
+    pub(super) signals: Signals,
+}
+
+impl Common {
+    /// Takes over SIGINT, SIGTERM and SIGHUP. Call it from the only thread.
+    pub(super) fn new(options: &RecordOptions) -> Result<Common, RecordError> {
+        let signals = Signals::block()
+            .map_err(|error| RecordError::Failed(format!("cannot take over signals (signalfd): {error}")))?;
+        Ok(Common {
+            options: options.clone(),
+            signals,
+        })
+    }
+
+    /// When the recording ends that started at `start`; `None` if its duration is not limited.
+    pub(super) fn deadline(&self, start: Timestamp) -> Option<Timestamp> {
+        let duration_ns = u64::try_from(self.options.duration?.as_nanos()).unwrap_or(u64::MAX);
+        Some(Timestamp(start.0.saturating_add(duration_ns)))
+    }
+
+    /// The facts of a recording with ptrace; a recording with perf_event replaces some. `names` are those of attached processes.
+    pub(super) fn info(
+        &self,
+        clock: ClockReference,
+        end: Timestamp,
+        names: Option<String>,
+        rate_hz: f64,
+    ) -> RecordingInfo {
+        let mut words = (self.options.command.iter()).map(|word| word.to_string_lossy().into_owned());
+        let command = words.next().unwrap_or_default();
+        let program = Path::new(&command)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        RecordingInfo {
+            program: names.or(program).unwrap_or(command),
+            args: self.options.include_args.then(|| words.collect()),
+            clock,
+            end,
+            run_starts: Vec::new(),
+            interval_ns: (1e9 / rate_hz).round() as u64,
+            event: "ptrace".to_owned(),
+            unit: PeriodUnit::CpuNanoseconds,
+            kernel_included: false,
+            notes: Vec::new(),
+            events: Vec::new(),
+            host: host::describe(cpus::online(Path::new("/")).map_or(0, |cpus| cpus.len())),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A recording with perf_event.
+
+use std::collections::HashSet;
+
+use recording::clock::{ClockReference, Timestamp};
+use recording::cpu_account::{CpuAccount, UnrecordedCause};
+use recording::event::{Pid, Role};
+use recording::info::RecordingInfo;
+use recording::session::{Finished, RecordError, StopReason, Whom};
+use recording::sink::EventSink;
+
+use super::attach::{self, Running};
+use super::common::Common;
+use super::{drain, existing};
+use crate::machine::host;
+use crate::open::events::Events;
+use crate::open::{NoCycles, Opened};
+use crate::probes::Probes;
+use crate::processes::launch;
+use crate::processes::stop::{HeldProgram, Target};
+use crate::processes::unrecorded::{self, Unrecorded};
+use crate::processes::watched::Watched;
+use crate::sys::priority::QuickTurns;
+use crate::sys::process::{Stopped, monotonic_ns};
+use perf_data::translate::{TaskZero, Translator};
+
+/// All events are open.
+#[derive(Debug)]
+pub(super) struct PerfSession {
+    pub(super) opened: Opened,
+    // Dropped after `opened`, which holds their events open: the kernel keeps what is in use.
+    pub(super) probes: Option<Probes>,
+    pub(super) events: Events,
+    pub(super) begin: Begin,
+    pub(super) common: Common,
+}
+
+/// What is left to do when the recording begins.
+#[derive(Debug)]
+pub(super) enum Begin {
+    /// The program is to be started; its exec enables the events.
+    Launch(Stopped),
+    /// Events are enabled; a program is to be started whose end ends the recording.
+    Attached(Running, Option<Stopped>),
+    /// Events of the launched program are enabled. It ran before.
+    Held(HeldProgram, Running),
+}
+
+impl PerfSession {
+    /// What holds for every recording on this machine, and is no loss.
+    pub(super) fn remark(&self) -> Option<&'static str> {
+        self.opened.choice.no_cycles.map(NoCycles::remark)
+    }
+
+    /// The facts of the recording before it begins.
+    pub(super) fn info_so_far(&self, clock: ClockReference) -> RecordingInfo {
+        let names = match &self.begin {
+            Begin::Attached(running, _) => Some(running.names.join(", ")),
+            Begin::Launch(_) | Begin::Held(..) => None,
+        };
+        info(&self.common, &self.opened, &self.events, clock, clock.timestamp, names)
+    }
+
+    /// When recording began of a program that ran before.
+    pub(super) fn began(&self) -> Option<Timestamp> {
+        match &self.begin {
+            Begin::Held(_, running) => Some(running.start),
+            Begin::Launch(_) | Begin::Attached(..) => None,
+        }
+    }
+
+    pub(super) fn run(
+        mut self,
+        clock: ClockReference,
+        sink: &mut dyn EventSink,
+    ) -> Result<Finished<Target>, RecordError> {
+        let (common, opened) = (&self.common, &mut self.opened);
+        let options = &common.options;
+        let mut translator = Translator::new(opened.layout);
+        translator.watch_for_lost_events();
+        let mut unrecorded = Unrecorded::default();
+        if options.whom == Whom::WholeMachine {
+            match opened.events.has_points() && attach::in_first_pid_namespace() {
+                // Interrupts that come to an idle CPU, and its own switches.
+                true => translator.name_idle_task(Timestamp(monotonic_ns()), sink),
+                false => translator.admit_task_zero(TaskZero::OtherNamespaces),
+            }
+        }
+        let start_program = |stopped: Stopped| stopped.start().map_err(|error| launch::exec_error(options, &error));
+        let ran_before = matches!(self.begin, Begin::Held(..));
+        let (start, mut watched, names) = match self.begin {
+            Begin::Launch(stopped) => {
+                let start = Timestamp(monotonic_ns());
+                translator.start_process(start, Pid(stopped.pid()), sink);
+                (start, Watched::Program(start_program(stopped)?), None)
+            }
+            Begin::Attached(running, timer) => {
+                let (start, names) = (running.start, running.names.join(", "));
+                for pid in &running.refused {
+                    unrecorded.add(*pid, None, UnrecordedCause::OtherUser);
+                }
+                let others = report_running(running, opened, &mut translator, sink);
+                let timer = timer.map(start_program).transpose()?;
+                (start, timer.map_or(others, Watched::Timer), Some(names))
+            }
+            Begin::Held(program, running) => {
+                let start = running.start;
+                let others = report_running(running, opened, &mut translator, sink);
+                (start, program.release().map_or(others, Watched::Program), None)
+            }
+        };
+        let quick_turns = QuickTurns::ask();
+        let ended = drain::until_end(
+            opened,
+            &mut translator,
+            &mut watched,
+            &mut unrecorded,
+            &common.signals,
+            common.deadline(start),
+            options.rate_hz,
+            sink,
+        );
+        drop(quick_turns);
+        // The last samples needed the program's memory and files; only now may it be asked to end.
+        // Never seen to fail. What was recorded until then is kept.
+        let (stop, end, problem) = match ended {
+            Ok((stop, end)) => (stop, end, None),
+            Err(error) => {
+                let problem = format!("recording stopped early: reading the perf rings failed: {error}");
+                (StopReason::Terminated, Timestamp(monotonic_ns()), Some(problem))
+            }
+        };
+        let mut program = None;
+        let mut left_running = (Vec::new(), 0);
+        let target = match watched {
+            Watched::Program(child) => {
+                let live: HashSet<i32> = translator.live_processes().map(|pid| pid.0).collect();
+                // How much CPU time a program used before it was recorded is not known.
+                program = child
+                    .cpu_time()
+                    .filter(|_| !ran_before)
+                    .map(|time| unrecorded::Program {
+                        time,
+                        processes: translator.processes_seen(),
+                    });
+                if stop == StopReason::ProgramEnded {
+                    left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid));
+                }
+                Some(Target::after(child, stop, options.keep_running, live))
+            }
+            // The timer ends with the recording; the recorded processes do not.
+            Watched::Timer(timer) => Some(Target::after(timer, stop, false, [].into())),
+            Watched::Others(_) | Watched::Machine => None,
+        };
+        for role in [Role::Running, Role::Switch, Role::Counted, Role::Point] {
+            drain::report_remaining_losses(opened.events.totals(role).lost, role, &mut translator, end, sink);
+        }
+        // Events of whole CPUs count idle time, too.
+        let of_tasks = options.whom != Whom::WholeMachine;
+        let counted = opened.events.of_tasks(opened.events.totals(Role::Running));
+        let cpu_time_ns = (of_tasks && counted.enabled_ns > 0).then_some(counted.enabled_ns);
+        // An event that only some CPUs have counts nothing on the others.
+        let has_all_cpus = (opened.choice.named.as_ref()).is_none_or(|counter| counter.cpus.is_none());
+        let recorded_ns = of_tasks.then_some(counted.enabled_ns).filter(|_| has_all_cpus);
+        let cpu_account = CpuAccount {
+            left_running: left_running.0,
+            left_running_more: left_running.1,
+            ..unrecorded.account(program, recorded_ns)
+        };
+        let achieved_rate_hz = cpu_time_ns
+            .filter(|_| opened.choice.counts_kernel() && opened.choice.is_time())
+            .map(|cpu_time_ns| translator.samples() as f64 * 1e9 / cpu_time_ns as f64);
+        let mut counts_of = opened.events.counts();
+        for (index, event) in (0..).zip(&mut self.events.infos) {
+            event.counts = match event.role {
+                Role::Counted | Role::Point => counts_of.remove(&index),
+                _ => Some(counted),
+            };
+        }
+        let mut notes = std::mem::take(&mut opened.notes);
+        // The kernel switches and reads events one after the other, which alone accounts for less than a hundredth.
+        if let Some(share) = counted.partial_share().filter(|share| *share < 0.99)
+            && opened.choice.hardware
+        {
+            notes.push(format!(
+                "{} found a free counter of the processor for {:.1} % of the CPU time; the rest has no samples; \
+                 `-e cpu-clock` samples by the kernel's timer",
+                opened.choice.name(),
+                100.0 * share
+            ));
+        }
+        let info = info(common, opened, &self.events, clock, end, names);
+        Ok(Finished {
+            info: RecordingInfo { notes, ..info },
+            stop,
+            asked_rate_hz: options.rate_hz,
+            achieved_rate_hz,
+            cpu_time_ns,
+            cpu_account,
+            problem,
+            target,
+        })
+    }
+}
+
+fn info(
+    common: &Common,
+    opened: &Opened,
+    events: &Events,
+    clock: ClockReference,
+    end: Timestamp,
+    names: Option<String>,
+) -> RecordingInfo {
+    let choice = &opened.choice;
+    let mut events = events.infos.clone();
+    for event in events
+        .iter_mut()
+        .filter(|event| event.role != Role::Point && !choice.may_sample_kernel)
+    {
+        event.without_kernel.get_or_insert("no permission");
+    }
+    RecordingInfo {
+        event: choice.name().to_owned(),
+        unit: choice.unit(),
+        kernel_included: choice.counts_kernel(),
+        events,
+        host: host::describe(opened.events.cpus().len()),
+        ..common.info(clock, end, names, common.options.rate_hz)
+    }
+}
+
+/// Reports what was found when events were enabled. Returns whose end ends the recording.
+fn report_running(
+    running: Running,
+    opened: &mut Opened,
+    translator: &mut Translator,
+    sink: &mut dyn EventSink,
+) -> Watched {
+    existing::report(&running.pids, running.start, translator, sink);
+    if let Some(initial_waits) = &running.initial_waits {
+        initial_waits.report(running.start, sink);
+    }
+    if let Some(ring_copier) = running.ring_copier {
+        ring_copier.end(opened);
+    }
+    running.watched
+}
