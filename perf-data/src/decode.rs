@@ -1,4 +1,4 @@
-//! Bytes of a perf record to a [`Record`]: a pure function, the same for the live ring and for a file.
+//! Bytes of a perf record to a `Record`: a pure function, the same for the live ring and for a file.
 //!
 //! Layouts are those of `include/uapi/linux/perf_event.h`, "enum perf_event_type", for the one sample type that
 //! `open` asks for; [`Layout`] says which of its optional parts are there.
