@@ -15,7 +15,7 @@ pub(crate) struct Image {
     pub(crate) env: Vec<CString>,
 }
 
-/// A forked child that waits for [`Stopped::start`].
+/// A forked child that waits for [`Stopped::start`]. The child exits if this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     child: Child,
