@@ -61,27 +61,17 @@ fn user_only(opened: &Tried, own_pid: i32) -> Finding {
     match opened {
         Ok(opened) => match open::try_without_kernel(opened, own_pid) {
             Ok(()) => finding,
-            Err(error) => Finding {
-                reason: error.to_string(),
-                ..finding.in_state(State::Fails)
-            },
+            Err(error) => finding.because(State::Fails, error),
         },
         Err(error) => refused(finding, error),
     }
 }
 
 fn refused(finding: Finding, error: &OpenError) -> Finding {
-    let finding = finding.in_state(State::Fails);
+    let finding = finding.because(State::Fails, error);
     match error {
-        OpenError::NoPerfEvents(refusal) => Finding {
-            reason: refusal.to_string(),
-            ..finding
-        }
-        .mended_by(refusal.commands()),
-        error => Finding {
-            reason: error.to_string(),
-            ..finding
-        },
+        OpenError::NoPerfEvents(refusal) => finding.mended_by(refusal.commands()),
+        _ => finding,
     }
 }
 
@@ -91,14 +81,8 @@ fn traced() -> Finding {
         "ptrace, at 100 Hz",
         "stops a thread for each sample; no kernel functions",
     );
-    let failed = |refusal: PtraceRefusal| {
-        let command = refusal.command();
-        Finding {
-            reason: refusal.to_string(),
-            ..finding.clone().in_state(State::Fails)
-        }
-        .mended_by([command])
-    };
+    let failed =
+        |refusal: PtraceRefusal| (finding.clone().because(State::Fails, &refusal)).mended_by([refusal.command()]);
     match Signals::block() {
         Ok(signals) => match ptrace::try_out(&signals) {
             Ok(()) => finding,

@@ -14,20 +14,20 @@ pub struct Examination {
 pub struct Finding {
     /// A name for machines that does not change: `perf-kernel`.
     pub id: &'static str,
-    /// What it is, in a few words.
+    /// The thing, in a few words.
     pub title: String,
-    /// How it stands.
+    /// Its state.
     pub state: State,
     /// Why, or what it means; may be empty.
     pub reason: String,
-    /// Commands and options that fix it, each by itself. Empty if it needs no fix, or has none.
+    /// Commands and options that help, each by itself. Empty if none is needed, or none helps.
     pub mends: Vec<String>,
 }
 
-/// How something stands.
+/// The state of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As good as it gets.
+    /// As good as possible.
     Works,
     /// Not there, or refused.
     Fails,
@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// A thing that works.
     pub fn works(id: &'static str, title: impl Into<String>, reason: impl Into<String>) -> Finding {
         Finding {
             id,
@@ -52,7 +52,13 @@ impl Finding {
         Finding { state, ..self }
     }
 
-    /// The same, with what fixes it.
+    /// The same, in another state for this reason.
+    pub fn because(self, state: State, reason: impl ToString) -> Finding {
+        let reason = reason.to_string();
+        Finding { state, reason, ..self }
+    }
+
+    /// The same, with the commands that help.
     pub fn mended_by<M: Into<String>>(self, mends: impl IntoIterator<Item = M>) -> Finding {
         let mends = mends.into_iter().map(Into::into).collect();
         Finding { mends, ..self }

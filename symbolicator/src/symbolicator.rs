@@ -99,7 +99,7 @@ impl Symbolicator {
         }
     }
 
-    /// Registers a module, so that [`Symbolicator::lookup_key`] finds it. Opens nothing.
+    /// Registers a module, so that requests by its [`ModuleKey`] find it. Opens nothing.
     pub fn add_module(&self, module: &Module) {
         self.entry(module);
     }
@@ -163,7 +163,7 @@ impl Symbolicator {
     }
 
     /// Looks up relative addresses of a registered module, by its key.
-    pub fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+    pub(crate) fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.lookup_entry(&*self.find(key)?, addresses)
     }
 

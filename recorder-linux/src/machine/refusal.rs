@@ -42,7 +42,7 @@ impl Refusal {
                 "start the container with `--cap-add PERFMON` (Docker, Podman), or with `--security-opt \
                  seccomp=unconfined`"
             }
-            Refusal::Policy => "allow it in the policy of the security module (SELinux: `ausearch -m avc` tells which)",
+            Refusal::Policy => "allow it in the policy of the security module (SELinux: `ausearch -m avc` shows which)",
             Refusal::Missing => return None,
         })
     }

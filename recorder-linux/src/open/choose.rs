@@ -133,6 +133,6 @@ pub(super) fn open_failed(scope: Scope, choice: &Choice, cpu: u32, error: &io::E
         },
         Some(libc::EMFILE) => format!("{what}; one file per CPU is needed: raise `ulimit -n`"),
         Some(libc::ENOSYS) => format!("{what}; this kernel was built without CONFIG_PERF_EVENTS"),
-        _ => format!("{what}; `{} doctor` tells what this machine allows", own()),
+        _ => format!("{what}; `{} doctor` shows what this machine allows", own()),
     })
 }

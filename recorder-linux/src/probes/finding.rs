@@ -17,11 +17,7 @@ fn describe(list: ProbeList, found: Result<Leftovers, ProbeError>) -> Finding {
         ProbeList::Kprobes => Finding::works("kprobes", "probes in the kernel (-e kprobe:...)", ""),
     };
     let limited = |reason: String, mends: &[&str]| {
-        Finding {
-            reason,
-            ..finding.clone().in_state(State::Limited)
-        }
-        .mended_by(mends.iter().copied())
+        (finding.clone().because(State::Limited, reason)).mended_by(mends.iter().copied())
     };
     match found {
         Ok(left) if left.places.is_empty() => finding,

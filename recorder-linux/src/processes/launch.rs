@@ -63,7 +63,7 @@ pub(crate) fn exec_error(options: &RecordOptions, error: &io::Error) -> RecordEr
             "the interpreter that it names (its `#!` line, or the dynamic loader it was linked for) does not exist"
                 .into()
         }
-        Some(libc::ENOEXEC) => "it is not a program for this machine; `file` tells what it is".into(),
+        Some(libc::ENOEXEC) => "it is not a program for this machine; `file` shows what it is".into(),
         Some(libc::ETXTBSY) => "it is being written to; run it again when the build has finished".into(),
         _ => error.to_string(),
     };

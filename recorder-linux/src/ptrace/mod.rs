@@ -20,7 +20,6 @@ mod outbox;
 mod policy;
 mod tracer;
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -35,7 +34,7 @@ use crate::sys::signals::{self, Signals};
 use recording::session::StopReason;
 
 use policy::Ticks;
-use tracer::Tracer;
+use tracer::{Totals, Tracer};
 
 /// Highest rate: 1000 stops a second take 5 % of a thread's time.
 pub(crate) const HIGHEST_RATE_HZ: f64 = 1000.0;
@@ -49,14 +48,8 @@ pub(crate) struct Traced {
     pub(crate) stop: StopReason,
     /// When recording ended, on the recording's clock.
     pub(crate) end: Timestamp,
-    /// Samples taken.
-    pub(crate) samples: u64,
-    /// CPU time counted by the kernel for all threads, ns.
-    pub(crate) cpu_time_ns: u64,
-    /// How long all threads waited for a CPU, ns; 0 where the kernel does not count that.
-    pub(crate) waited_ns: u64,
-    /// Processes that were alive when recording ended.
-    pub(crate) live_processes: HashSet<i32>,
+    /// What was recorded.
+    pub(crate) totals: Totals,
     /// The error that ended recording, if neither the program nor the user did.
     pub(crate) problem: Option<io::Error>,
 }
@@ -64,7 +57,7 @@ pub(crate) struct Traced {
 impl Traced {
     /// The bias of ptrace samples, with the figure that it depends on.
     pub(crate) fn note(&self) -> String {
-        let percent = 100.0 * self.waited_ns as f64 / self.cpu_time_ns.max(1) as f64;
+        let percent = 100.0 * self.totals.waited_ns as f64 / self.totals.cpu_time_ns.max(1) as f64;
         format!(
             "ptrace stops threads some microseconds late: functions that enter the kernel have too large a share, the more \
              so the more threads wait for a CPU (these waited {percent:.0} % of the time that they ran)"
@@ -130,7 +123,6 @@ fn trace(
         }
     }
     let end = monotonic_ns();
-    tracer.finish(end);
     let (stop, problem) = match ended {
         Ok(stop) => (stop, None),
         Err(error) => (StopReason::Terminated, Some(error)),
@@ -139,10 +131,7 @@ fn trace(
         child,
         stop,
         end: Timestamp(end),
-        samples: tracer.samples(),
-        cpu_time_ns: tracer.cpu_time_ns(),
-        waited_ns: tracer.waited_ns(),
-        live_processes: tracer.live_processes(),
+        totals: tracer.finish(end),
         problem,
     })
 }

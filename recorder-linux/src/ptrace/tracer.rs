@@ -50,6 +50,18 @@ pub(super) struct Tracer {
     again_ns: u64,
 }
 
+/// What was recorded, over all threads.
+#[derive(Debug)]
+pub(crate) struct Totals {
+    pub(crate) samples: u64,
+    /// CPU time counted by the kernel, ns.
+    pub(crate) cpu_time_ns: u64,
+    /// Time spent waiting for a CPU, ns; 0 where the kernel does not count that.
+    pub(crate) waited_ns: u64,
+    /// Processes that were alive when recording ended.
+    pub(crate) live_processes: HashSet<i32>,
+}
+
 struct Thread {
     pid: i32,
     name: String,
@@ -113,37 +125,23 @@ impl Tracer {
         self.has_exec
     }
 
-    /// Samples taken.
-    pub(super) fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// Processes that have not ended.
-    pub(super) fn live_processes(&self) -> HashSet<i32> {
-        self.processes.keys().copied().collect()
-    }
-
-    /// CPU time of all threads, alive and ended, ns.
-    pub(super) fn cpu_time_ns(&mut self) -> u64 {
-        let mut total_ns = self.ended_cpu_ns;
+    /// Reports what was dropped at the end, `time`. Returns the sums over all threads, alive and ended.
+    pub(super) fn finish(mut self, time: u64) -> Totals {
+        self.out.report_dropped(time);
+        let mut totals = Totals {
+            samples: self.samples,
+            cpu_time_ns: self.ended_cpu_ns,
+            waited_ns: self.ended_waited_ns,
+            live_processes: self.processes.keys().copied().collect(),
+        };
         for thread in self.threads.values_mut() {
             if let Some(reading) = thread.counts.read() {
                 thread.account.see(reading);
             }
-            total_ns = total_ns.saturating_add(thread.account.used_ns());
+            totals.cpu_time_ns = totals.cpu_time_ns.saturating_add(thread.account.used_ns());
+            totals.waited_ns = totals.waited_ns.saturating_add(thread.account.waited_ns());
         }
-        total_ns
-    }
-
-    /// How long all threads, alive and ended, waited for a CPU, ns. As of the readings for [`Tracer::cpu_time_ns`].
-    pub(super) fn waited_ns(&self) -> u64 {
-        let alive = self.threads.values().map(|thread| thread.account.waited_ns());
-        alive.fold(self.ended_waited_ns, u64::saturating_add)
-    }
-
-    /// Reports what was dropped at the end.
-    pub(super) fn finish(&mut self, time: u64) {
-        self.out.report_dropped(time);
+        totals
     }
 
     /// When [`Tracer::sample`] has something to do.

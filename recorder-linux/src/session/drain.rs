@@ -44,7 +44,7 @@ const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
 
 impl Source for Ring {
     fn next_time(&mut self) -> Option<u64> {
-        // A record too short to have a time sorts first, so that it is reported at once and not kept for ever.
+        // A record that is too short for a time sorts first, and is reported at once.
         self.peek().map(|record| decode::time(record).unwrap_or(0))
     }
 

@@ -72,12 +72,12 @@ impl Session for Recording {
         )
         .map_err(RecordError::Failed)?;
         let backend = match &options.whom {
-            Whom::Command => launch(options, events, probes),
+            Whom::Command => open_launched(options, events, probes),
             Whom::Processes(pids) => {
                 let pids: Vec<i32> = pids.iter().map(|pid| pid.0).collect();
-                attach(options, events, probes, |wanted| attach::to_processes(&pids, wanted))
+                open_attached(options, events, probes, |wanted| attach::to_processes(&pids, wanted))
             }
-            Whom::WholeMachine => attach(options, events, probes, attach::to_whole_machine),
+            Whom::WholeMachine => open_attached(options, events, probes, attach::to_whole_machine),
         };
         backend.map(Recording)
     }
@@ -135,7 +135,7 @@ impl Session for Recording {
 }
 
 /// Forks the program, stopped before its exec, and opens what may sample it.
-fn launch(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
+fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
     let image = launch::resolve(options)?;
     let common = Common::new(options)?;
     let stopped = launch::fork(&image, &common.signals)?;
@@ -159,7 +159,7 @@ fn launch(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Re
 }
 
 /// Opens the events of what runs, and forks the program with which the recording ends.
-fn attach(
+fn open_attached(
     options: &RecordOptions,
     events: Events,
     probes: Option<Probes>,

@@ -52,7 +52,7 @@ impl PtraceSession {
             let other = PtraceRefusal::new(call, error);
             let remedies = [refusal.remedy().map(str::to_owned), Some(other.remedy())].into_iter().flatten();
             format!(
-                "{refusal}; ptrace, the other way to record, is refused, too ({other}). What helps: {}; `{} doctor` tells more",
+                "{refusal}; ptrace, the other way to record, is refused, too ({other}). What helps: {}; `{} doctor` shows more",
                 remedies.collect::<Vec<_>>().join("; or "),
                 own()
             )
@@ -66,7 +66,7 @@ impl PtraceSession {
         announcements.extend(
             refusal
                 .remedy()
-                .map(|remedy| format!("for perf_event: {remedy}; `{} doctor` tells more", own())),
+                .map(|remedy| format!("for perf_event: {remedy}; `{} doctor` shows more", own())),
         );
         if common.options.off_cpu {
             announcements.push("waits are not recorded: ptrace sees threads on a CPU only".to_owned());
@@ -100,12 +100,13 @@ impl PtraceSession {
             |error| match error {
                 TraceError::Exec(error) => launch::exec_error(&common.options, &error),
                 TraceError::Failed(what, error) => RecordError::Failed(format!(
-                    "cannot {what}: {error}; `{} doctor` tells what this machine allows",
+                    "cannot {what}: {error}; `{} doctor` shows what this machine allows",
                     own()
                 )),
             },
         )?;
-        let cpu_time_ns = (traced.cpu_time_ns > 0).then_some(traced.cpu_time_ns);
+        let totals = &traced.totals;
+        let cpu_time_ns = (totals.cpu_time_ns > 0).then_some(totals.cpu_time_ns);
         Ok(Finished {
             info: RecordingInfo {
                 notes: vec![traced.note()],
@@ -113,7 +114,7 @@ impl PtraceSession {
             },
             stop: traced.stop,
             asked_rate_hz: rate_hz,
-            achieved_rate_hz: cpu_time_ns.map(|ns| traced.samples as f64 * 1e9 / ns as f64),
+            achieved_rate_hz: cpu_time_ns.map(|ns| totals.samples as f64 * 1e9 / ns as f64),
             cpu_time_ns,
             cpu_account: CpuAccount::default(),
             problem: (traced.problem).map(|error| format!("recording stopped early: tracing failed: {error}")),
@@ -121,7 +122,7 @@ impl PtraceSession {
                 traced.child,
                 traced.stop,
                 common.options.keep_running,
-                traced.live_processes,
+                traced.totals.live_processes,
             )),
         })
     }

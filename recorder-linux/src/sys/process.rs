@@ -15,7 +15,7 @@ pub(crate) struct Image {
     pub(crate) env: Vec<CString>,
 }
 
-/// A forked child that waits for [`Stopped::start`].
+/// A forked child that waits for [`Stopped::start`]. The child exits if this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     child: Child,
@@ -264,7 +264,7 @@ impl Child {
                 (Ok(_), Some(status)) => break status,
                 // A stop that a ptrace recording left behind; its thread, and with it the tracing, has ended.
                 (Ok(_), None) => {}
-                // Someone else reaped it (SIGCHLD ignored by whoever started us): its status is lost.
+                // The kernel has reaped the child, because the parent of sprof ignored SIGCHLD: the status is lost.
                 (Err(_), _) => break WaitStatus::Exited(0),
             }
         };

@@ -1,5 +1,5 @@
 //! `ptrace(2)` and the waiting that belongs to it. All requests for a thread must come from the thread that seized it; when
-//! that thread ends, the kernel lets go of all that it traced, and they run on.
+//! that thread ends, the kernel releases its tracees, and they run on.
 
 use std::ffi::CString;
 use std::io;
@@ -167,7 +167,7 @@ pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)
     };
     let child = fork_stopped(&nothing, signals).map_err(|error| ("fork", error))?;
     let tid = child.pid();
-    // Without options: nobody would answer the stop at its exit.
+    // Without options: no thread would answer the stop at its exit.
     let tried = seize_with(tid, 0)
         .map_err(|error| ("ptrace(PTRACE_SEIZE)", error))
         .and_then(|()| try_out_seized(tid));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_are_told_apart() {
+    fn stops_are_distinguished() {
         assert_eq!(stopped(libc::SIGUSR1, 0), Waited::Stopped(Stop::Signal(libc::SIGUSR1)));
         assert_eq!(stopped(libc::SIGTRAP, 0), Waited::Stopped(Stop::Signal(libc::SIGTRAP)));
         assert_eq!(stopped(libc::SIGTRAP, 128), Waited::Stopped(Stop::Trap));

@@ -43,14 +43,12 @@ fn kernel_symbols() -> Finding {
     let finding = Finding::works("kernel-symbols", "names of kernel functions", "");
     match symbolicator::kernel_text_base() {
         Some(_) => finding,
-        None => Finding {
-            reason: "/proc/kallsyms shows this user no addresses".to_owned(),
-            ..finding.in_state(State::Limited)
-        }
-        .mended_by([
-            "run sprof as root",
-            "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
-        ]),
+        None => finding
+            .because(State::Limited, "/proc/kallsyms shows this user no addresses")
+            .mended_by([
+                "run sprof as root",
+                "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
+            ]),
     }
 }
 
@@ -61,8 +59,8 @@ const PROBES: u64 = 200;
 fn libc_symbols() -> Finding {
     let finding = Finding::works("libc-symbols", "names of functions in the C library", "");
     let Some((path, code)) = own_libc() else {
-        let reason = "sprof itself was linked without a shared C library, so it cannot check one".to_owned();
-        return Finding { reason, ..finding };
+        let reason = "sprof itself was linked without a shared C library, so it cannot check one";
+        return finding.because(State::Works, reason);
     };
     let module = Module {
         kind: ModuleKind::File,
@@ -75,13 +73,7 @@ fn libc_symbols() -> Finding {
     let addresses: Vec<u64> = (0..PROBES).map(|probe| code.start + probe * step).collect();
     let infos = match Symbolicator::new(SymbolOptions::default()).lookup(&module, &addresses) {
         Ok(infos) => infos,
-        Err(error) => {
-            let reason = error.to_string();
-            return Finding {
-                reason,
-                ..finding.in_state(State::Limited)
-            };
-        }
+        Err(error) => return finding.because(State::Limited, error),
     };
     let named = infos
         .iter()
@@ -99,11 +91,7 @@ fn libc_symbols() -> Finding {
             "the others have none, and the callers above them may be guessed",
         ),
     };
-    let reason = format!("{percent} % of {path}: {what}");
-    let finding = Finding {
-        reason,
-        ..finding.in_state(state)
-    };
+    let finding = finding.because(state, format_args!("{percent} % of {path}: {what}"));
     match state {
         State::Works => finding,
         _ => finding.mended_by(["sudo apt install libc6-dbg  # Debian, Ubuntu"]),
