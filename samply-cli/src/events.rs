@@ -6,8 +6,9 @@ use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use serde_json::{Value, json};
 
+use crate::style::Style;
 use crate::summary::grouped;
-use crate::term::{Style, Term};
+use crate::term::Term;
 
 /// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in none.
 const USUAL_REST: f64 = 0.02;

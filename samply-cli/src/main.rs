@@ -15,8 +15,8 @@
 //! 6. [`serve`]: the local server, and the browser.
 //! 7. [`stdin`], [`input`], [`report`]: reads any file, and reports on it without a browser.
 //!
-//! [`term`] is the terminal, [`fit`] fits text into its columns, [`screen`] escapes control characters, [`interrupt`] has the signals, [`exit`]
-//! the exit statuses.
+//! [`style`] has the styles, and escapes control characters; [`fit`] fits text into columns; [`term`] writes messages to stderr, [`screen`]
+//! text to stdout. [`interrupt`] has the signals, [`exit`] the exit statuses.
 
 mod advice;
 mod args;
@@ -42,6 +42,7 @@ mod screen;
 mod serve;
 mod spool;
 mod stdin;
+mod style;
 mod summary;
 mod term;
 mod unrecorded;
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         recording::command::set_own(&path);
     }
     exit::run(|| {
-        let mut args = args::parse(term::clap_color(), input::named)?;
+        let mut args = args::parse(style::clap_color(), input::named)?;
         stdin::stand_in(args.command.files())?;
         match args.command {
             Command::Record(args) => command::record::run(*args),

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::events::{self, NamedEvent};
 use crate::highlights::Highlights;
 use crate::pipeline::{ProgramExit, StopReason};
-use crate::term::{Style, Term};
+use crate::style::Style;
+use crate::term::Term;
 use crate::unrecorded;
 use crate::waits;
 

@@ -7,8 +7,9 @@ use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
 use crate::fit;
+use crate::style::Style;
 use crate::summary::{count, grouped};
-use crate::term::{Style, Term};
+use crate::term::Term;
 
 /// Share of the time in waits with a stack of another wait, from which on the summary warns.
 const GUESSED_PERCENT: f64 = 1.0;

@@ -17,8 +17,9 @@ use crate::exit::{Failure, Outcome};
 use crate::input;
 use crate::report::{Measure, calls};
 use crate::screen;
+use crate::style::{self, Style, Styled};
 use crate::summary::count;
-use crate::term::{self, Style, Styled, Term, Verbosity};
+use crate::term::{Term, Verbosity};
 
 /// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
@@ -34,8 +35,8 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         selection: &selection,
         symbolicator: &input.symbolicator,
         measure: Measure::of(&input.data, selection.total),
-        color: term::stdout_color(),
-        columns: term::stdout_columns(),
+        color: style::stdout_color(),
+        columns: style::stdout_columns(),
     };
     screen::print("the annotation", |out| annotation.write(&found, out))
 }

@@ -7,11 +7,12 @@ use crate::args::cargo::UnitTarget;
 use crate::args::{self, Command};
 use crate::cargo::{all_unit_tests, unit_tests};
 use crate::exit::{Failure, Outcome};
-use crate::term::{self, Term};
+use crate::style;
+use crate::term::Term;
 
 /// Runs the command with the words after `cargo sprof`.
 pub(crate) fn run(words: &[OsString]) -> Outcome {
-    let asked = args::cargo::parse(words, term::clap_color())?;
+    let asked = args::cargo::parse(words, style::clap_color())?;
     let of_unit = match &asked.unit {
         Some(UnitTarget::Named(name)) => unit_tests(name, asked.manifest_path.as_deref()).ok_or_else(|| {
             Failure::failed(format_args!(

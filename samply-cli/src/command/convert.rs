@@ -22,8 +22,9 @@ use crate::names::{LookUps, symbolicator_of};
 use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, StopReason};
 use crate::serve::{Content, Listener, Server};
+use crate::style::Style;
 use crate::summary::Summary;
-use crate::term::{Style, Term};
+use crate::term::Term;
 
 /// Runs the command on a file that is known to be perf's.
 pub(super) fn run(args: LoadArgs, term: &Term) -> Outcome {

@@ -16,8 +16,9 @@ use crate::file_kind::FileKind;
 use crate::input::{self, Input, InputOptions};
 use crate::output::{Earlier, Output, OutputError};
 use crate::screen;
+use crate::style::Style;
 use crate::summary::count;
-use crate::term::{Style, Term, Verbosity};
+use crate::term::{Term, Verbosity};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Outcome {

@@ -21,8 +21,9 @@ use crate::interrupt::Interrupt;
 use crate::names::LookUps;
 use crate::pipeline;
 use crate::spool::Spool;
+use crate::style::Style;
 use crate::summary::Summary;
-use crate::term::{Style, Term};
+use crate::term::Term;
 
 /// Runs the command.
 pub(crate) fn run(args: FlamegraphArgs) -> Outcome {

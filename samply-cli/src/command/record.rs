@@ -29,8 +29,9 @@ use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReas
 use crate::screen;
 use crate::serve::{self, Content, Listener, Server};
 use crate::spool::Spool;
+use crate::style::Style;
 use crate::summary::Summary;
-use crate::term::{Style, Term};
+use crate::term::Term;
 
 /// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Outcome {

@@ -18,7 +18,8 @@ use crate::report::calls;
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
 use crate::screen;
-use crate::term::{self, Term, Verbosity};
+use crate::style;
+use crate::term::{Term, Verbosity};
 
 /// Rows of each table of the summary.
 const SUMMARY_ROWS: usize = 10;
@@ -61,8 +62,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     match &args.output {
         None => {
             let page = Page {
-                columns: term::stdout_columns(),
-                color: term::stdout_color(),
+                columns: style::stdout_columns(),
+                color: style::stdout_color(),
             };
             screen::print("the report", |out| write(&report, args.format, page, out))
         }

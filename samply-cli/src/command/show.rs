@@ -3,7 +3,8 @@
 use crate::args::ServeArgs;
 use crate::serve::Links;
 use crate::serve::browser::{self, Desk};
-use crate::term::{Style, Term, Verbosity};
+use crate::style::Style;
+use crate::term::{Term, Verbosity};
 
 /// The verbosity by the flags.
 pub(crate) fn verbosity(args: &ServeArgs) -> Verbosity {
