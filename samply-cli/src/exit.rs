@@ -13,6 +13,9 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use profile::read::ReadError;
+use recording::session::{ProgramExit, RecordError};
+
 use crate::term::{Term, Verbosity};
 
 /// sprof itself failed.
@@ -56,6 +59,23 @@ impl From<clap::Error> for Failure {
     }
 }
 
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let message = error.to_string();
+        match error {
+            RecordError::NotFound(_) => Failure::NotFound(message),
+            RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
+            RecordError::Failed(_) => Failure::Failed(message),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        Failure::failed(error)
+    }
+}
+
 /// The result of a command.
 pub(crate) type Outcome = Result<Status, Failure>;
 
@@ -76,6 +96,16 @@ impl Status {
     /// 128+N.
     pub(crate) fn of_signal(signal: i32) -> Status {
         Status((128 + (signal & 0x7f)) as u8)
+    }
+}
+
+impl From<ProgramExit> for Status {
+    fn from(exit: ProgramExit) -> Status {
+        match exit {
+            ProgramExit::Code(code) => Status::of_code(code),
+            ProgramExit::Signal(signal) => Status::of_signal(signal),
+            ProgramExit::StillRunning | ProgramExit::NotOurs => Status::SUCCESS,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+use crate::exit::Failure;
 use crate::file_kind::FileKind;
 use crate::owner::{end_of_links, folder_of, give_to_sudo_caller, is_trusted};
 use crate::term::Term;
@@ -46,6 +47,12 @@ pub(crate) enum OutputError {
         /// The other paths that were tried.
         others: String,
     },
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Failure {
+        Failure::failed(error)
+    }
 }
 
 /// What happens to an existing file with the name of the output.

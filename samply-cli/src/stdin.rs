@@ -26,7 +26,7 @@ pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
     }
     if io::stdin().is_terminal() {
         let message = "`-` reads stdin, which is a terminal here; pipe a profile into it, or name a file";
-        return Err(Failure::from(args::general_usage_error(message)));
+        return Err(args::general_usage_error(message));
     }
     if !std::fs::metadata(STDIN).is_ok_and(|stdin| stdin.is_file()) {
         keep().map_err(|error| {

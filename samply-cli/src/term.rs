@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use clap::error::ContextValue;
 use profile::text::one_line;
@@ -105,6 +106,13 @@ impl Term {
     /// A limit of the result.
     pub(crate) fn warning(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));
+    }
+
+    /// What a file lacks, a line each.
+    pub(crate) fn warnings(&self, path: &Path, notes: &[String]) {
+        for note in notes {
+            self.warning(format_args!("{}: {note}", path.display()));
+        }
     }
 
     /// A failure.

@@ -7,9 +7,7 @@
 use std::ffi::OsString;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
-
-use super::{FlamegraphArgs, RecordArgs};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
 const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
@@ -196,14 +194,10 @@ fn definition_of(goal: Goal) -> Command {
 
 /// Options of `sprof record` or `sprof flamegraph`, with short names that cargo does not use.
 fn options_of(goal: Goal) -> Vec<Arg> {
-    let command = Command::new(goal.command());
-    let command = match goal {
-        Goal::Profile => RecordArgs::augment_args(command),
-        Goal::FlameGraph => FlamegraphArgs::augment_args(command),
-    };
-    let arguments = command
-        .get_arguments()
-        .filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
+    let definition = super::definition();
+    let command = definition.find_subcommand(goal.command());
+    let arguments = command.into_iter().flat_map(Command::get_arguments);
+    let arguments = arguments.filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
     arguments
         .map(|arg| {
             let arg = match arg.get_help_heading() {
@@ -303,12 +297,11 @@ impl CargoSprof {
 
     /// The same as a command line of `sprof record` or `sprof flamegraph`.
     pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
-        use clap::Parser as _;
         let mut line: Vec<OsString> = vec!["sprof".into(), self.goal.command().into()];
         line.extend(self.options.iter().cloned());
         line.push("--".into());
         line.extend(command);
-        Ok(super::Cli::try_parse_from(line)?.command)
+        Ok(super::parsed(&line, clap::ColorChoice::Auto)?.command)
     }
 }
 

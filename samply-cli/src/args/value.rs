@@ -164,32 +164,6 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A view of `sprof report`.
-pub(crate) fn view(text: &str) -> Result<super::View, String> {
-    use super::View;
-    Ok(match text {
-        "summary" => View::Summary,
-        "functions" => View::Functions,
-        "lines" => View::Lines,
-        "tree" => View::Tree,
-        "bottom-up" => View::BottomUp,
-        "threads" => View::Threads,
-        "processes" => View::Processes,
-        "categories" => View::Categories,
-        "buckets" => View::Buckets,
-        _ => match text.split_once('=') {
-            Some(("callers", function)) if !function.is_empty() => View::Callers(function.to_owned()),
-            _ => {
-                return Err(
-                    "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
-                            categories or buckets"
-                        .to_owned(),
-                );
-            }
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::{export, flamegraph, record, show};
+use super::{flamegraph, record};
 use crate::args::cargo::UnitTarget;
 use crate::args::{self, Command};
 use crate::cargo::{all_unit_tests, unit_tests};
@@ -27,11 +27,11 @@ pub(crate) fn run(words: &[OsString]) -> Outcome {
     let line = format!("recording {}", line.join(" "));
     match asked.of_sprof(command)? {
         Command::Record(args) => {
-            Term::stderr(show::verbosity(&args.serve)).line(line);
+            Term::stderr(args.serve.input.verbosity()).line(line);
             record::run(*args)
         }
         Command::Flamegraph(args) => {
-            Term::stderr(export::verbosity(&args.input)).line(line);
+            Term::stderr(args.input.verbosity()).line(line);
             flamegraph::run(*args)
         }
         _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand).into()),

@@ -23,7 +23,7 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
             None => {
                 let names: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();
                 let message = format!("there is no command `{name}`; the commands are {}", names.join(", "));
-                return Err(args::usage_error("man", message).into());
+                return args::refuse("man", message);
             }
         },
     };

@@ -10,7 +10,7 @@ use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::args::DoctorArgs;
 use crate::exit::{Outcome, Status};
-use crate::pipeline;
+use crate::recorder;
 use crate::screen;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
@@ -20,7 +20,7 @@ const WIDTH: usize = 80;
 
 /// Runs the command. Status 125 if nothing can be recorded.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
-    let mut examination = pipeline::examine();
+    let mut examination = recorder::examine();
     examination.limits.extend([kernel_symbols(), libc_symbols()]);
     let text = match args.json {
         true => format!("{}\n", to_json(&examination)),

@@ -8,8 +8,8 @@ use symbolicator::SymbolOptions;
 
 use crate::args::{self, RecordingArgs};
 use crate::exit::{Failure, Outcome};
-use crate::pipeline::recorder;
 use crate::probes;
+use crate::recorder;
 use crate::screen;
 
 /// The word for the list of all events.
@@ -18,7 +18,7 @@ const LIST: &str = "list";
 /// The named events, checked.
 pub(super) fn parse(args: &RecordingArgs) -> Result<Vec<String>, Failure> {
     for list in &args.event {
-        events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
+        events::parse(list).map_err(|error| args::usage_error("record", error))?;
     }
     Ok(args.event.clone())
 }

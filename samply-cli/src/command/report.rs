@@ -19,7 +19,7 @@ use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
 use crate::screen;
 use crate::style;
-use crate::term::{Term, Verbosity};
+use crate::term::Term;
 
 /// Rows of each table of the summary.
 const SUMMARY_ROWS: usize = 10;
@@ -28,8 +28,8 @@ const VIEW_ROWS: usize = 40;
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
-    let term = Term::stderr(Verbosity::of(false, args.select.verbose));
-    let input = input::open(&args.file, &args.select.input(), &term)?;
+    let term = Term::stderr(args.select.messages.verbosity());
+    let input = input::open(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
     calls::check_conditions(&args.file, &input.data, &filter)?;
@@ -72,10 +72,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 columns: None,
                 color: false,
             };
-            let output = Output::prepare(path, kind(args.format), Earlier::Replaced).map_err(Failure::failed)?;
-            let saved = output
-                .save(&term, |out| write(&report, args.format, page, out))
-                .map_err(Failure::failed)?;
+            let output = Output::prepare(path, kind(args.format), Earlier::Replaced)?;
+            let saved = output.save(&term, |out| write(&report, args.format, page, out))?;
             match saved.problem {
                 Some(problem) => Err(Failure::failed(problem)),
                 None => Ok(Status::SUCCESS),

@@ -6,8 +6,8 @@ use profile::Limit;
 use profile::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
-use super::{Measure, bytes, time};
-use crate::summary::{count, grouped};
+use super::Measure;
+use crate::numbers::{bytes, count, grouped, number_json, time};
 
 /// The lines of the head.
 pub(crate) struct About {
@@ -266,14 +266,6 @@ fn json(
         })),
         "notes": notes,
     })
-}
-
-/// JSON without a fraction for whole numbers: `12`, not `12.0`.
-pub(crate) fn number_json(number: f64) -> serde_json::Value {
-    match number.fract() == 0.0 && number.abs() < 9e15 {
-        true => (number as i64).into(),
-        false => number.into(),
-    }
 }
 
 /// `2026-11-21 10:44:20 UTC`. Days to dates: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Row, Table};
 use crate::args::{Sort, View};
-use crate::summary::grouped;
+use crate::numbers::grouped;
 
 /// The extent of a table.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use profile::view::cost::Cost;
 
 use super::Report;
-use crate::summary::grouped;
+use crate::numbers::grouped;
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;

@@ -13,6 +13,7 @@ pub(crate) mod text;
 use profile::data::{Data, Unit};
 use profile::view::cost::Cost;
 
+use crate::numbers::{bytes, counts, time};
 use about::About;
 
 pub(crate) struct Report {
@@ -113,32 +114,4 @@ pub(crate) struct Row {
     pub(crate) other: Option<Cost>,
     /// Fields in JSON: (key, value).
     pub(crate) fields: Vec<(&'static str, serde_json::Value)>,
-}
-
-/// `1.23 s`, `12.3 ms`
-pub(crate) fn time(ms: f64) -> String {
-    match ms {
-        ms if ms.abs() >= 1000.0 => format!("{:.2} s", ms / 1000.0),
-        ms if ms.abs() >= 100.0 || ms == 0.0 => format!("{ms:.0} ms"),
-        ms => format!("{ms:.1} ms"),
-    }
-}
-
-/// `1,234`; negative in differences of profiles.
-pub(crate) fn counts(counts: f64) -> String {
-    let digits = crate::summary::grouped(counts.abs().round() as u64);
-    match counts < 0.0 {
-        true => format!("-{digits}"),
-        false => digits,
-    }
-}
-
-/// `123 B`, `1.2 MB`.
-pub(crate) fn bytes(bytes: f64) -> String {
-    match bytes.abs() {
-        size if size >= 1e9 => format!("{:.1} GB", bytes / 1e9),
-        size if size >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        size if size >= 1e3 => format!("{:.1} kB", bytes / 1e3),
-        _ => format!("{bytes:.0} B"),
-    }
 }

@@ -7,8 +7,8 @@ use profile::view::cost::Cost;
 
 use super::{Measure, Report, Row, Table};
 use crate::fit::{cut, cut_start, function};
+use crate::numbers::grouped;
 use crate::style::{Style, Styled};
-use crate::summary::grouped;
 
 /// The terminal or pipe that the text goes to.
 #[derive(Clone, Copy, Debug)]

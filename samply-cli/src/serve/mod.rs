@@ -22,7 +22,6 @@ mod write_timeout;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -31,6 +30,7 @@ use recording::command::own;
 
 use crate::args::ServeArgs;
 use crate::args::value::Port;
+use crate::exit::Failure;
 
 pub(crate) use compare::Compared;
 pub(crate) use server::Server;
@@ -67,6 +67,12 @@ pub(crate) enum ServeError {
     /// The system gave no random bytes or no thread.
     #[error("cannot start the server: {0}")]
     Start(String),
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Failure {
+        Failure::failed(error)
+    }
 }
 
 /// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
@@ -256,11 +262,6 @@ fn is_gzip(file: &File) -> bool {
     use std::os::unix::fs::FileExt;
     let mut magic = [0u8; 2];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
-}
-
-/// Opens the profile at `path` for serving.
-pub(crate) fn open_profile(path: &Path) -> io::Result<File> {
-    File::open(path)
 }
 
 #[cfg(test)]

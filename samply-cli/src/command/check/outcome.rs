@@ -7,8 +7,8 @@ use profile::view::diff::{Increase, Sides};
 use recording::command::own;
 use serde_json::{Value, json};
 
-use crate::command::diff::{count, describe, describe_increase, finite, range, signed_percent, unit};
-use crate::command::diff_figures;
+use crate::diff::words::{amount, describe, describe_increase, finite, range, signed_percent, unit};
+use crate::numbers::count;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -239,10 +239,7 @@ impl Outcomes<'_> {
             ),
         };
         let amounts = match sides.weights {
-            Some(_) => {
-                let amount = |amount: f64| diff_figures::amount(sides, amount);
-                format!("{} -> {}", amount(increase.base), amount(increase.new))
-            }
+            Some(_) => format!("{} -> {}", amount(sides, increase.base), amount(sides, increase.new)),
             None => format!("{:.0} -> {:.0} {} a run", increase.base, increase.new, unit(sides)),
         };
         let share = match found.function {

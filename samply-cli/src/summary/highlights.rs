@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::advice::{Advice, advise};
 use crate::fit;
 use crate::names::LookUps;
+use crate::numbers::count;
 use crate::style::Style;
-use crate::summary::count;
 use crate::term::Term;
 
 /// Rows of each table.

@@ -7,8 +7,8 @@ use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
 use crate::fit;
+use crate::numbers::{count, grouped, seconds};
 use crate::style::Style;
-use crate::summary::{count, grouped};
 use crate::term::Term;
 
 /// Share of the time in waits with a stack of another wait, from which on the summary warns.
@@ -141,10 +141,6 @@ fn reason_key(reason: WaitReason) -> &'static str {
         WaitReason::Other => "other",
         WaitReason::Unknown => "not_known",
     }
-}
-
-fn seconds(ns: u64) -> String {
-    format!("{:.2} s", ns as f64 / 1e9)
 }
 
 fn share(ns: u64, of: u64) -> f64 {

@@ -6,8 +6,8 @@ use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use serde_json::{Value, json};
 
+use crate::numbers::grouped;
 use crate::style::Style;
-use crate::summary::grouped;
 use crate::term::Term;
 
 /// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in none.
