@@ -47,7 +47,7 @@ fn with_kernel(opened: &Tried) -> Finding {
             refusal::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
         ))
         .in_state(State::Fails)
-        .mended_by([
+        .fixed_by([
             "sudo sysctl kernel.perf_event_paranoid=1".to_owned(),
             refusal::may_always(),
             "docker run --cap-add PERFMON ...".to_owned(),
@@ -77,7 +77,7 @@ fn refused(finding: Finding, error: &OpenError) -> Finding {
             reason: refusal.to_string(),
             ..finding
         }
-        .mended_by(refusal.commands()),
+        .fixed_by(refusal.commands()),
         error => Finding {
             reason: error.to_string(),
             ..finding
@@ -97,7 +97,7 @@ fn traced() -> Finding {
             reason: refusal.to_string(),
             ..finding.clone().in_state(State::Fails)
         }
-        .mended_by([command])
+        .fixed_by([command])
     };
     match Signals::block() {
         Ok(signals) => match ptrace::try_out(&signals) {
@@ -192,7 +192,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
             false => finding,
             true => finding
                 .in_state(State::Limited)
-                .mended_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
+                .fixed_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
         },
     )
 }
@@ -229,7 +229,7 @@ fn hidden_addresses() -> Finding {
     let finding = Finding::works("kptr-restrict", title, reason).in_state(state);
     match state {
         State::Works => finding,
-        _ => finding.mended_by(["sudo sysctl kernel.kptr_restrict=1"]),
+        _ => finding.fixed_by(["sudo sysctl kernel.kptr_restrict=1"]),
     }
 }
 
