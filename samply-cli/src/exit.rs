@@ -30,18 +30,13 @@ const NOT_FOUND: u8 = 127;
 pub(crate) enum Failure {
     /// Wrong usage, `--help` or `--version`: clap writes the text.
     Usage(clap::Error),
-    /// There is no such program.
-    NotFound(String),
-    /// The program cannot be executed.
-    NotExecutable(String),
     /// The program ended before anything was recorded. The status is the program's own.
     NothingRan {
         message: String,
-        /// The program's status.
         status: Status,
     },
     /// Anything else.
-    Failed(String),
+    Failed { message: String, status: u8 },
     /// The reader of stdout has closed it; no message.
     BrokenPipe,
 }
@@ -49,7 +44,10 @@ pub(crate) enum Failure {
 impl Failure {
     /// A failure of sprof with this message.
     pub(crate) fn failed(message: impl Display) -> Failure {
-        Failure::Failed(message.to_string())
+        Failure::Failed {
+            message: message.to_string(),
+            status: FAILED,
+        }
     }
 }
 
@@ -61,11 +59,14 @@ impl From<clap::Error> for Failure {
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Failure {
-        let message = error.to_string();
-        match error {
-            RecordError::NotFound(_) => Failure::NotFound(message),
-            RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
-            RecordError::Failed(_) => Failure::Failed(message),
+        let status = match error {
+            RecordError::NotFound(_) => NOT_FOUND,
+            RecordError::NotExecutable { .. } => NOT_EXECUTABLE,
+            RecordError::Failed(_) => FAILED,
+        };
+        Failure::Failed {
+            message: error.to_string(),
+            status,
         }
     }
 }
@@ -76,7 +77,6 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// The result of a command.
 pub(crate) type Outcome = Result<Status, Failure>;
 
 /// The exit status of a command that sprof completed.
@@ -128,17 +128,9 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
             }
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
-        Failure::NotFound(message) => {
+        Failure::Failed { message, status } => {
             term.error(message);
-            ExitCode::from(NOT_FOUND)
-        }
-        Failure::NotExecutable(message) => {
-            term.error(message);
-            ExitCode::from(NOT_EXECUTABLE)
-        }
-        Failure::Failed(message) => {
-            term.error(message);
-            ExitCode::from(FAILED)
+            ExitCode::from(status)
         }
         Failure::NothingRan {
             message,

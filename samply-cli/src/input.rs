@@ -16,7 +16,6 @@ use crate::library::module;
 use crate::names::{LookUps, say_nameless, symbolicator_of};
 use crate::term::Term;
 
-/// An input that was read.
 pub(crate) struct Input {
     /// Its samples, named as far as possible.
     pub(crate) data: Data,

@@ -11,9 +11,7 @@ use std::path::Path;
 pub(crate) enum Named {
     /// A program or a script, by path or by name in PATH.
     Program,
-    /// Another file.
     File,
-    /// No file.
     Nothing,
 }
 

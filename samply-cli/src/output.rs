@@ -22,18 +22,14 @@ pub(crate) enum OutputError {
     /// The output cannot be written; known before the program runs.
     #[error("cannot write the profile to {}: {reason}; nothing was run", path.display())]
     Unusable {
-        /// As the user typed it.
         path: PathBuf,
-        /// The cause, and the next step.
         reason: String,
     },
     /// Writing failed; the profile was saved elsewhere.
     #[error("writing {} failed: {error}; the profile was saved as {} instead: move it, or free space and copy it",
             path.display(), saved.display())]
     SavedElsewhere {
-        /// The requested path.
         path: PathBuf,
-        /// Path of the saved profile.
         saved: PathBuf,
         error: io::Error,
     },
@@ -41,7 +37,6 @@ pub(crate) enum OutputError {
     #[error("writing {} failed: {error}; {others}. No profile was saved: free space, or name another file with -o, \
              and record again", path.display())]
     Failed {
-        /// The requested path.
         path: PathBuf,
         error: io::Error,
         /// The other paths that were tried.
@@ -67,7 +62,6 @@ pub(crate) enum Earlier {
 /// The destination of a profile, checked to be writable.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// As the user typed it.
     path: PathBuf,
     destination: Destination,
 }
@@ -82,7 +76,6 @@ enum Destination {
     Beside { target: PathBuf, earlier: Earlier },
 }
 
-/// A saved profile.
 #[derive(Debug)]
 pub(crate) struct Saved {
     /// The file; `None` for stdout.

@@ -47,7 +47,6 @@ pub(crate) struct Recorded {
     pub(crate) jit_symbols: JitModules,
     pub(crate) stop: StopReason,
     pub(crate) program: Program,
-    /// Completed runs.
     pub(crate) iterations: u32,
     /// The failure of a further run.
     pub(crate) failure: Option<Failure>,
@@ -59,7 +58,6 @@ pub(crate) struct Recorded {
 pub(crate) enum Program {
     /// The program may still run for up to 5 s.
     Ending(Option<Target>),
-    /// The program has ended.
     Ended(ProgramExit),
 }
 
@@ -196,8 +194,11 @@ pub(crate) fn record(
 
 /// A failure in the middle of a recording, with the path of the part on disk.
 fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
-    match (error, spool.filter(Spool::is_started)) {
-        (Failure::Failed(message), Some(spool)) => Failure::failed(format_args!("{message}; {}", spool.left())),
+    match (error, spool) {
+        (Failure::Failed { message, status }, Some(spool)) if spool.is_started() => Failure::Failed {
+            message: format!("{message}; {}", spool.left()),
+            status,
+        },
         // The program did not run.
         (error, spool) => {
             spool.into_iter().for_each(Spool::remove);

@@ -9,7 +9,6 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use crate::exit::{Failure, Outcome, Status};
 use crate::style::{printable, stdout_color};
 
-/// Stdout for text.
 struct Screen {
     out: BufWriter<StdoutLock<'static>>,
     styles: bool,
@@ -28,7 +27,6 @@ impl Write for Screen {
     }
 }
 
-/// Prints `what` on stdout.
 pub(crate) fn print(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
     let mut out = Screen {
         out: BufWriter::new(io::stdout().lock()),
@@ -37,7 +35,6 @@ pub(crate) fn print(what: &str, write: impl FnOnce(&mut dyn Write) -> io::Result
     of_writing(what, write(&mut out).and_then(|()| out.flush()))
 }
 
-/// The outcome of writing to stdout.
 pub(crate) fn of_writing(what: &str, written: io::Result<()>) -> Outcome {
     match written {
         Ok(()) => Ok(Status::SUCCESS),

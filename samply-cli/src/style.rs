@@ -14,7 +14,6 @@ pub(crate) enum Style {
     Dim,
     /// A limit of the profile.
     Warning,
-    /// Failure.
     Error,
     /// A link or path.
     Link,

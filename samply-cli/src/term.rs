@@ -10,10 +10,8 @@ use profile::text::one_line;
 
 use crate::style::{Style, Styled, columns, has_color, printable};
 
-/// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// Errors only.
     Quiet,
     /// Announcements, progress and the summary.
     Normal,
@@ -22,7 +20,6 @@ pub(crate) enum Verbosity {
 }
 
 impl Verbosity {
-    /// The verbosity by `-q` and `-v`.
     pub(crate) fn of(quiet: bool, verbose: bool) -> Verbosity {
         match (quiet, verbose) {
             (true, _) => Verbosity::Quiet,
@@ -54,17 +51,14 @@ impl Term {
         }
     }
 
-    /// How much to print.
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
 
-    /// True with -v.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
 
-    /// The text in a style.
     pub(crate) fn style<T: fmt::Display>(&self, style: Style, text: T) -> Styled<T> {
         Styled::new(self.color, style, text)
     }
@@ -84,14 +78,12 @@ impl Term {
         columns(io::stderr())
     }
 
-    /// A line.
     pub(crate) fn line(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
             self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
         }
     }
 
-    /// A line with -v.
     pub(crate) fn verbose(&self, text: impl fmt::Display) {
         if self.is_verbose() {
             self.line(text);
@@ -115,7 +107,6 @@ impl Term {
         }
     }
 
-    /// A failure.
     pub(crate) fn error(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Error, "error:")));
     }
@@ -134,7 +125,6 @@ impl Term {
         }
     }
 
-    /// Erases the progress line.
     pub(crate) fn erase_progress(&self) {
         if self.progress_shown.replace(false) {
             // CR, then ED 0: a progress line may have wrapped, so everything below is erased, too.
@@ -142,7 +132,6 @@ impl Term {
         }
     }
 
-    /// A usage error of clap.
     pub(crate) fn usage(&self, error: &mut clap::Error) {
         let text = text_of(error);
         let text = match text.strip_prefix("error:") {

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::select::SelectArgs;
 
-/// Flags of `sprof annotate`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:

@@ -46,7 +46,6 @@ const FLAGS: [(&str, &str); 12] = [
     ("frozen", "Same as --locked and --offline"),
 ];
 
-/// What is made of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// A profile: `sprof record`.
@@ -73,7 +72,6 @@ pub(crate) enum UnitTarget {
     All { packages: Vec<String> },
 }
 
-/// A command line of `cargo sprof`, taken apart.
 #[derive(Debug)]
 pub(crate) struct CargoSprof {
     goal: Goal,
@@ -81,7 +79,6 @@ pub(crate) struct CargoSprof {
     options: Vec<OsString>,
     /// `bench`, `test` or `run`.
     subcommand: &'static str,
-    /// Options of cargo.
     cargo: Vec<OsString>,
     /// The target whose unit tests run; cargo knows its kind.
     pub(crate) unit: Option<UnitTarget>,

@@ -9,7 +9,6 @@ use super::diff::{By, LimitArgs};
 use super::input::EventArgs;
 use super::select::PartArgs;
 
-/// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\

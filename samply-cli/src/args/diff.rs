@@ -11,7 +11,6 @@ use super::select::PartArgs;
 use super::serve::ServeArgs;
 use super::value;
 
-/// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-/// Flags of `sprof doctor`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:

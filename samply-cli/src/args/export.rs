@@ -8,7 +8,6 @@ use super::input::{EventArgs, InputArgs};
 use super::record::RecordingArgs;
 use super::value;
 
-/// Flags of `sprof export`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = EXAMPLES,
@@ -64,7 +63,6 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
     "profile_name",
 ];
 
-/// Flags of `sprof flamegraph`.
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "sprof flamegraph [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
@@ -119,7 +117,6 @@ const UNITS: &str = "\
 Numbers are whole, and the same in every format: samples; nanoseconds, if samples stand for different times
 (recorded with --off-cpu or hardware events); or bytes.";
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A line for each call path: `process;main;work 42`, for inferno, FlameGraph and others.

@@ -9,7 +9,6 @@ use super::serve::ServeArgs;
 
 const FOREIGN: &str = "Files of other profilers, and .partial files";
 
-/// Flags of `sprof load`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\

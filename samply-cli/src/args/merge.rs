@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 
 use super::input::InputArgs;
 
-/// Flags of `sprof merge`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\

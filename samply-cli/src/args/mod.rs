@@ -55,7 +55,6 @@ use crate::named::Named;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -73,7 +72,6 @@ const HELP_TEMPLATE: &str = "\
 
 {before-help}{all-args}{after-help}";
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Record a program and all processes that it starts, running processes, or the whole machine.

@@ -134,7 +134,6 @@ Every option has an environment variable, SPROF_ and its long name:
 SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
 and TERM=dumb are honoured.";
 
-/// Flags of `sprof record`.
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \

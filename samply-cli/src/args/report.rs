@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use super::select::SelectArgs;
 use super::value;
 
-/// Flags of `sprof report`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -54,21 +53,14 @@ pub(crate) struct ReportArgs {
 pub(crate) enum View {
     /// The most important rows of several views.
     Summary,
-    /// Functions.
     Functions,
-    /// Lines of source.
     Lines,
-    /// The call tree from roots.
     Tree,
     /// Functions by self cost, with their callers.
     BottomUp,
-    /// Callers and callees of a function.
     Callers(String),
-    /// Threads.
     Threads,
-    /// Processes.
     Processes,
-    /// Categories.
     Categories,
     /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,

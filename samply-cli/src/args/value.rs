@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     /// The first port to try; 0 lets the system choose.
@@ -12,7 +11,6 @@ pub(crate) struct Port {
     pub(crate) or_next: bool,
 }
 
-/// A process id.
 pub(crate) fn pid(text: &str) -> Result<i32, String> {
     match text.trim().parse() {
         Ok(pid @ 1..) => Ok(pid),

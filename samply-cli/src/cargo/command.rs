@@ -49,7 +49,6 @@ pub(crate) struct CargoCommand {
     /// `cargo`, and the toolchain (`+nightly`).
     pub(crate) program: Vec<OsString>,
     pub(crate) subcommand: Subcommand,
-    /// Name of the build profile.
     pub(crate) profile: String,
     /// `--target`, as typed; may be several.
     pub(crate) targets: Vec<String>,
@@ -185,7 +184,6 @@ impl Options {
 }
 
 impl Subcommand {
-    /// The subcommand as typed.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Subcommand::Bench => "bench",

@@ -21,7 +21,6 @@ use crate::screen;
 use crate::style::{self, Style, Styled};
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
     let input = input::open_and_warn(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;

@@ -21,7 +21,6 @@ const CONFIG: &str = "sprof.toml";
 /// Exit status if no rule is broken and some are unknown.
 const UNKNOWN: i32 = 3;
 
-/// Runs the command.
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let term = Term::stderr(Verbosity::Normal);
     let (base, new) = sides(args)?;

@@ -85,7 +85,6 @@ fn view_name(side: &str, path: &Path) -> String {
     format!("{side}: {}", path.file_name().unwrap_or(path.as_os_str()).display())
 }
 
-/// Index of the busiest thread.
 fn busiest(data: &Data) -> Result<usize, Failure> {
     let weights = data.threads.iter().map(|thread| weight(data, thread));
     let busiest = weights.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));

@@ -25,7 +25,6 @@ use crate::term::Term;
 /// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Runs the command.
 pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let term = Term::stderr(args.serve.input.verbosity());
     let (base_files, new_files) = sides(args)?;

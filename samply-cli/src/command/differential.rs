@@ -10,7 +10,6 @@ use crate::diff::read::nothing_in;
 use crate::exit::Outcome;
 use crate::term::Term;
 
-/// Draws the differential flame graph.
 pub(super) fn write(
     target: Target<'_>,
     base: &[Data],

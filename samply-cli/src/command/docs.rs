@@ -4,7 +4,6 @@ use crate::args;
 use crate::exit::{Failure, Outcome};
 use crate::screen;
 
-/// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut args::definition(), "sprof", &mut text);

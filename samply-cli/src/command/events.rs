@@ -51,7 +51,6 @@ pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
     })
 }
 
-/// Prints the events of this machine.
 pub(super) fn list(pattern: &str) -> Outcome {
     let text = recorder::list_events(pattern).map_err(Failure::failed)?;
     screen::print("the list", |out| out.write_all(text.as_bytes()))

@@ -18,7 +18,6 @@ use crate::input;
 use crate::numbers::count;
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     let format = format(args)?;

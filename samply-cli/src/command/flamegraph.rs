@@ -25,7 +25,6 @@ use crate::style::Style;
 use crate::summary::{Highlights, Summary};
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     let time = export::time(args.recording.off_cpu, &args.pick);

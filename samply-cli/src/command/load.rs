@@ -15,7 +15,6 @@ use crate::names::symbolicator_of;
 use crate::output::{Earlier, Output};
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let term = Term::stderr(args.serve.input.verbosity());
     let (event, symbol_dirs) = (args.event.name(), args.serve.input.symbols.dirs());

@@ -22,7 +22,6 @@ use crate::numbers::count;
 use crate::output::{Earlier, Output};
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &MergeArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
     if args.files.len() < 2 {

@@ -34,7 +34,6 @@ use crate::style::Style;
 use crate::summary::{Highlights, Summary};
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Outcome {
     if let Some(pattern) = events::asked_for_list(&args.recording) {
         return events::list(pattern);
@@ -343,31 +342,12 @@ fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
     let how = match exit {
         ProgramExit::Code(0) | ProgramExit::StillRunning | ProgramExit::NotOurs => return,
         ProgramExit::Code(code) => format!("ended with exit status {code}"),
-        ProgramExit::Signal(signal) => match signal_name(signal) {
+        ProgramExit::Signal(signal) => match signal_hook::low_level::signal_name(signal) {
             Some(name) => format!("was killed by signal {signal} ({name})"),
             None => format!("was killed by signal {signal}"),
         },
     };
     term.line(term.style(Style::Warning, format_args!("{program} {how}")));
-}
-
-/// The name of a signal with the same number on all systems.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        _ => return None,
-    })
 }
 
 /// Prints the JSON summary, and returns the status.

@@ -26,7 +26,6 @@ const SUMMARY_ROWS: usize = 10;
 /// Rows of each table of other views.
 const VIEW_ROWS: usize = 40;
 
-/// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
     let input = input::open(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;

@@ -7,14 +7,12 @@ use profile::view::diff::{Change, Comparison};
 use super::words::{amount, describe, describe_increase, name, signed_percent, things, unit};
 use crate::args::DiffArgs;
 
-/// The changes of a comparison.
 pub(crate) struct List<'a> {
     pub(crate) args: &'a DiffArgs,
     pub(crate) compared: &'a Comparison,
 }
 
 impl<'a> List<'a> {
-    /// The changes that are listed.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &'a Change> {
         self.compared.changes.iter().take(self.args.limit)
     }

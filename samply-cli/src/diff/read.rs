@@ -13,7 +13,6 @@ use crate::input;
 use crate::report::calls;
 use crate::term::Term;
 
-/// The data of both sides.
 pub(crate) struct Read {
     pub(crate) base: Vec<Data>,
     pub(crate) new: Vec<Data>,

@@ -37,7 +37,6 @@ const HOT_SHARE: f64 = 0.03;
 /// Functions with this share of all and no self time say nothing: `main`, `start_thread`, `catch_unwind`.
 const NEARLY_ALL: f64 = 0.98;
 
-/// The tables of a view.
 pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> Result<Vec<Table>, NotFound> {
     let of = Build { selection, extent };
     Ok(match view {

@@ -16,17 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::file::FileBody;
+use super::guard;
+use super::listener::{Listener, Ui};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::ui::UiDir;
-use super::{AnswerSymbols, Content, Listener, Ui, guard};
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -43,6 +44,17 @@ const SYMBOL_REQUESTS: usize = 4;
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
+
+/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
+pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
+
+pub(crate) struct Content {
+    /// The profile, opened once: it is still served when the next recording replaces the file.
+    pub(crate) profile: File,
+    /// A profile to compare with.
+    pub(crate) base: Option<File>,
+    pub(crate) symbols: Arc<AnswerSymbols>,
+}
 
 /// State of all requests.
 pub(super) struct Site {
@@ -86,12 +98,7 @@ impl Site {
         }
     }
 
-    /// Answers any request.
-    pub(super) async fn answer<B>(&self, request: Request<B>, ends: Option<Ends>) -> Reply
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    pub(super) async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
         let (parts, body) = request.into_parts();
         if !guard::is_our_host(&parts, self.listening_on) {
             return reply::error(
@@ -145,12 +152,9 @@ impl Site {
             Some(_) => self.elsewhere(parts),
             None => match parts.method {
                 Method::GET | Method::HEAD => {
-                    let mut page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
-                    page.headers_mut().insert(
-                        header::CONTENT_SECURITY_POLICY,
-                        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
-                    );
-                    page
+                    let policy = "default-src 'none'; frame-ancestors 'none'";
+                    let page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
+                    reply::with(page, header::CONTENT_SECURITY_POLICY, policy)
                 }
                 _ => wrong_method(GET),
             },
@@ -181,11 +185,7 @@ impl Site {
         }
     }
 
-    async fn symbols<B>(&self, parts: &Parts, path: &str, body: B) -> Reply
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn symbols(&self, parts: &Parts, path: &str, body: Incoming) -> Reply {
         match parts.method {
             Method::POST => {}
             Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
@@ -230,11 +230,7 @@ impl Site {
         let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
         match body {
             Some((content_type, body)) => {
-                let mut reply = reply::file(content_type, body);
-                reply
-                    .headers_mut()
-                    .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-                reply
+                reply::with(reply::file(content_type, body), header::CACHE_CONTROL, "no-cache")
             }
             None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
         }
@@ -256,27 +252,31 @@ fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
             );
         }
     };
-    if !super::is_gzip(profile) {
+    if !is_gzip(profile) {
         return reply::file(JSON, body);
     }
     // Browsers unpack gzip. A client that does not accept it gets the .gz file as a file.
-    let unpacks = accepts_gzip(&parts.headers);
-    let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
-    let headers = reply.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    if unpacks {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    reply
+    let reply = match accepts_gzip(&parts.headers) {
+        true => reply::with(reply::file(JSON, body), header::CONTENT_ENCODING, "gzip"),
+        false => reply::file("application/gzip", body),
+    };
+    reply::with(reply, header::VARY, "Accept-Encoding")
+}
+
+/// True for a file that starts like gzip (RFC 1952 2.3.1).
+fn is_gzip(file: &File) -> bool {
+    use std::os::unix::fs::FileExt;
+    let mut magic = [0u8; 2];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
 }
 
 fn wrong_method(allowed: &'static str) -> Reply {
     let message = format!("this place takes {allowed}");
-    let mut reply = reply::error(StatusCode::METHOD_NOT_ALLOWED, &message);
-    reply
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
-    reply
+    reply::with(
+        reply::error(StatusCode::METHOD_NOT_ALLOWED, &message),
+        header::ALLOW,
+        allowed,
+    )
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -292,11 +292,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-async fn read_body<B>(body: B) -> Result<Bytes, Reply>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn read_body(body: Incoming) -> Result<Bytes, Reply> {
     let mut limited = Limited::new(body, MAX_BODY_BYTES + DISCARD_BYTES);
     let mut bytes = Vec::new();
     let mut too_long = limited.size_hint().lower() > MAX_BODY_BYTES as u64;

@@ -18,10 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use super::error::ServeError;
+use super::listener::Listener;
 use super::once::Ends;
+use super::reply;
+use super::routes::Content;
 use super::routes::Site;
 use super::write_timeout::WriteTimeout;
-use super::{Content, Listener, ServeError, reply};
 
 /// Open connections at most; more wait in the kernel's queue.
 const CONNECTIONS: usize = 128;

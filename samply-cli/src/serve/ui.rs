@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
-use super::ServeError;
+use super::error::ServeError;
 
 /// A folder that holds a built UI.
 #[derive(Clone, Debug)]
@@ -14,7 +14,6 @@ pub(super) struct UiDir {
     root: PathBuf,
 }
 
-/// A file to serve.
 #[derive(Debug)]
 pub(super) struct UiFile {
     pub(super) file: File,

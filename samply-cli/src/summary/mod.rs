@@ -30,7 +30,6 @@ pub(crate) use highlights::Highlights;
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
-/// A summary.
 pub(crate) struct Summary {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
@@ -72,7 +71,6 @@ impl Summary {
         Duration::from_nanos(self.info.end.nanos_since(self.info.clock.timestamp))
     }
 
-    /// Prints the lines for the terminal.
     pub(crate) fn print(&self, term: &Term) {
         let counts = &self.counts;
         let mut recorded = format!(
@@ -256,7 +254,6 @@ impl Summary {
         lines
     }
 
-    /// The JSON object.
     pub(crate) fn json(&self, exit: ProgramExit) -> Value {
         let (quality, counts) = (&self.quality, &self.counts);
         let lost: serde_json::Map<String, Value> = (quality.lost.iter())

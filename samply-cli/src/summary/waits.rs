@@ -22,7 +22,6 @@ const COUNTED_TWICE: f64 = 1.02;
 /// Columns of a function's name.
 const NAME_COLUMNS: usize = 60;
 
-/// Prints the lines for the terminal.
 pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     let (all, cpu, blocked) = (waits.all(), waits.of(WaitReason::Cpu), waits.blocked());
     term.detail(format_args!(

@@ -47,7 +47,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     };
     let wants_gzip = wants_gzip(source.is_gzip);
     if format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
-        return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
+        return target.write(term, |out| copy(&source, wants_gzip, out));
     }
     if !firefox_v55::FROM.contains(&(u32::try_from(source.version).unwrap_or(u32::MAX))) {
         return Err(Failure::failed(format_args!(
@@ -91,14 +91,19 @@ struct Source {
 }
 
 impl Source {
-    /// Its JSON, from the start.
-    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
+    /// Its content, from the start.
+    fn bytes(&self) -> io::Result<BufReader<&File>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let input = BufReader::with_capacity(1 << 16, file);
+        Ok(BufReader::with_capacity(1 << 16, file))
+    }
+
+    /// Its JSON, from the start.
+    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
+        let bytes = self.bytes()?;
         Ok(match self.is_gzip {
-            true => Box::new(MultiGzDecoder::new(input)),
-            false => Box::new(input),
+            true => Box::new(MultiGzDecoder::new(bytes)),
+            false => Box::new(bytes),
         })
     }
 }
@@ -132,17 +137,15 @@ fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
     })
 }
 
-fn copy(mut file: &File, is_gzip: bool, wants_gzip: bool, out: &mut dyn Write) -> io::Result<()> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut input = BufReader::with_capacity(1 << 16, file);
-    match (is_gzip, wants_gzip) {
-        (true, false) => io::copy(&mut MultiGzDecoder::new(input), out)?,
+fn copy(source: &Source, wants_gzip: bool, out: &mut dyn Write) -> io::Result<()> {
+    match (source.is_gzip, wants_gzip) {
         (false, true) => {
             let mut gz = GzEncoder::new(&mut *out, Compression::default());
-            io::copy(&mut input, &mut gz)?;
-            gz.finish()?.flush().map(|()| 0)?
+            io::copy(&mut source.json()?, &mut gz)?;
+            gz.finish()?.flush()?;
         }
-        (true, true) | (false, false) => io::copy(&mut input, out)?,
-    };
+        (true, true) => drop(io::copy(&mut source.bytes()?, out)?),
+        (_, false) => drop(io::copy(&mut source.json()?, out)?),
+    }
     out.flush()
 }
