@@ -31,10 +31,7 @@ pub(crate) enum Failure {
     /// Wrong usage, `--help` or `--version`: clap writes the text.
     Usage(clap::Error),
     /// The program ended before anything was recorded. The status is the program's own.
-    NothingRan {
-        message: String,
-        status: Status,
-    },
+    NothingRan { message: String, status: Status },
     /// Anything else.
     Failed { message: String, status: u8 },
     /// The reader of stdout has closed it; no message.
@@ -54,6 +51,12 @@ impl Failure {
 impl From<clap::Error> for Failure {
     fn from(error: clap::Error) -> Failure {
         Failure::Usage(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::failed(message)
     }
 }
 

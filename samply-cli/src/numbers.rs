@@ -76,4 +76,11 @@ mod tests {
         assert_eq!(count(1, "sample has", "samples have"), "1 sample has");
         assert_eq!(count(2000, "sample has", "samples have"), "2,000 samples have");
     }
+
+    #[test]
+    fn sizes_in_the_usual_units() {
+        assert_eq!(bytes(12.0), "12 B");
+        assert_eq!(bytes(1_500.0), "1.5 kB");
+        assert_eq!(bytes(2_000_000.0), "2.0 MB");
+    }
 }

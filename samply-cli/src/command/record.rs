@@ -25,6 +25,7 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
+use crate::numbers::bytes;
 use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, Plan, Recorded};
 use crate::screen;
@@ -235,6 +236,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str,
     }
     // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
+    let (events, probes) = events::named(args, symbol_dirs)?;
     let mut recorder = RecordOptions {
         whom,
         command: program.command,
@@ -243,8 +245,8 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str,
         ptrace_rate_hz: args.ptrace_rate_hz(),
         stack_bytes: args.stack_bytes(),
         off_cpu: args.off_cpu,
-        events: events::parse(args)?,
-        probes: events::probes(args, symbol_dirs)?,
+        events,
+        probes,
         event_sampling: args.event_sampling(),
         duration: args.duration,
         keep_running: args.keep_running,
@@ -312,17 +314,9 @@ fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, 
 
 fn say_where(term: &Term, saved: &Saved) {
     if let Some(path) = &saved.path {
-        let size = std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", size(meta.len())));
+        let size =
+            std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", bytes(meta.len() as f64)));
         term.line(format_args!("saved {}{size}", term.style(Style::Link, path.display())));
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
 }
 
@@ -363,16 +357,4 @@ fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) ->
         return Ok(Status::PARTIAL);
     }
     Ok(Status::from(exit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_in_the_usual_units() {
-        assert_eq!(size(12), "12 bytes");
-        assert_eq!(size(1_500), "1.5 KB");
-        assert_eq!(size(2_000_000), "2.0 MB");
-    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::args;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
-use crate::output::{Earlier, Output, OutputError};
+use crate::output::{Earlier, Output};
 use crate::screen;
 use crate::style::Style;
 use crate::term::Term;
@@ -27,14 +27,7 @@ impl<'a> Target<'a> {
                 "this format cannot go to a terminal; redirect stdout, or name a file with -o",
             ),
             None => Ok(Target::Stdout),
-            Some(path) => match Output::prepare(path, kind, Earlier::Replaced) {
-                Ok(output) => Ok(Target::File(path, output)),
-                Err(OutputError::Unusable { path, reason }) => Err(Failure::failed(format_args!(
-                    "cannot write to {}: {reason}",
-                    path.display()
-                ))),
-                Err(error) => Err(Failure::failed(error)),
-            },
+            Some(path) => Ok(Target::File(path, Output::prepare(path, kind, Earlier::Replaced)?)),
         }
     }
 

@@ -17,10 +17,7 @@ pub(crate) enum ServeError {
     },
     /// `--ui-dir` is not a built UI.
     #[error("cannot serve the UI from {dir}: {reason}")]
-    UiDir {
-        dir: String,
-        reason: String,
-    },
+    UiDir { dir: String, reason: String },
     /// PROFILER_URL is no address.
     #[error("PROFILER_URL: {0}")]
     UiUrl(String),
