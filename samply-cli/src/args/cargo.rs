@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
 const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
 /// Options with a value that go to cargo unchanged.
-const WITH_VALUE: [(&str, &str, &str); 12] = [
+const WITH_VALUE: [(&str, &str, &str); 13] = [
     ("bin", "NAME", "Run this program"),
     ("bench", "NAME", "Run this benchmark"),
     ("test", "NAME", "Run this integration test"),
@@ -29,6 +29,7 @@ const WITH_VALUE: [(&str, &str, &str); 12] = [
     ("manifest-path", "PATH", "Path of Cargo.toml"),
     ("config", "KEY=VALUE", "A setting of cargo's"),
     ("jobs", "N", "Number of compilers that run at the same time"),
+    ("example", "NAME", "Run this example"),
 ];
 /// Options without a value that go to cargo unchanged.
 const FLAGS: [(&str, &str); 12] = [
@@ -159,13 +160,6 @@ fn definition_of(goal: Goal) -> Command {
     };
     command
         .args(WITH_VALUE.map(value))
-        .arg(
-            Arg::new("example")
-                .long("example")
-                .value_name("NAME")
-                .value_parser(clap::value_parser!(OsString))
-                .help("Run this example"),
-        )
         .arg(unit(
             "unit-test",
             "Run the unit tests of this library or program; without a name, of all",
@@ -242,7 +236,6 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
     for (id, ..) in WITH_VALUE {
         cargo.extend(values(&matches, id));
     }
-    cargo.extend(values(&matches, "example"));
     for (id, _) in FLAGS {
         cargo.extend(matches.get_flag(id).then(|| OsString::from(format!("--{id}"))));
     }
@@ -261,9 +254,7 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         },
         false => UnitTarget::Named(name),
     });
-    let after = matches.get_many::<OsString>("args").into_iter().flatten();
-    let mut arguments: Vec<OsString> = Vec::new();
-    arguments.extend(after.cloned());
+    let arguments = matches.get_many::<OsString>("args").into_iter().flatten();
     // A filter is cargo's own argument, before `--`.
     cargo.append(&mut program);
     Ok(CargoSprof {
@@ -275,7 +266,7 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         manifest_path: matches
             .get_many::<OsString>("manifest-path")
             .and_then(|mut paths| paths.next_back().cloned()),
-        program: arguments,
+        program: arguments.cloned().collect(),
     })
 }
 
@@ -334,13 +325,8 @@ fn options_given(goal: Goal, matches: &ArgMatches) -> Vec<OsString> {
             continue;
         }
         let before = words.len();
-        words.extend(
-            matches
-                .get_raw(id)
-                .into_iter()
-                .flatten()
-                .map(|value| with_value(long, value)),
-        );
+        let values = matches.get_raw(id).into_iter().flatten();
+        words.extend(values.map(|value| with_value(long, value)));
         if words.len() == before {
             words.push(OsString::from(format!("--{long}")));
         }

@@ -126,6 +126,15 @@ impl Build<'_> {
         }
     }
 
+    /// A table of parts that add up to the whole.
+    fn shares(&self, id: &'static str, title: &str, rows: Vec<Row>) -> Table {
+        Table {
+            own_label: "share",
+            other_label: "waits",
+            ..self.table(id, title, rows)
+        }
+    }
+
     fn function_row(&self, func: u32) -> Row {
         let data = self.selection.data;
         let lib = data.lib_name(func).unwrap_or_default().to_owned();
@@ -369,10 +378,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        let mut table = self.table(id, title, rows.collect());
-        table.own_label = "share";
-        table.other_label = "waits";
-        table
+        self.shares(id, title, rows.collect())
     }
 
     fn categories(&self) -> Table {
@@ -386,9 +392,7 @@ impl Build<'_> {
             own: Some(row.own),
             ..Row::default()
         });
-        let mut table = self.table("categories", "Categories", rows.collect());
-        table.own_label = "share";
-        table
+        self.shares("categories", "Categories", rows.collect())
     }
 
     fn buckets(&self) -> Table {
@@ -409,13 +413,8 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        let mut table = self.table(
-            "buckets",
-            "Cost buckets, by the innermost function with a known purpose",
-            rows.collect(),
-        );
-        table.own_label = "share";
-        table
+        let title = "Cost buckets, by the innermost function with a known purpose";
+        self.shares("buckets", title, rows.collect())
     }
 }
 
