@@ -8,7 +8,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use profile::Tracks;
 use recording::command::own;
 
-use super::error::ServeError;
 use super::once::Once;
 use super::ui::UiDir;
 use super::view;
@@ -39,7 +38,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Takes the port and checks the UI, before any program runs.
-    pub(crate) fn bind(args: &ServeArgs) -> Result<Listener, ServeError> {
+    pub(crate) fn bind(args: &ServeArgs) -> Result<Listener, String> {
         let ui = match (&args.ui_dir, &args.ui_url) {
             (Some(dir), _) => Ui::Local(UiDir::open(dir)?),
             (None, Some(url)) => Ui::Remote(url.clone()),
@@ -124,16 +123,18 @@ pub(super) fn encode(url: &str) -> String {
     utf8_percent_encode(url, URI_COMPONENT).to_string()
 }
 
-fn profiler_url() -> Result<String, ServeError> {
+fn profiler_url() -> Result<String, String> {
     match std::env::var("PROFILER_URL") {
-        Ok(url) if !url.is_empty() => crate::args::value::ui_url(&url).map_err(ServeError::UiUrl),
+        Ok(url) if !url.is_empty() => {
+            crate::args::value::ui_url(&url).map_err(|reason| format!("PROFILER_URL: {reason}"))
+        }
         _ => Ok(PUBLIC_UI.to_owned()),
     }
 }
 
-fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), ServeError> {
+fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), String> {
     let tries = if port.or_next { PORTS_TO_TRY } else { 1 };
-    let mut last = None;
+    let mut in_use = io::Error::from(io::ErrorKind::AddrInUse);
     for port in (0..tries).map_while(|step| port.first.checked_add(step)) {
         let address = SocketAddr::new(ip, port);
         let bound = TcpListener::bind(address).and_then(|socket| {
@@ -143,27 +144,21 @@ fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), ServeEr
         });
         match bound {
             Ok(bound) => return Ok(bound),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = Some((address, error)),
-            Err(error) => return Err(bind_error(address, error, port.to_string())),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => in_use = error,
+            Err(error) => return Err(bind_error(address, &error, port)),
         }
     }
-    let address = SocketAddr::new(ip, port.first);
-    let (_, error) = last.unwrap_or((address, io::ErrorKind::AddrInUse.into()));
-    Err(bind_error(address, error, port.first.to_string()))
+    Err(bind_error(SocketAddr::new(ip, port.first), &in_use, port.first))
 }
 
-fn bind_error(address: SocketAddr, error: io::Error, port: String) -> ServeError {
+fn bind_error(address: SocketAddr, error: &io::Error, port: u16) -> String {
     let next_step = match error.kind() {
         io::ErrorKind::AddrInUse => format!("another program uses the port: try --port {port}+ for the next free one"),
         io::ErrorKind::PermissionDenied => "try a port above 1023: --port 3000+".into(),
         io::ErrorKind::AddrNotAvailable => "this machine does not have that address: leave --address away".into(),
         _ => format!("try --save-only, and `{} load` elsewhere", own()),
     };
-    ServeError::Bind {
-        address,
-        error,
-        next_step,
-    }
+    format!("cannot listen on {address}: {error}; {next_step}")
 }
 
 /// The address to put into links for a server that listens on `ip`.
@@ -180,9 +175,9 @@ fn reachable(ip: IpAddr) -> IpAddr {
 }
 
 /// 128 random bits in hex. Without the token nobody can read the profile or the sources.
-fn token() -> Result<String, ServeError> {
+fn token() -> Result<String, String> {
     let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| ServeError::Start(format!("no random bytes: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| format!("cannot start the server: no random bytes: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -9,7 +9,6 @@
 mod address;
 pub(crate) mod browser;
 mod compare;
-mod error;
 mod file;
 mod guard;
 mod listener;
