@@ -19,7 +19,7 @@ use recording::session::{ProgramExit, RecordError};
 use crate::term::{Term, Verbosity};
 
 /// sprof itself failed.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 /// The program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// There is no such program.

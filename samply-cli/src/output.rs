@@ -29,6 +29,8 @@ pub(crate) enum Earlier {
 pub(crate) struct Output {
     path: PathBuf,
     destination: Destination,
+    /// The content is a recording.
+    has_fallback: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Output {
             Ok(Output {
                 path: path.to_owned(),
                 destination,
+                has_fallback: kind == FileKind::Profile && earlier == Earlier::Kept,
             })
         };
         let target = end_of_links(path).map_err(unusable)?;
@@ -112,10 +115,11 @@ impl Output {
     }
 
     /// An output to `stdout`, a copy of sprof's stdout.
-    pub(crate) fn stdout(stdout: File) -> Output {
+    pub(crate) fn stdout(stdout: File, kind: FileKind) -> Output {
         Output {
             path: "(stdout)".into(),
             destination: Destination::Stdout(stdout),
+            has_fallback: kind == FileKind::Profile,
         }
     }
 
@@ -129,18 +133,14 @@ impl Output {
         Some(path.into())
     }
 
-    /// Calls `write` with the open file, and renames the file to its path. For files that can be made again.
-    pub(crate) fn save_there(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        match self.destination {
-            Destination::Stdout(file) | Destination::Direct(file) => fill(&file, &write),
-            Destination::Beside { target, earlier } => fill_beside(&target, earlier, term, &write),
-        }
-    }
-
-    /// Calls `write` with the open file, and renames the file to its path. After a failure, calls `write` again for a file elsewhere, so that
-    /// a full disk loses no recording.
+    /// Calls `write` with the open file, and renames the file to its path. If a recording cannot be written there, calls `write` again for a
+    /// file elsewhere, so that a full disk loses nothing that cannot be made again.
     pub(crate) fn save(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, String> {
-        let Output { path, destination } = self;
+        let Output {
+            path,
+            destination,
+            has_fallback,
+        } = self;
         let is_stdout = matches!(destination, Destination::Stdout(_));
         let written = match destination {
             Destination::Stdout(file) | Destination::Direct(file) => fill(&file, &write),
@@ -150,7 +150,13 @@ impl Output {
             Ok(()) => {}
             // The reader of stdout has closed it, and does not want the rest.
             Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => {}
-            Err(error) => return save_elsewhere(&path, &error, &write),
+            Err(error) if has_fallback => return save_elsewhere(&path, &error, &write),
+            Err(error) => {
+                let path = path.display();
+                return Err(format!(
+                    "writing {path} failed: {error}; free space, or name another file with -o"
+                ));
+            }
         }
         Ok(Saved {
             path: (!is_stdout).then_some(path),
@@ -357,7 +363,7 @@ mod tests {
         let path = folder.path().join("p.svg");
         fs::write(&path, "<svg>").unwrap();
         let output = Output::prepare(&path, FileKind::FlameGraph, Earlier::Replaced).unwrap();
-        output.save_there(&quiet(), |out| out.write_all(b"new")).unwrap();
+        output.save(&quiet(), |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(folder.path()), ["p.svg"]);
     }

@@ -14,7 +14,7 @@ use unwind::{UnwindOptions, Unwinder};
 
 use crate::cargo::{self, CargoRun};
 use crate::crates::CrateNames;
-use crate::exit::Failure;
+use crate::exit::{FAILED, Failure};
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
 use crate::kernel;
@@ -195,10 +195,13 @@ pub(crate) fn record(
 /// A failure in the middle of a recording, with the path of the part on disk.
 fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
     match (error, spool) {
-        (Failure::Failed { message, status }, Some(spool)) if spool.is_started() => Failure::Failed {
-            message: format!("{message}; {}", spool.left()),
-            status,
-        },
+        (
+            Failure::Failed {
+                message,
+                status: FAILED,
+            },
+            Some(spool),
+        ) if spool.is_started() => Failure::failed(format_args!("{message}; {}", spool.left())),
         // The program did not run.
         (error, spool) => {
             spool.into_iter().for_each(Spool::remove);

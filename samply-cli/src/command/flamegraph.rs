@@ -76,17 +76,15 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut data = Data::from(&recorded.profile);
     let drawn = data.keep_event(event).map_err(|error| error.to_string()).and_then(|_| {
         data.make_printable();
-        let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
-        saved.map_err(|error: io::Error| error.to_string())
+        output.save(&term, |out| svg::write(&Picked::new(&data, time), &options, out))
     });
     term.erase_progress();
     let exit = record::wait(&term, &mut recorded);
     if let Err(error) = drawn {
-        let output = args.output.display();
-        return Err(Failure::failed(match &recorded.spool {
-            Some(spool) => format!("writing {output} failed: {error}; free space; {}", spool.left()),
-            None => format!("writing {output} failed: {error}"),
-        }));
+        return Err(match &recorded.spool {
+            Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
+            None => Failure::failed(error),
+        });
     }
     recorded.spool.take().into_iter().for_each(Spool::remove);
     let summary = Summary {

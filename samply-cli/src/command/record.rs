@@ -284,7 +284,7 @@ pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
     rustix::stdio::dup2_stdout(io::stderr()).map_err(|error| failed(error.into()))?;
-    Ok(Output::stdout(File::from(stdout)))
+    Ok(Output::stdout(File::from(stdout), kind))
 }
 
 /// Writes the profile. If that fails, waits for the program all the same.

@@ -72,11 +72,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 color: false,
             };
             let output = Output::prepare(path, kind(args.format), Earlier::Replaced)?;
-            let saved = output.save(&term, |out| write(&report, args.format, page, out))?;
-            match saved.problem {
-                Some(problem) => Err(Failure::failed(problem)),
-                None => Ok(Status::SUCCESS),
-            }
+            output.save(&term, |out| write(&report, args.format, page, out))?;
+            Ok(Status::SUCCESS)
         }
     }
 }

@@ -37,16 +37,11 @@ impl<'a> Target<'a> {
                 let mut out = io::stdout().lock();
                 screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
             }
-            Target::File(path, output) => match output.save_there(term, write) {
-                Ok(()) => {
-                    term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
-                    Ok(Status::SUCCESS)
-                }
-                Err(error) => Err(Failure::failed(format_args!(
-                    "writing {} failed: {error}; free space, or name another file with -o",
-                    path.display()
-                ))),
-            },
+            Target::File(path, output) => {
+                output.save(term, write)?;
+                term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
+                Ok(Status::SUCCESS)
+            }
         }
     }
 }
