@@ -74,10 +74,10 @@ fn read(path: &Path, event: Option<&str>, symbol_dirs: &[PathBuf], term: &Term) 
     } else {
         let mut data = read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?;
         let others = data.keep_event(event).map_err(|error| {
-            Failure::failed(format_args!(
+            format!(
                 "cannot show {}: {error}; name one of these, or leave --event away",
                 path.display()
-            ))
+            )
         })?;
         if !others.is_empty() {
             notes.push(format!(

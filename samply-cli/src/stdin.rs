@@ -29,11 +29,8 @@ pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
         return Err(args::general_usage_error(message));
     }
     if !std::fs::metadata(STDIN).is_ok_and(|stdin| stdin.is_file()) {
-        keep().map_err(|error| {
-            Failure::failed(format_args!(
-                "reading stdin failed: {error}; save the input to a file, and name that file"
-            ))
-        })?;
+        keep()
+            .map_err(|error| format!("reading stdin failed: {error}; save the input to a file, and name that file"))?;
     }
     files.iter_mut().for_each(|file| **file = STDIN.into());
     Ok(())

@@ -113,9 +113,9 @@ pub(crate) fn prepare(
             .collect(),
     };
     let desk = Desk::open(&orders).map_err(|error| {
-        Failure::failed(format_args!(
+        format!(
             "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
-        ))
+        )
     })?;
     let runner = desk.runner();
     set.extend(

@@ -6,7 +6,7 @@ use super::{flamegraph, record};
 use crate::args::cargo::UnitTarget;
 use crate::args::{self, Command};
 use crate::cargo::{all_unit_tests, unit_tests};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::style;
 use crate::term::Term;
 
@@ -15,9 +15,7 @@ pub(crate) fn run(words: &[OsString]) -> Outcome {
     let asked = args::cargo::parse(words, style::clap_color())?;
     let of_unit = match &asked.unit {
         Some(UnitTarget::Named(name)) => unit_tests(name, asked.manifest_path.as_deref()).ok_or_else(|| {
-            Failure::failed(format_args!(
-                "there is no library or program called {name} here; `cargo metadata --no-deps` lists all targets"
-            ))
+            format!("there is no library or program called {name} here; `cargo metadata --no-deps` lists all targets")
         })?,
         Some(UnitTarget::All { packages }) => all_unit_tests(packages, asked.manifest_path.as_deref()),
         None => Vec::new(),

@@ -107,10 +107,10 @@ struct CheckConfig {
 }
 
 fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::failed(format_args!("cannot read the rules in {}: {error}", path.display())))?;
-    let config: Config = toml::from_str(&text)
-        .map_err(|error| Failure::failed(format_args!("the rules in {} can't be used: {error}", path.display())))?;
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("cannot read the rules in {}: {error}", path.display()))?;
+    let config: Config =
+        toml::from_str(&text).map_err(|error| format!("the rules in {} can't be used: {error}", path.display()))?;
     let rule = |function: Option<String>, measure: Measure, limit: &toml::Value| {
         let parse = match measure {
             Measure::Time => args::increase,
@@ -123,11 +123,11 @@ fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
             _ => None,
         };
         let limit_percent = limit_percent.ok_or_else(|| {
-            Failure::failed(format_args!(
+            format!(
                 "the rules in {} can't be used: the limit of `{}` is not as expected: a percentage such as \"2%\"",
                 path.display(),
                 function.as_deref().unwrap_or("max-total-increase"),
-            ))
+            )
         })?;
         Ok(Rule {
             function,

@@ -1,7 +1,7 @@
 //! `sprof completions` and `sprof man`: derived from the definition of the arguments.
 
 use crate::args;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::screen;
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
@@ -35,7 +35,7 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
     let page = page.after_help(extra.join("\n\n"));
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(page).render(&mut text);
-    rendered.map_err(|error| Failure::failed(format_args!("writing the man page failed: {error}")))?;
+    rendered.map_err(|error| format!("writing the man page failed: {error}"))?;
     print(&text)
 }
 

@@ -7,7 +7,7 @@ use profile::read::{self, Form, ReadLimits, SavedProfile};
 use super::convert;
 use super::show::{self, Shown};
 use crate::args::{self, LoadArgs};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::file_kind::FileKind;
 use crate::import;
 use crate::library::module;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let links = listener.links(saved.tracks.as_ref());
     let profile = saved
         .into_file()
-        .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", args.file.display())))?;
+        .map_err(|error| format!("reading {} failed: {error}", args.file.display()))?;
     let shown = Shown {
         profile,
         base: None,

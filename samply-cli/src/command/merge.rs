@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
         None => usual_align(&inputs),
     };
     let files = inputs.len() as u64;
-    let merged = merge(inputs, align).map_err(|error| Failure::failed(format_args!("cannot merge: {error}")))?;
+    let merged = merge(inputs, align).map_err(|error| format!("cannot merge: {error}"))?;
     let saved = output.save(&term, |out| firefox::write_data_gz(&merged, out))?;
     let how = match align {
         Align::Clock => "by the clock",

@@ -154,7 +154,7 @@ fn save_and_show(
     let (Some(listener), Some(links), Some(opened)) = (listener, links, opened) else {
         return Ok(status);
     };
-    let profile = opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?;
+    let profile = opened.map_err(|error| format!("opening the saved profile failed: {error}"))?;
     let shown = Shown {
         profile,
         base: None,

@@ -47,7 +47,7 @@ impl Reading<'_> {
     fn read(&self, file: &Path) -> Result<Data, Failure> {
         let mut data = input::open_and_warn(file, self.event, self.symbol_dirs, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
-        keep(&mut data, &self.filter).map_err(|error| Failure::failed(format_args!("{}: {error}", file.display())))?;
+        keep(&mut data, &self.filter).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)
     }
 }

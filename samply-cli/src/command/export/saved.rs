@@ -119,8 +119,7 @@ fn saved(path: &Path) -> Result<Source, Failure> {
     Ok(Source {
         is_gzip: saved.is_gzip,
         version: u64::from(version),
-        file: (saved.into_file())
-            .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", path.display())))?,
+        file: (saved.into_file()).map_err(|error| format!("reading {} failed: {error}", path.display()))?,
     })
 }
 
