@@ -76,7 +76,8 @@ enum Route<'a> {
     Once,
     Profile(&'a Arc<File>),
     Symbols(&'a str),
-    Elsewhere,
+    Ui(&'a UiDir),
+    Nowhere,
 }
 
 impl Site {
@@ -108,63 +109,59 @@ impl Site {
         }
         let route = self.route(parts.uri.path());
         let is_secret = matches!(route, Route::Profile(_) | Route::Symbols(_));
+        let (methods, allowed) = match route {
+            Route::Once => (&[Method::GET][..], "GET"),
+            Route::Symbols(_) => (&[Method::POST][..], POST),
+            _ => (&[Method::GET, Method::HEAD][..], GET),
+        };
+        let is_preflight = is_secret && parts.method == Method::OPTIONS;
         let mut reply = match route {
-            Route::Front => self.front(&parts),
-            Route::Once => self.once(&parts, ends).await,
+            Route::Nowhere => reply::error(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; use the link that sprof printed",
+            ),
+            _ if is_preflight => reply::empty(StatusCode::NO_CONTENT),
+            _ if !methods.contains(&parts.method) => wrong_method(allowed),
+            Route::Front => front(),
+            Route::Once => self.once(ends).await,
             Route::Profile(file) => profile(file, &parts),
-            Route::Symbols(path) => self.symbols(&parts, path, body).await,
-            Route::Elsewhere => self.elsewhere(&parts),
+            Route::Symbols(path) => self.symbols(path, body).await,
+            Route::Ui(ui) => file_of(ui, &parts),
         };
         if is_secret {
             let headers = reply.headers_mut();
             guard::allow_origin(headers, &parts.headers, self.ui_origin.as_deref());
-            if parts.method == Method::OPTIONS {
-                let methods = if matches!(route, Route::Profile(_)) { GET } else { POST };
-                guard::allow_preflight(headers, &parts.headers, methods);
+            if is_preflight {
+                guard::allow_preflight(headers, &parts.headers, allowed);
             }
         }
         reply
     }
 
     fn route<'a>(&'a self, path: &'a str) -> Route<'a> {
-        if path == "/" {
-            return Route::Front;
-        }
         if self.once.is_at(path) {
             return Route::Once;
         }
+        let elsewhere = match &self.ui {
+            Some(ui) => Route::Ui(ui),
+            None if path == "/" => Route::Front,
+            None => Route::Nowhere,
+        };
         let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
-            return Route::Elsewhere;
+            return elsewhere;
         };
         if !guard::is_token(first, &self.token) {
-            return Route::Elsewhere;
+            return elsewhere;
         }
         match &path[1 + first.len()..] {
             "/profile.json" => Route::Profile(&self.profile),
-            "/base.json" => self.base.as_ref().map_or(Route::Elsewhere, Route::Profile),
+            "/base.json" => self.base.as_ref().map_or(elsewhere, Route::Profile),
             rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Route::Symbols(rest),
-            _ => Route::Elsewhere,
+            _ => elsewhere,
         }
     }
 
-    fn front(&self, parts: &Parts) -> Reply {
-        match &self.ui {
-            Some(_) => self.elsewhere(parts),
-            None => match parts.method {
-                Method::GET | Method::HEAD => {
-                    let policy = "default-src 'none'; frame-ancestors 'none'";
-                    let page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
-                    reply::with(page, header::CONTENT_SECURITY_POLICY, policy)
-                }
-                _ => wrong_method(GET),
-            },
-        }
-    }
-
-    async fn once(&self, parts: &Parts, ends: Option<Ends>) -> Reply {
-        if parts.method != Method::GET {
-            return wrong_method("GET");
-        }
+    async fn once(&self, ends: Option<Ends>) -> Reply {
         let once = self.once.clone();
         let followed = tokio::task::spawn_blocking(move || match once.follow(ends) {
             Followed::To(link) => Ok(HeaderValue::from_str(link)),
@@ -185,12 +182,7 @@ impl Site {
         }
     }
 
-    async fn symbols(&self, parts: &Parts, path: &str, body: Incoming) -> Reply {
-        match parts.method {
-            Method::POST => {}
-            Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
-            _ => return wrong_method(POST),
-        }
+    async fn symbols(&self, path: &str, body: Incoming) -> Reply {
         let body = match tokio::time::timeout(BODY_TIMEOUT, read_body(body)).await {
             Ok(Ok(body)) => body,
             Ok(Err(refusal)) => return refusal,
@@ -213,36 +205,26 @@ impl Site {
             ),
         }
     }
+}
 
-    fn elsewhere(&self, parts: &Parts) -> Reply {
-        let Some(ui) = &self.ui else {
-            return reply::error(
-                StatusCode::NOT_FOUND,
-                "there is nothing here; use the link that sprof printed",
-            );
-        };
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return wrong_method(GET);
-        }
-        let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
-        let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
-        let found = ui.find(parts.uri.path(), wants_page);
-        let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
-        match body {
-            Some((content_type, body)) => {
-                reply::with(reply::file(content_type, body), header::CACHE_CONTROL, "no-cache")
-            }
-            None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
-        }
+fn front() -> Reply {
+    let policy = "default-src 'none'; frame-ancestors 'none'";
+    let page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
+    reply::with(page, header::CONTENT_SECURITY_POLICY, policy)
+}
+
+fn file_of(ui: &UiDir, parts: &Parts) -> Reply {
+    let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
+    let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
+    let found = ui.find(parts.uri.path(), wants_page);
+    let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
+    match body {
+        Some((content_type, body)) => reply::with(reply::file(content_type, body), header::CACHE_CONTROL, "no-cache"),
+        None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
     }
 }
 
 fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
-    match parts.method {
-        Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
-        _ => return wrong_method(GET),
-    }
     let body = match FileBody::new(profile.clone()) {
         Ok(body) => body,
         Err(error) => {
