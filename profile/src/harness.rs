@@ -20,7 +20,7 @@ use crate::model::thread::{Marker, MarkerKind, Thread};
 
 /// A benchmark of which its harness wrote down the name when it was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Measured {
     /// As the harness prints it: `group/function/parameter`.
     pub name: String,
     /// When the result was written: after the benchmark's last sample, and before the next one's first.
@@ -58,18 +58,18 @@ const BY_SAMPLES: &str = "from its first to its last sample; named by its functi
 const BY_RESULT: &str = "from its first to its last sample; named by Criterion's own files";
 const BY_THREAD: &str = "the life of its thread; named by its function";
 
-/// Puts a marker on each thread for each benchmark or test that has samples there. `told` is in the order of time. Returns how
+/// Puts a marker on each thread for each benchmark or test that has samples there. `measured` is in the order of time. Returns how
 /// many markers there are. Call it after [`enrich`](crate::enrich::enrich): without names there is nothing to see.
-pub fn mark(profile: &mut Profile, told: &[Told]) -> usize {
+pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
     let zero = profile.info.clock.wall;
-    let told: Vec<(i64, &str)> = told
+    let measured: Vec<(i64, &str)> = measured
         .iter()
-        .map(|told| (since(zero, told.at), told.name.as_str()))
+        .map(|benchmark| (since(zero, benchmark.at), benchmark.name.as_str()))
         .collect();
     let mut of_stack = HashMap::new();
     let spans: Vec<(usize, Vec<Span>)> = (profile.threads.iter().enumerate())
         .filter(|(_, thread)| thread.event.is_none())
-        .map(|(index, thread)| (index, spans(profile, thread, &told, &mut of_stack)))
+        .map(|(index, thread)| (index, spans(profile, thread, &measured, &mut of_stack)))
         .collect();
     let mut count = 0;
     for (index, spans) in spans {
@@ -99,7 +99,7 @@ pub fn mark(profile: &mut Profile, told: &[Told]) -> usize {
 fn spans(
     profile: &Profile,
     thread: &Thread,
-    told: &[(i64, &str)],
+    measured: &[(i64, &str)],
     of_stack: &mut HashMap<StackId, Option<Running>>,
 ) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
@@ -112,7 +112,7 @@ fn spans(
             continue;
         };
         let result = (*harness == Harness::Criterion)
-            .then(|| told.iter().find(|(at, _)| *at >= sample.time))
+            .then(|| measured.iter().find(|(at, _)| *at >= sample.time))
             .flatten();
         let (name, how) = match (result, function) {
             (Some((_, name)), _) => ((*name).to_owned(), BY_RESULT),

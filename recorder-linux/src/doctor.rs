@@ -47,7 +47,7 @@ fn with_kernel(opened: &Tried) -> Finding {
             refusal::paranoid().map_or_else(String::new, |level| format!(": kernel.perf_event_paranoid is {level}"))
         ))
         .in_state(State::Fails)
-        .mended_by([
+        .fixed_by([
             "sudo sysctl kernel.perf_event_paranoid=1".to_owned(),
             refusal::may_always(),
             "docker run --cap-add PERFMON ...".to_owned(),
@@ -70,7 +70,7 @@ fn user_only(opened: &Tried, own_pid: i32) -> Finding {
 fn refused(finding: Finding, error: &OpenError) -> Finding {
     let finding = finding.because(State::Fails, error);
     match error {
-        OpenError::NoPerfEvents(refusal) => finding.mended_by(refusal.commands()),
+        OpenError::NoPerfEvents(refusal) => finding.fixed_by(refusal.commands()),
         _ => finding,
     }
 }
@@ -82,7 +82,7 @@ fn traced() -> Finding {
         "stops a thread for each sample; no kernel functions",
     );
     let failed =
-        |refusal: PtraceRefusal| (finding.clone().because(State::Fails, &refusal)).mended_by([refusal.command()]);
+        |refusal: PtraceRefusal| (finding.clone().because(State::Fails, &refusal)).fixed_by([refusal.command()]);
     match Signals::block() {
         Ok(signals) => match ptrace::try_out(&signals) {
             Ok(()) => finding,
@@ -176,7 +176,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
             false => finding,
             true => finding
                 .in_state(State::Limited)
-                .mended_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
+                .fixed_by(["ulimit -l unlimited", "sudo sysctl kernel.perf_event_mlock_kb=8192"]),
         },
     )
 }
@@ -213,7 +213,7 @@ fn hidden_addresses() -> Finding {
     let finding = Finding::works("kptr-restrict", title, reason).in_state(state);
     match state {
         State::Works => finding,
-        _ => finding.mended_by(["sudo sysctl kernel.kptr_restrict=1"]),
+        _ => finding.fixed_by(["sudo sysctl kernel.kptr_restrict=1"]),
     }
 }
 

@@ -20,8 +20,8 @@ pub struct Finding {
     pub state: State,
     /// Why, or what it means; may be empty.
     pub reason: String,
-    /// Commands and options that help, each by itself. Empty if none is needed, or none helps.
-    pub mends: Vec<String>,
+    /// Commands and options that fix it, each by itself. Empty if nothing is wrong, or nothing helps.
+    pub fixes: Vec<String>,
 }
 
 /// The state of a thing.
@@ -43,7 +43,7 @@ impl Finding {
             title: title.into(),
             state: State::Works,
             reason: reason.into(),
-            mends: Vec::new(),
+            fixes: Vec::new(),
         }
     }
 
@@ -58,9 +58,9 @@ impl Finding {
         Finding { state, reason, ..self }
     }
 
-    /// The same, with the commands that help.
-    pub fn mended_by<M: Into<String>>(self, mends: impl IntoIterator<Item = M>) -> Finding {
-        let mends = mends.into_iter().map(Into::into).collect();
-        Finding { mends, ..self }
+    /// The same, with what fixes it.
+    pub fn fixed_by<F: Into<String>>(self, fixes: impl IntoIterator<Item = F>) -> Finding {
+        let fixes = fixes.into_iter().map(Into::into).collect();
+        Finding { fixes, ..self }
     }
 }

@@ -81,8 +81,8 @@ pub enum SymbolSource {
         /// DWARF.
         debug_info: bool,
     },
-    /// Names that came with the recording: from a JIT, the kernel, another profiler.
-    Told,
+    /// Names that came with the recording: of a JIT compiler, the kernel, another profiler.
+    Recorded,
     /// No file was found.
     NoFile,
     /// The file that is there now is another build.

@@ -12,7 +12,6 @@ use crate::names::why_nameless;
 /// The first version with `-X perf`.
 const PYTHON_WITH_PERF: (u32, u32) = (3, 12);
 
-/// A piece of advice.
 pub(crate) struct Advice {
     /// The line: how many samples are concerned, and what to do.
     pub(crate) line: String,
@@ -147,7 +146,7 @@ fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
         SymbolSource::Files { .. } | SymbolSource::NotAsked => {
             "build it without -s or strip, or name the folder of its debug file with --symbol-dir"
         }
-        SymbolSource::Told => "record again while it says what it makes",
+        SymbolSource::Recorded => "record again while it says what it makes",
         SymbolSource::NoFile | SymbolSource::OtherBuild => {
             "name a folder that has it with --symbol-dir, or record again"
         }

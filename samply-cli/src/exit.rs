@@ -13,10 +13,13 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use profile::read::ReadError;
+use recording::session::{ProgramExit, RecordError};
+
 use crate::term::{Term, Verbosity};
 
 /// sprof itself failed.
-const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = 125;
 /// The program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// There is no such program.
@@ -27,18 +30,10 @@ const NOT_FOUND: u8 = 127;
 pub(crate) enum Failure {
     /// Wrong usage, `--help` or `--version`: clap writes the text.
     Usage(clap::Error),
-    /// There is no such program.
-    NotFound(String),
-    /// The program cannot be executed.
-    NotExecutable(String),
     /// The program ended before anything was recorded. The status is the program's own.
-    NothingRan {
-        message: String,
-        /// The program's status.
-        status: Status,
-    },
+    NothingRan { message: String, status: Status },
     /// Anything else.
-    Failed(String),
+    Failed { message: String, status: u8 },
     /// The reader of stdout has closed it; no message.
     BrokenPipe,
 }
@@ -46,7 +41,10 @@ pub(crate) enum Failure {
 impl Failure {
     /// A failure of sprof with this message.
     pub(crate) fn failed(message: impl Display) -> Failure {
-        Failure::Failed(message.to_string())
+        Failure::Failed {
+            message: message.to_string(),
+            status: FAILED,
+        }
     }
 }
 
@@ -56,7 +54,32 @@ impl From<clap::Error> for Failure {
     }
 }
 
-/// The result of a command.
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::failed(message)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let status = match error {
+            RecordError::NotFound(_) => NOT_FOUND,
+            RecordError::NotExecutable { .. } => NOT_EXECUTABLE,
+            RecordError::Failed(_) => FAILED,
+        };
+        Failure::Failed {
+            message: error.to_string(),
+            status,
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        Failure::failed(error)
+    }
+}
+
 pub(crate) type Outcome = Result<Status, Failure>;
 
 /// The exit status of a command that sprof completed.
@@ -79,6 +102,16 @@ impl Status {
     }
 }
 
+impl From<ProgramExit> for Status {
+    fn from(exit: ProgramExit) -> Status {
+        match exit {
+            ProgramExit::Code(code) => Status::of_code(code),
+            ProgramExit::Signal(signal) => Status::of_signal(signal),
+            ProgramExit::StillRunning | ProgramExit::NotOurs => Status::SUCCESS,
+        }
+    }
+}
+
 /// Runs `command` and ends the process with its status; a panic is reported as a failure of sprof, not with the status
 /// 101 that a recorded Rust program could have.
 pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) -> ExitCode {
@@ -98,17 +131,9 @@ pub(crate) fn run(command: impl FnOnce() -> Outcome + std::panic::UnwindSafe) ->
             }
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
-        Failure::NotFound(message) => {
+        Failure::Failed { message, status } => {
             term.error(message);
-            ExitCode::from(NOT_FOUND)
-        }
-        Failure::NotExecutable(message) => {
-            term.error(message);
-            ExitCode::from(NOT_EXECUTABLE)
-        }
-        Failure::Failed(message) => {
-            term.error(message);
-            ExitCode::from(FAILED)
+            ExitCode::from(status)
         }
         Failure::NothingRan {
             message,

@@ -42,6 +42,26 @@ pub(crate) fn cut_start(text: &str, columns: usize) -> String {
     }
 }
 
+/// Breaks a text at blanks into lines of at most so many columns. `start` begins the first line, `indent` the others.
+pub(crate) fn wrapped(start: &str, text: &str, indent: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut line, mut used, mut is_fresh) = (start.to_owned(), start.chars().count(), true);
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if !is_fresh && used + 1 + len > columns {
+            lines.push(std::mem::replace(&mut line, indent.to_owned()));
+            (used, is_fresh) = (indent.chars().count(), true);
+        }
+        if !is_fresh {
+            line.push(' ');
+        }
+        line.push_str(word);
+        (used, is_fresh) = (used + usize::from(!is_fresh) + len, false);
+    }
+    lines.push(line);
+    lines
+}
+
 /// Cuts the end.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     match text.chars().count() <= columns {
@@ -64,5 +84,18 @@ mod tests {
         assert_eq!(cut.chars().count(), 30);
         assert!(cut.starts_with("start") && cut.ends_with("end"), "{cut}");
         assert_eq!(function("é\u{1b}[31m", 20), "é\\u001b[31m");
+    }
+
+    #[test]
+    fn lines_are_wrapped_at_80_columns_and_indented() {
+        let lines = wrapped("  ok    ", &"word ".repeat(30), "        ", 80);
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+        assert!(
+            lines[1..].iter().all(|line| line.starts_with("        word")),
+            "{lines:?}"
+        );
+        assert_eq!(lines.concat().matches("word").count(), 30);
+        let lines = wrapped("", &"x".repeat(100), "", 80);
+        assert_eq!(lines.len(), 1, "what can't be broken stays whole");
     }
 }

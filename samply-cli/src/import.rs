@@ -3,20 +3,23 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use perf_data::import::{Import, RecordedFile, RecordedFunction, RecordedKernel, SavedFiles};
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
+use profile::enrich::Enriched;
 use recording::address::Avma;
 use recording::clock::ClockReference;
-use recording::module::{BuildId, Image, Module, ModuleKind};
+use recording::module::BuildId;
 use recording::sink::NoMemory;
 use symbolicator::{RecordedSymbols, Symbolicator};
 use unwind::{UnwindOptions, Unwinder};
 
 use crate::exit::Failure;
-use crate::pipeline;
+use crate::interrupt::Interrupt;
+use crate::kernel;
+use crate::names::LookUps;
+use crate::term::Term;
 
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -56,7 +59,7 @@ pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator
         .kernel()
         .and_then(|kernel| Kernel::of(kernel, import.kernel_functions()));
     if let Some(kernel) = &kernel {
-        builder.set_kernel(kernel.image());
+        builder.set_kernel(kernel::image(kernel.base, kernel.build_id.clone(), None));
         if import.has_waits() {
             kernel.name_waits(&mut builder, import.kernel_functions());
         }
@@ -75,13 +78,30 @@ pub(crate) fn read(path: &Path, event: Option<&str>, symbolicator: &Symbolicator
     })
 }
 
+/// The same with names. Warns of what the file lacks.
+pub(crate) fn read_named(
+    path: &Path,
+    event: Option<&str>,
+    look_ups: &mut LookUps<'_>,
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<(Profile, Enriched), Failure> {
+    term.progress(false, format_args!("converting {}", path.display()));
+    let imported = read(path, event, look_ups.symbolicator);
+    term.erase_progress();
+    let Imported { mut profile, notes } = imported?;
+    term.warnings(path, &notes);
+    let enriched = look_ups.name(&mut profile, interrupt);
+    Ok((profile, enriched))
+}
+
 /// The names that came with a file of the recorded system, with the path of that file.
 fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, RecordedSymbols) {
     let base = kernel.filter(|_| file.is_kernel).map_or(0, |kernel| kernel.base);
     let functions = file.functions.into_iter();
     (
         match file.is_kernel {
-            true => KERNEL.into(),
+            true => kernel::PATH.into(),
             false => String::from_utf8_lossy(&file.path).into_owned().into(),
         },
         RecordedSymbols::new(
@@ -89,8 +109,6 @@ fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, Re
         ),
     )
 }
-
-const KERNEL: &str = "[kernel.kallsyms]";
 
 /// The recorded kernel, if its functions can be named.
 struct Kernel {
@@ -118,25 +136,10 @@ impl Kernel {
         })
     }
 
-    fn image(&self) -> Image {
-        Image {
-            start: Avma(self.base),
-            end: Avma(u64::MAX),
-            base: Avma(self.base),
-            module: Arc::new(Module {
-                kind: ModuleKind::Kernel,
-                path: KERNEL.into(),
-                readable_path: None,
-                build_id: self.build_id.clone(),
-                arch: None,
-            }),
-        }
-    }
-
     /// Gives the builder the functions that wait, with their reasons.
     fn name_waits(&self, builder: &mut Builder, functions: &[RecordedFunction]) {
         if self.is_running {
-            return pipeline::name_waits(builder);
+            return kernel::name_waits(builder);
         }
         let waits = functions.iter().filter_map(|function| {
             let reason = perf_data::wait::reason_of_function(&function.name)?;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::exit::Failure;
+
 /// Whether the user wants sprof to end. Before [`Interrupt::watch`], signals end the process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
@@ -16,7 +18,11 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     /// From here on SIGINT, SIGTERM and SIGHUP do not end the process. Nor does SIGXFSZ: a file that grows past `ulimit -f`
     /// is then an error of the write (EFBIG, write(2)), which has a fallback.
-    pub(crate) fn watch() -> io::Result<Interrupt> {
+    pub(crate) fn watch() -> Result<Interrupt, Failure> {
+        Interrupt::register().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))
+    }
+
+    fn register() -> io::Result<Interrupt> {
         let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, seen.clone())?;

@@ -18,7 +18,7 @@ use recording::sink::KeptFile;
 use recording::sink::{EventSink, ModuleFiles};
 use symbolicator::jit::{CodeAt, JitSymbols, Timeline};
 
-use crate::pipeline::recorder;
+use crate::recorder;
 
 /// Time between two looks for a perf map. It appears when the first function is compiled, without an event, so it is looked for while
 /// samples fall into a process that may have one.

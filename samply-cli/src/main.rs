@@ -4,48 +4,53 @@
 //!
 //! 1. [`args`]: the command line as typed.
 //! 2. [`command`]: what each command does with it.
-//! 3. [`pipeline`]: recorder -> unwinder -> profile -> symbols, the libraries' work.
-//!    [`probes`]: from names of functions to file offsets.
+//! 3. [`pipeline`]: [`recorder`] -> unwinder -> profile, the libraries' work.
+//!    [`probes`]: from names of functions to file offsets. [`kernel`]: the kernel's image, and its functions that wait.
 //!    [`import`]: the same journey from a perf.data file.
 //!    [`cargo`]: the same journey for programs that cargo builds and runs.
 //!    [`jit`]: finds the files of JIT compilers.
-//! 4. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
-//! 5. [`summary`]: what was recorded, and its quality; [`highlights`]: where the time went.
-//!    [`names`]: looks up names; [`advice`]: what helps if the result is poor.
-//! 6. [`serve`]: the local server, and the browser.
-//! 7. [`stdin`], [`input`], [`report`]: reads any file, and reports on it without a browser.
+//! 4. [`names`]: looks up names, for each [`library`]; [`advice`]: what helps if the result is poor.
+//! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
+//! 6. [`summary`]: what was recorded, and its quality.
+//! 7. [`serve`]: the local server, and the browser.
+//! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
-//! [`term`] is the terminal, [`fit`] fits text into its columns, [`screen`] escapes control characters, [`interrupt`] has the signals, [`exit`]
-//! the exit statuses.
+//! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
+//!
+//! [`style`] has the styles, and escapes control characters; [`fit`] fits text into columns; [`term`] writes messages to stderr, [`screen`]
+//! text to stdout. [`interrupt`] has the signals, [`exit`] the exit statuses.
 
 mod advice;
 mod args;
 mod cargo;
 mod command;
 mod crates;
-mod events;
+mod diff;
 mod exit;
 mod file_kind;
 mod fit;
-mod highlights;
 mod import;
 mod input;
 mod interrupt;
 mod jit;
+mod kernel;
+mod library;
+mod named;
 mod names;
+mod numbers;
 mod output;
 mod owner;
 mod pipeline;
 mod probes;
+mod recorder;
 mod report;
 mod screen;
 mod serve;
 mod spool;
 mod stdin;
+mod style;
 mod summary;
 mod term;
-mod unrecorded;
-mod waits;
 
 use std::process::ExitCode;
 
@@ -60,12 +65,12 @@ fn main() -> ExitCode {
         recording::command::set_own(&path);
     }
     exit::run(|| {
-        let mut args = args::parse(term::clap_color(), input::named)?;
+        let mut args = args::parse(style::clap_color(), named::look)?;
         stdin::stand_in(args.command.files())?;
         match args.command {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),
-            Command::Load(args) => command::load::run(args),
+            Command::Load(args) => command::load::run(&args),
             Command::Check(args) => command::check::run(&args),
             Command::Merge(args) => command::merge::run(&args),
             Command::Diff(args) => command::diff::run(&args),

@@ -3,28 +3,32 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
+use profile::Profile;
 use profile::data::Data;
+use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
 
-use crate::command::load::module;
 use crate::fit::clean;
+use crate::interrupt::Interrupt;
+use crate::library::module;
 use crate::term::Term;
 
 /// Looks up names for a file's addresses, in these folders, too; binaries that are newer than the file are no build of then.
-pub(crate) fn symbolicator_of(file: &Path, symbol_dirs: Vec<PathBuf>) -> Arc<Symbolicator> {
+pub(crate) fn symbolicator_of(file: &Path, symbol_dirs: &[PathBuf]) -> Arc<Symbolicator> {
     Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs,
+        symbol_dirs: symbol_dirs.to_vec(),
         recorded_at: std::fs::metadata(file).and_then(|file| file.modified()).ok(),
     }))
 }
 
 /// Looks up names, reports with -v which addresses have none and why, and remembers the source of names.
 pub(crate) struct LookUps<'a> {
-    symbolicator: &'a Symbolicator,
+    pub(crate) symbolicator: &'a Symbolicator,
     term: &'a Term,
     sources: HashMap<ModuleKey, SymbolSource>,
     /// False if a signal ended the look-ups early.
@@ -70,9 +74,35 @@ impl<'a> LookUps<'a> {
         Some(infos)
     }
 
-    /// A signal ended the look-ups: addresses without names may not have been looked up.
-    pub(crate) fn cut_short(&mut self) {
-        self.is_whole = false;
+    /// Gives names to all addresses of the profile. With -v, reports the modules without names.
+    pub(crate) fn name(&mut self, profile: &mut Profile, interrupt: &Interrupt) -> Enriched {
+        let term = self.term;
+        let modules = profile.libs().len();
+        term.progress(true, format_args!("looking up symbols in {modules} modules"));
+        let started = Instant::now();
+        let mut done = 0;
+        let enriched = enrich(profile, |module, addresses| {
+            done += 1;
+            if interrupt.is_seen() {
+                self.is_whole = false;
+                return None;
+            }
+            let name = module.name();
+            term.progress(false, format_args!("looking up symbols: {done} of {modules}, {name}"));
+            self.look_up(module, addresses)
+        });
+        term.erase_progress();
+        term.verbose(format_args!(
+            "looked up {} addresses in {} modules in {:.1?}; {} have no name",
+            enriched.addresses,
+            enriched.modules,
+            started.elapsed(),
+            enriched.addresses_without_name
+        ));
+        if !self.is_whole {
+            term.warning("interrupted: saving without the remaining symbols");
+        }
+        enriched
     }
 
     /// True if all addresses were looked up.
@@ -121,7 +151,7 @@ pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
             debug_info: false,
         } => "it is stripped, and no debug file of its build was found",
         SymbolSource::Files { .. } => "its symbol table and debug info have no function there",
-        SymbolSource::Told => "the files about this code have no function there",
+        SymbolSource::Recorded => "the files about this code have no function there",
         SymbolSource::NotAsked => "the profile came with names, and has none there",
         SymbolSource::NoFile => "its file was not found",
         SymbolSource::OtherBuild => "the file is another build now",

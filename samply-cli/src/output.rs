@@ -15,39 +15,6 @@ use crate::term::Term;
 /// Earlier files of one name that are kept at most.
 const MAX_KEPT: u32 = 1000;
 
-/// Why an output cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OutputError {
-    /// The output cannot be written; known before the program runs.
-    #[error("cannot write the profile to {}: {reason}; nothing was run", path.display())]
-    Unusable {
-        /// As the user typed it.
-        path: PathBuf,
-        /// The cause, and the next step.
-        reason: String,
-    },
-    /// Writing failed; the profile was saved elsewhere.
-    #[error("writing {} failed: {error}; the profile was saved as {} instead: move it, or free space and copy it",
-            path.display(), saved.display())]
-    SavedElsewhere {
-        /// The requested path.
-        path: PathBuf,
-        /// Path of the saved profile.
-        saved: PathBuf,
-        error: io::Error,
-    },
-    /// Writing failed at all paths.
-    #[error("writing {} failed: {error}; {others}. No profile was saved: free space, or name another file with -o, \
-             and record again", path.display())]
-    Failed {
-        /// The requested path.
-        path: PathBuf,
-        error: io::Error,
-        /// The other paths that were tried.
-        others: String,
-    },
-}
-
 /// What happens to an existing file with the name of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
@@ -60,9 +27,10 @@ pub(crate) enum Earlier {
 /// The destination of a profile, checked to be writable.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// As the user typed it.
     path: PathBuf,
     destination: Destination,
+    /// The content is a recording.
+    has_fallback: bool,
 }
 
 #[derive(Debug)]
@@ -75,32 +43,29 @@ enum Destination {
     Beside { target: PathBuf, earlier: Earlier },
 }
 
-/// A saved profile.
 #[derive(Debug)]
 pub(crate) struct Saved {
     /// The file; `None` for stdout.
     pub(crate) path: Option<PathBuf>,
     /// Why the profile is at another path than requested.
-    pub(crate) problem: Option<OutputError>,
-}
-
-impl Saved {
-    fn at(path: Option<PathBuf>) -> Saved {
-        Saved { path, problem: None }
-    }
+    pub(crate) problem: Option<String>,
 }
 
 impl Output {
     /// Checks that `path` can be written, by creating and removing a file beside it.
-    pub(crate) fn prepare(path: &Path, kind: FileKind, earlier: Earlier) -> Result<Output, OutputError> {
-        let unusable = |reason: String| OutputError::Unusable {
-            path: path.to_owned(),
-            reason,
+    pub(crate) fn prepare(path: &Path, kind: FileKind, earlier: Earlier) -> Result<Output, String> {
+        let unusable = |reason: String| match earlier {
+            Earlier::Kept => format!(
+                "cannot write the profile to {}: {reason}; nothing was run",
+                path.display()
+            ),
+            Earlier::Replaced => format!("cannot write to {}: {reason}", path.display()),
         };
         let done = |destination| {
             Ok(Output {
                 path: path.to_owned(),
                 destination,
+                has_fallback: kind == FileKind::Profile && earlier == Earlier::Kept,
             })
         };
         let target = end_of_links(path).map_err(unusable)?;
@@ -150,10 +115,11 @@ impl Output {
     }
 
     /// An output to `stdout`, a copy of sprof's stdout.
-    pub(crate) fn stdout(stdout: File) -> Output {
+    pub(crate) fn stdout(stdout: File, kind: FileKind) -> Output {
         Output {
             path: "(stdout)".into(),
             destination: Destination::Stdout(stdout),
+            has_fallback: kind == FileKind::Profile,
         }
     }
 
@@ -167,39 +133,35 @@ impl Output {
         Some(path.into())
     }
 
-    /// Calls `write` with the open file, and renames the file to its path. For files that can be made again.
-    pub(crate) fn save_there(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-        match self.destination {
+    /// Calls `write` with the open file, and renames the file to its path. If a recording cannot be written there, calls `write` again for a
+    /// file elsewhere, so that a full disk loses nothing that cannot be made again.
+    pub(crate) fn save(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Result<Saved, String> {
+        let Output {
+            path,
+            destination,
+            has_fallback,
+        } = self;
+        let is_stdout = matches!(destination, Destination::Stdout(_));
+        let written = match destination {
             Destination::Stdout(file) | Destination::Direct(file) => fill(&file, &write),
             Destination::Beside { target, earlier } => fill_beside(&target, earlier, term, &write),
-        }
-    }
-
-    /// Calls `write` with the open file, and renames the file to its path. After a failure, calls `write` again for a file elsewhere, so that
-    /// a full disk loses no recording.
-    pub(crate) fn save(
-        self,
-        term: &Term,
-        write: impl Fn(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<Saved, OutputError> {
-        let Output { path, destination } = self;
-        let error = match destination {
-            Destination::Stdout(file) => match fill(&file, &write) {
-                Ok(()) => return Ok(Saved::at(None)),
-                // The reader of stdout has closed it, and does not want the rest.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Saved::at(None)),
-                Err(error) => error,
-            },
-            Destination::Direct(file) => match fill(&file, &write) {
-                Ok(()) => return Ok(Saved::at(Some(path))),
-                Err(error) => error,
-            },
-            Destination::Beside { target, earlier } => match fill_beside(&target, earlier, term, &write) {
-                Ok(()) => return Ok(Saved::at(Some(path))),
-                Err(error) => error,
-            },
         };
-        save_elsewhere(path, error, &write)
+        match written {
+            Ok(()) => {}
+            // The reader of stdout has closed it, and does not want the rest.
+            Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) if has_fallback => return save_elsewhere(&path, &error, &write),
+            Err(error) => {
+                let path = path.display();
+                return Err(format!(
+                    "writing {path} failed: {error}; free space, or name another file with -o"
+                ));
+            }
+        }
+        Ok(Saved {
+            path: (!is_stdout).then_some(path),
+            problem: None,
+        })
     }
 }
 
@@ -296,11 +258,12 @@ pub(crate) fn free_name<T>(
 }
 
 fn save_elsewhere(
-    path: PathBuf,
-    error: io::Error,
+    path: &Path,
+    error: &io::Error,
     write: &impl Fn(&mut dyn Write) -> io::Result<()>,
-) -> Result<Saved, OutputError> {
+) -> Result<Saved, String> {
     let mut others = Vec::new();
+    let failed = format!("writing {} failed: {error}", path.display());
     for folder in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
         let attempt = tempfile::Builder::new()
             .prefix("sprof-")
@@ -313,19 +276,22 @@ fn save_elsewhere(
             .and_then(|file| file.keep().map_err(|error| error.error));
         match attempt {
             Ok((_, saved)) => {
+                let problem = format!(
+                    "{failed}; the profile was saved as {} instead: move it, or free space and copy it",
+                    saved.display()
+                );
                 return Ok(Saved {
-                    path: Some(saved.clone()),
-                    problem: Some(OutputError::SavedElsewhere { path, saved, error }),
+                    path: Some(saved),
+                    problem: Some(problem),
                 });
             }
             Err(error) => others.push(format!("saving to {} failed, too: {error}", folder.display())),
         }
     }
-    Err(OutputError::Failed {
-        path,
-        error,
-        others: others.join("; "),
-    })
+    Err(format!(
+        "{failed}; {}. No profile was saved: free space, or name another file with -o, and record again",
+        others.join("; ")
+    ))
 }
 
 fn next_step(error: &io::Error) -> String {
@@ -354,7 +320,7 @@ mod tests {
         Term::stderr(crate::term::Verbosity::Quiet)
     }
 
-    fn prepare(path: &Path) -> Result<Output, OutputError> {
+    fn prepare(path: &Path) -> Result<Output, String> {
         Output::prepare(path, FileKind::Profile, Earlier::Kept)
     }
 
@@ -397,7 +363,7 @@ mod tests {
         let path = folder.path().join("p.svg");
         fs::write(&path, "<svg>").unwrap();
         let output = Output::prepare(&path, FileKind::FlameGraph, Earlier::Replaced).unwrap();
-        output.save_there(&quiet(), |out| out.write_all(b"new")).unwrap();
+        output.save(&quiet(), |out| out.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(folder.path()), ["p.svg"]);
     }

@@ -1,37 +1,26 @@
 //! The journey through the libraries: recorder -> unwinder -> profile -> symbols.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use perf_data::spool::SpoolSink;
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use profile::enrich::{Enriched, enrich};
 use recording::cpu_account::CpuAccount;
 use recording::info::RecordingInfo;
 use recording::module::Module;
-use recording::session::{Finished, RecordError, Session, Target as _};
+use recording::session::{Finished, ProgramExit, RecordOptions, Session, StopReason, Target as _};
 use recording::sink::KeptFile;
-use symbolicator::Symbolicator;
 use unwind::{UnwindOptions, Unwinder};
 
 use crate::cargo::{self, CargoRun};
 use crate::crates::CrateNames;
-use crate::exit::Failure;
+use crate::exit::{FAILED, Failure};
 use crate::interrupt::Interrupt;
 use crate::jit::{JitModules, JitWatch};
-use crate::names::LookUps;
-use crate::serve::AnswerSymbols;
+use crate::kernel;
+use crate::recorder::{self, Target};
 use crate::spool::Spool;
 use crate::term::Term;
-
-#[cfg(target_os = "linux")]
-pub(crate) use recorder_linux as recorder;
-#[cfg(target_os = "macos")]
-pub(crate) use recorder_macos as recorder;
-
-pub(crate) use recorder::{Target, examine, say_if_quit};
-pub(crate) use recording::session::{ProgramExit, RecordOptions, StopReason, Whom};
 
 /// What to record: the options of the recorder, and the rest.
 #[derive(Debug)]
@@ -58,7 +47,6 @@ pub(crate) struct Recorded {
     pub(crate) jit_symbols: JitModules,
     pub(crate) stop: StopReason,
     pub(crate) program: Program,
-    /// Completed runs.
     pub(crate) iterations: u32,
     /// The failure of a further run.
     pub(crate) failure: Option<Failure>,
@@ -70,7 +58,6 @@ pub(crate) struct Recorded {
 pub(crate) enum Program {
     /// The program may still run for up to 5 s.
     Ending(Option<Target>),
-    /// The program has ended.
     Ended(ProgramExit),
 }
 
@@ -110,9 +97,11 @@ pub(crate) fn record(
     let began = first.as_ref().and_then(recorder::Recording::began);
     let clock = began.map_or(before, |began| before.later(began));
     let mut builder = Builder::new(clock, plan.build);
-    name_kernel(&mut builder);
+    if let Some(image) = kernel::running() {
+        builder.set_kernel(image);
+    }
     if plan.recorder.off_cpu {
-        name_waits(&mut builder);
+        kernel::name_waits(&mut builder);
     }
     let (memory, files) = (recorder::Memory::default(), recorder::Files::default());
     let sink = SpoolSink::new(JitWatch::new(builder));
@@ -205,8 +194,14 @@ pub(crate) fn record(
 
 /// A failure in the middle of a recording, with the path of the part on disk.
 fn with_rest(error: Failure, spool: Option<Spool>) -> Failure {
-    match (error, spool.filter(Spool::is_started)) {
-        (Failure::Failed(message), Some(spool)) => Failure::failed(format_args!("{message}; {}", spool.left())),
+    match (error, spool) {
+        (
+            Failure::Failed {
+                message,
+                status: FAILED,
+            },
+            Some(spool),
+        ) if spool.is_started() => Failure::failed(format_args!("{message}; {}", spool.left())),
         // The program did not run.
         (error, spool) => {
             spool.into_iter().for_each(Spool::remove);
@@ -291,93 +286,4 @@ impl Runs {
         let (delivered, cpu_time_ns) = self.delivered.zip(self.cpu_time_ns)?;
         (cpu_time_ns > 0).then(|| delivered * 1e9 / cpu_time_ns as f64)
     }
-}
-
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Failure {
-        let message = error.to_string();
-        match error {
-            RecordError::NotFound(_) => Failure::NotFound(message),
-            RecordError::NotExecutable { .. } => Failure::NotExecutable(message),
-            RecordError::Failed(_) => Failure::Failed(message),
-        }
-    }
-}
-
-/// Gives the builder the address of the kernel, so that kernel frames can have names. Must come before the first event, because a frame is
-/// resolved when it first occurs.
-fn name_kernel(builder: &mut Builder) {
-    use recording::address::Avma;
-    use recording::module::{Image, ModuleKind};
-
-    let Some(base) = symbolicator::kernel_text_base() else {
-        return;
-    };
-    builder.set_kernel(Image {
-        start: Avma(base),
-        end: Avma(u64::MAX),
-        base: Avma(base),
-        module: Arc::new(Module {
-            kind: ModuleKind::Kernel,
-            path: "[kernel.kallsyms]".into(),
-            readable_path: None,
-            build_id: symbolicator::kernel_build_id(),
-            arch: Some(std::env::consts::ARCH),
-        }),
-    });
-}
-
-/// Gives the builder the kernel functions that wait, with their reasons.
-pub(crate) fn name_waits(builder: &mut Builder) {
-    use recording::address::Avma;
-
-    let functions = symbolicator::kernel_functions(perf_data::wait::reason_of_function);
-    let functions = functions.into_iter();
-    builder.set_wait_reasons(
-        functions
-            .map(|(start, end, reason)| (Avma(start), Avma(end), reason))
-            .collect(),
-    );
-}
-
-/// Gives names to all addresses of the profile. With -v, reports the modules without names.
-pub(crate) fn symbolicate(
-    profile: &mut Profile,
-    look_ups: &mut LookUps<'_>,
-    term: &Term,
-    interrupt: &Interrupt,
-) -> Enriched {
-    let modules = profile.libs().len();
-    term.progress(true, format_args!("looking up symbols in {modules} modules"));
-    let started = Instant::now();
-    let mut done = 0;
-    let enriched = enrich(profile, |module, addresses| {
-        done += 1;
-        if interrupt.is_seen() {
-            look_ups.cut_short();
-            return None;
-        }
-        term.progress(
-            false,
-            format_args!("looking up symbols: {done} of {modules}, {}", module.name()),
-        );
-        look_ups.look_up(module, addresses)
-    });
-    term.erase_progress();
-    term.verbose(format_args!(
-        "looked up {} addresses in {} modules in {:.1?}; {} have no name",
-        enriched.addresses,
-        enriched.modules,
-        started.elapsed(),
-        enriched.addresses_without_name
-    ));
-    if !look_ups.is_whole() {
-        term.warning("interrupted: saving without the remaining symbols");
-    }
-    enriched
-}
-
-/// The function that answers the server's symbol requests.
-pub(crate) fn symbol_answers(symbolicator: Arc<Symbolicator>) -> Arc<AnswerSymbols> {
-    Arc::new(move |path, body| symbolicator::api::handle(&symbolicator, path, body))
 }

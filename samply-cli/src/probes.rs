@@ -1,5 +1,6 @@
 //! `-e uprobe:PATH:FUNCTION`, `-e usdt:PATH:PROVIDER:NAME` and `-e kprobe:FUNCTION`: from names to addresses in files and in the kernel.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use perf_data::events::ProbeKind;
 use recording::probe::{FilePlace, KernelPlace, Probe, ProbePlace};
 use symbolicator::SymbolOptions;
-use symbolicator::probe::{self, AtOffset, Functions, StaticProbe};
+use symbolicator::probe::{AtOffset, Functions, StaticProbe, find_functions, place_at, static_probes};
 
 /// Names in a message at most.
 const MAX_LISTED: usize = 5;
@@ -26,30 +27,32 @@ const LIBRARY_FOLDERS: [&str; 9] = [
 
 /// Finds the addresses of a probe. `text` is the event as typed, `place` the part behind the first colon.
 pub(crate) fn find(kind: ProbeKind, text: &str, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
-    let find = || {
-        let found = match kind {
-            ProbeKind::Uprobe => in_file(place, |path, name| uprobe(path, name, options)),
-            ProbeKind::Usdt => in_file(place, usdt),
-            ProbeKind::Kprobe => kprobe(place),
-        }?;
-        Ok(Probe {
-            text: text.to_owned(),
-            name: found.name,
-            places: found.places,
-            notes: found.notes,
-        })
+    let found = match kind {
+        ProbeKind::Uprobe => in_file(place, |path, name| uprobe(path, name, options)),
+        ProbeKind::Usdt => in_file(place, usdt),
+        ProbeKind::Kprobe => kprobe(place),
     };
-    find().map_err(|reason: String| format!("cannot record {text}: {reason}"))
+    match found {
+        Ok(probe) => Ok(Probe {
+            text: text.to_owned(),
+            ..probe
+        }),
+        Err(reason) => Err(format!("cannot record {text}: {reason}")),
+    }
 }
 
-struct Found {
-    name: String,
-    places: Vec<ProbePlace>,
-    notes: Vec<String>,
+/// A probe without its text.
+fn probe(name: String, places: Vec<ProbePlace>, notes: Vec<String>) -> Probe {
+    Probe {
+        text: String::new(),
+        name,
+        places,
+        notes,
+    }
 }
 
 /// Finds a name in a file. If the file was not given as a path, a note has the path.
-fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Found, String>) -> Result<Found, String> {
+fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Probe, String>) -> Result<Probe, String> {
     let (path, name) = split(place)?;
     let path = std::path::absolute(&path).unwrap_or(path);
     let mut found = find(&path, name)?;
@@ -61,47 +64,37 @@ fn in_file(place: &str, find: impl Fn(&Path, &str) -> Result<Found, String>) -> 
 }
 
 /// Finds a function of the kernel. If several have the same name, Linux before 6.6 probes only the first one, without an error.
-fn kprobe(place: &str) -> Result<Found, String> {
+fn kprobe(place: &str) -> Result<Probe, String> {
     let (function, offset) = function_and_offset(place);
     if function.is_empty() {
         return Err("a probe in the kernel has a function, as in kprobe:do_sys_openat2".to_owned());
     }
     let functions = symbolicator::find_kernel_function(function).map_err(|error| error.to_string())?;
-    match (functions.count, &functions.similar[..]) {
-        (0, []) => {
-            return Err(format!(
-                "the kernel has no function {function} (modules that are not loaded have none); /proc/kallsyms lists what it has"
-            ));
+    let refused = match (functions.count, functions.size_bytes) {
+        (0, _) if functions.similar.is_empty() => format!(
+            "the kernel has no function {function} (modules that are not loaded have none); /proc/kallsyms lists what it has"
+        ),
+        (0, _) => {
+            let similar = list(functions.similar.iter());
+            format!("the kernel has no function {function} that was not inlined; did you mean {similar}?")
         }
-        (0, similar) => {
-            let similar = list(similar.iter());
-            return Err(format!(
-                "the kernel has no function {function} that was not inlined; did you mean {similar}?"
-            ));
+        (1, Some(size_bytes)) if offset >= size_bytes => {
+            format!("{function} has {size_bytes} bytes, and {offset:#x} is behind its end")
         }
-        (1, _) => {}
+        (1, _) => String::new(),
         (count, _) => {
-            return Err(format!(
-                "the kernel has {count} functions {function}, and a probe needs a unique name: probe a caller"
-            ));
+            format!("the kernel has {count} functions {function}, and a probe needs a unique name: probe a caller")
         }
-    }
-    if let Some(size_bytes) = functions.size_bytes
-        && offset >= size_bytes
-    {
-        return Err(format!(
-            "{function} has {size_bytes} bytes, and {offset:#x} is behind its end"
-        ));
+    };
+    if !refused.is_empty() {
+        return Err(refused);
     }
     let kernel_place = KernelPlace {
         function: function.to_owned(),
         offset,
     };
-    Ok(Found {
-        name: format!("kprobe:{place}"),
-        places: vec![ProbePlace::Kernel(kernel_place)],
-        notes: Vec::new(),
-    })
+    let places = vec![ProbePlace::Kernel(kernel_place)];
+    Ok(probe(format!("kprobe:{place}"), places, Vec::new()))
 }
 
 /// Splits `function+OFFSET`. `operator+` has no number behind it.
@@ -112,17 +105,17 @@ fn function_and_offset(place: &str) -> (&str, u64) {
     }
 }
 
-fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, String> {
+fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Probe, String> {
     if let Some(file_offset) = place.strip_prefix("0x").and_then(|_| number(place)) {
         let note = check_place(path, file_offset, options)?;
-        return Ok(Found {
-            name: format!("uprobe:{place}"),
-            places: vec![at(path, file_offset)],
-            notes: vec![note],
-        });
+        return Ok(probe(
+            format!("uprobe:{place}"),
+            vec![at(path, file_offset)],
+            vec![note],
+        ));
     }
     let (function, offset) = function_and_offset(place);
-    let functions = probe::find_functions(path, function, options).map_err(|error| error.to_string())?;
+    let functions = find_functions(path, function, options).map_err(|error| error.to_string())?;
     if functions.found.is_empty() {
         return Err(not_found(path, function, &functions));
     }
@@ -139,11 +132,7 @@ fn uprobe(path: &Path, place: &str, options: &SymbolOptions) -> Result<Found, St
         places.push(at(path, file_offset));
     }
     notes.extend(what_escapes(function, &functions));
-    Ok(Found {
-        name: format!("uprobe:{place}"),
-        places,
-        notes,
-    })
+    Ok(probe(format!("uprobe:{place}"), places, notes))
 }
 
 fn at(path: &Path, file_offset: u64) -> ProbePlace {
@@ -157,7 +146,7 @@ fn at(path: &Path, file_offset: u64) -> ProbePlace {
 
 /// Checks an offset. A probe in the middle of an instruction would change that instruction.
 fn check_place(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<String, String> {
-    match probe::place_at(path, file_offset, options).map_err(|error| error.to_string())? {
+    match place_at(path, file_offset, options).map_err(|error| error.to_string())? {
         AtOffset::Instruction(Some(name)) => Ok(format!("{file_offset:#x} is {name}")),
         AtOffset::Instruction(None) | AtOffset::Unknown => Ok(format!(
             "{} has no symbols for {file_offset:#x}: it was not checked that an instruction begins there",
@@ -226,44 +215,38 @@ fn not_found(path: &Path, name: &str, functions: &Functions) -> String {
     match functions.similar.is_empty() {
         false => format!(
             "{path} has no function {name}; did you mean {}?",
-            list(functions.similar.iter().map(String::as_str))
+            list(functions.similar.iter())
         ),
         true => format!("{path} has no function {name}; `nm -C {path}` lists what it has"),
     }
 }
 
-fn usdt(path: &Path, name: &str) -> Result<Found, String> {
-    let all = probe::static_probes(path).map_err(|error| error.to_string())?;
+fn usdt(path: &Path, name: &str) -> Result<Probe, String> {
+    let all = static_probes(path).map_err(|error| error.to_string())?;
     let is_meant = |probe: &&StaticProbe| match name.split_once(':') {
         Some((provider, name)) => (probe.provider.as_str(), probe.name.as_str()) == (provider, name),
         None => probe.name == name,
     };
     let meant: Vec<&StaticProbe> = all.iter().filter(is_meant).collect();
-    let full_name = |probe: &StaticProbe| format!("{}:{}", probe.provider, probe.name);
-    let mut names: Vec<String> = meant.iter().copied().map(full_name).collect();
-    names.sort();
-    names.dedup();
-    let name = match &names[..] {
-        [name] => name.clone(),
-        [] => {
-            let mut others: Vec<String> = all.iter().map(full_name).collect();
-            others.sort();
-            others.dedup();
-            return Err(match others.is_empty() {
-                true => format!("{} has no USDT probes", path.display()),
-                false => format!(
-                    "{} has no USDT probe {name}; it has {}",
-                    path.display(),
-                    list(others.iter().map(String::as_str))
-                ),
-            });
-        }
-        several => {
+    let full_names = |probes: &mut dyn Iterator<Item = &StaticProbe>| -> BTreeSet<String> {
+        probes
+            .map(|probe| format!("{}:{}", probe.provider, probe.name))
+            .collect()
+    };
+    let names = full_names(&mut meant.iter().copied());
+    let file = path.display();
+    let name = match (names.first(), names.len()) {
+        (Some(name), 1) => name,
+        (Some(_), _) => {
+            let names = list(names.iter());
             return Err(format!(
-                "{} has several USDT probes {name}: {}; name the provider, too",
-                path.display(),
-                list(several.iter().map(String::as_str))
+                "{file} has several USDT probes {name}: {names}; name the provider, too"
             ));
+        }
+        (None, _) if all.is_empty() => return Err(format!("{file} has no USDT probes")),
+        (None, _) => {
+            let others = list(full_names(&mut all.iter()).iter());
+            return Err(format!("{file} has no USDT probe {name}; it has {others}"));
         }
     };
     let places = meant.iter().map(|probe| FilePlace {
@@ -272,11 +255,8 @@ fn usdt(path: &Path, name: &str) -> Result<Found, String> {
         semaphore: probe.semaphore,
         arguments: probe.arguments.clone(),
     });
-    Ok(Found {
-        name: format!("usdt:{name}"),
-        places: places.map(ProbePlace::File).collect(),
-        notes: Vec::new(),
-    })
+    let places = places.map(ProbePlace::File).collect();
+    Ok(probe(format!("usdt:{name}"), places, Vec::new()))
 }
 
 /// Splits file and name. Both may hold colons: the path is the longest beginning that is a file.

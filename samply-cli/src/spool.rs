@@ -6,16 +6,15 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use perf_data::spool::SpoolSink;
-use profile::build::Builder;
 use profile::text::one_line;
 use recording::clock::Timestamp;
 use recording::command::on_file;
 use recording::info::RecordingInfo;
+use recording::sink::EventSink;
 
-use crate::jit::JitWatch;
 use crate::output::{free_name, take_name};
 use crate::owner::{give_to_sudo_caller, is_trusted};
-use crate::pipeline;
+use crate::recorder;
 use crate::term::Term;
 
 /// An open `<output>.partial`. Once it holds a recording, only [`Spool::remove`] removes it: if the profile cannot be saved, this file is
@@ -33,7 +32,7 @@ impl Spool {
     pub(crate) fn create(path: &Path, term: &Term) -> Option<Spool> {
         match create(path, term) {
             Ok(spool) => {
-                pipeline::say_if_quit(Some(format!(
+                recorder::say_if_quit(Some(format!(
                     "\nsprof: {}\n",
                     one_line(&format!(
                         "ended by Ctrl-\\; the recording is in {}: look at it with {}",
@@ -54,9 +53,9 @@ impl Spool {
     }
 
     /// Starts writing.
-    pub(crate) fn start(
+    pub(crate) fn start<N: EventSink>(
         &mut self,
-        sink: &mut SpoolSink<JitWatch<Builder>>,
+        sink: &mut SpoolSink<N>,
         run_start: Timestamp,
         info: &RecordingInfo,
         waits: bool,
@@ -113,7 +112,7 @@ impl Spool {
 
     /// Removes the file: the profile is saved, or there is nothing to save.
     pub(crate) fn remove(self) {
-        pipeline::say_if_quit(None);
+        recorder::say_if_quit(None);
         // If that fails, the file stays; nothing is lost.
         let _ = fs::remove_file(&self.path);
     }
@@ -121,7 +120,7 @@ impl Spool {
 
 impl Drop for Spool {
     fn drop(&mut self) {
-        pipeline::say_if_quit(None);
+        recorder::say_if_quit(None);
         if !self.is_started() {
             let _ = fs::remove_file(&self.path);
         }

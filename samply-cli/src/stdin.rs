@@ -26,14 +26,11 @@ pub(crate) fn stand_in(files: Vec<&mut PathBuf>) -> Result<(), Failure> {
     }
     if io::stdin().is_terminal() {
         let message = "`-` reads stdin, which is a terminal here; pipe a profile into it, or name a file";
-        return Err(Failure::from(args::general_usage_error(message)));
+        return Err(args::general_usage_error(message));
     }
     if !std::fs::metadata(STDIN).is_ok_and(|stdin| stdin.is_file()) {
-        keep().map_err(|error| {
-            Failure::failed(format_args!(
-                "reading stdin failed: {error}; save the input to a file, and name that file"
-            ))
-        })?;
+        keep()
+            .map_err(|error| format!("reading stdin failed: {error}; save the input to a file, and name that file"))?;
     }
     files.iter_mut().for_each(|file| **file = STDIN.into());
     Ok(())

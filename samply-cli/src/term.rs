@@ -3,17 +3,15 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::path::Path;
 
 use clap::error::ContextValue;
 use profile::text::one_line;
 
-use crate::screen::printable;
+use crate::style::{Style, Styled, columns, has_color, printable};
 
-/// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
-    /// Errors only.
     Quiet,
     /// Announcements, progress and the summary.
     Normal,
@@ -22,7 +20,6 @@ pub(crate) enum Verbosity {
 }
 
 impl Verbosity {
-    /// The verbosity by `-q` and `-v`.
     pub(crate) fn of(quiet: bool, verbose: bool) -> Verbosity {
         match (quiet, verbose) {
             (true, _) => Verbosity::Quiet,
@@ -42,90 +39,28 @@ pub(crate) struct Term {
     progress_shown: Cell<bool>,
 }
 
-/// The few styles in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Style {
-    Bold,
-    /// Details.
-    Dim,
-    /// A limit of the profile.
-    Warning,
-    /// Failure.
-    Error,
-    /// A link or path.
-    Link,
-}
-
-impl Style {
-    const ALL: [Style; 5] = [Style::Bold, Style::Dim, Style::Warning, Style::Error, Style::Link];
-
-    /// SGR (ECMA-48 8.3.117).
-    fn sgr(self) -> &'static str {
-        match self {
-            Style::Bold => "\x1b[1m",
-            Style::Dim => "\x1b[2m",
-            Style::Warning => "\x1b[33m",
-            Style::Error => "\x1b[1;31m",
-            Style::Link => "\x1b[36m",
-        }
-    }
-
-    /// The escape sequence at the start of the text, if it is one of sprof's styles.
-    pub(crate) fn sequence_at(text: &str) -> Option<&'static str> {
-        let mut own = Style::ALL.into_iter().map(Style::sgr).chain([PLAIN]);
-        own.find(|sequence| text.starts_with(sequence))
-    }
-}
-
-/// Ends all styles.
-const PLAIN: &str = "\x1b[0m";
-
-/// Text with a style, which is used if colour is on.
-pub(crate) struct Styled<T> {
-    text: T,
-    sgr: Option<&'static str>,
-}
-
-impl<T: fmt::Display> fmt::Display for Styled<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.sgr {
-            None => self.text.fmt(f),
-            Some(sgr) => {
-                f.write_str(sgr)?;
-                self.text.fmt(f)?;
-                f.write_str(PLAIN)
-            }
-        }
-    }
-}
-
 impl Term {
     /// stderr, as the environment describes it.
     pub(crate) fn stderr(verbosity: Verbosity) -> Term {
-        let is_terminal = io::stderr().is_terminal();
-        let variable = |name: &str| std::env::var(name).ok();
+        let stderr = io::stderr();
         Term {
             verbosity,
-            color: wants_color(is_terminal, &variable),
-            redraws: is_terminal && variable("TERM").as_deref() != Some("dumb"),
+            color: has_color(&stderr),
+            redraws: stderr.is_terminal() && std::env::var("TERM").ok().as_deref() != Some("dumb"),
             progress_shown: Cell::new(false),
         }
     }
 
-    /// How much to print.
     pub(crate) fn verbosity(&self) -> Verbosity {
         self.verbosity
     }
 
-    /// True with -v.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
 
-    /// The text in a style.
     pub(crate) fn style<T: fmt::Display>(&self, style: Style, text: T) -> Styled<T> {
-        let sgr = self.color.then(|| style.sgr());
-        Styled { text, sgr }
+        Styled::new(self.color, style, text)
     }
 
     /// Columns before the text of [`Term::detail`].
@@ -143,14 +78,12 @@ impl Term {
         columns(io::stderr())
     }
 
-    /// A line.
     pub(crate) fn line(&self, text: impl fmt::Display) {
         if self.verbosity >= Verbosity::Normal {
             self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
         }
     }
 
-    /// A line with -v.
     pub(crate) fn verbose(&self, text: impl fmt::Display) {
         if self.is_verbose() {
             self.line(text);
@@ -167,7 +100,13 @@ impl Term {
         self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));
     }
 
-    /// A failure.
+    /// What a file lacks, a line each.
+    pub(crate) fn warnings(&self, path: &Path, notes: &[String]) {
+        for note in notes {
+            self.warning(format_args!("{}: {note}", path.display()));
+        }
+    }
+
     pub(crate) fn error(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Error, "error:")));
     }
@@ -186,7 +125,6 @@ impl Term {
         }
     }
 
-    /// Erases the progress line.
     pub(crate) fn erase_progress(&self) {
         if self.progress_shown.replace(false) {
             // CR, then ED 0: a progress line may have wrapped, so everything below is erased, too.
@@ -194,7 +132,6 @@ impl Term {
         }
     }
 
-    /// A usage error of clap.
     pub(crate) fn usage(&self, error: &mut clap::Error) {
         let text = text_of(error);
         let text = match text.strip_prefix("error:") {
@@ -232,87 +169,4 @@ fn text_of(error: &mut clap::Error) -> String {
         error.insert(kind, line);
     }
     error.to_string()
-}
-
-/// True if stdout gets colour.
-pub(crate) fn stdout_color() -> bool {
-    wants_color(io::stdout().is_terminal(), &|name| std::env::var(name).ok())
-}
-
-/// Columns of the terminal on stdout; `None` without a terminal.
-pub(crate) fn stdout_columns() -> Option<usize> {
-    columns(io::stdout())
-}
-
-fn columns(stream: impl IsTerminal + AsFd) -> Option<usize> {
-    if !stream.is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(stream)
-        .ok()
-        .map(|size| usize::from(size.ws_col));
-    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
-    Some(size.filter(|columns| *columns > 0).or_else(variable).unwrap_or(80))
-}
-
-impl<T> Styled<T> {
-    /// The text in a style, or unchanged.
-    pub(crate) fn new(color: bool, style: Style, text: T) -> Styled<T> {
-        let sgr = color.then(|| style.sgr());
-        Styled { text, sgr }
-    }
-}
-
-/// The colour choice for clap's help and errors.
-pub(crate) fn clap_color() -> clap::ColorChoice {
-    if wants_color(io::stderr().is_terminal(), &|name| std::env::var(name).ok()) {
-        // clap checks its own stream: help goes to stdout.
-        clap::ColorChoice::Auto
-    } else {
-        clap::ColorChoice::Never
-    }
-}
-
-/// <https://no-color.org>, <https://bixense.com/clicolors>, cargo's `term.color`; the first one that is set decides.
-fn wants_color(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> bool {
-    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-    if is_set("NO_COLOR") {
-        return false;
-    }
-    if variable("CLICOLOR_FORCE").is_some_and(|value| !value.is_empty() && value != "0") {
-        return true;
-    }
-    match variable("CARGO_TERM_COLOR").as_deref() {
-        Some("always") => true,
-        Some("never") => false,
-        _ => is_terminal && variable("TERM").as_deref() != Some("dumb"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn color(is_terminal: bool, variables: &[(&str, &str)]) -> bool {
-        wants_color(is_terminal, &|name| {
-            variables
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    #[test]
-    fn color_follows_the_terminal_unless_told_otherwise() {
-        assert!(color(true, &[("TERM", "xterm")]));
-        assert!(!color(false, &[]));
-        assert!(!color(true, &[("TERM", "dumb")]));
-        assert!(!color(true, &[("NO_COLOR", "1")]));
-        assert!(color(true, &[("NO_COLOR", "")]));
-        assert!(color(false, &[("CLICOLOR_FORCE", "1")]));
-        assert!(!color(false, &[("CLICOLOR_FORCE", "0")]));
-        assert!(!color(false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
-        assert!(color(false, &[("CARGO_TERM_COLOR", "always")]));
-        assert!(!color(true, &[("CARGO_TERM_COLOR", "never"), ("TERM", "xterm")]));
-    }
 }

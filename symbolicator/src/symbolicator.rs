@@ -190,7 +190,7 @@ impl Symbolicator {
     pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
         match &*lock(&self.entry(module).engine) {
             Some(Engine::Elf(elf)) => elf.looked_up_in(),
-            Some(Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_)) => SymbolSource::Told,
+            Some(Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_)) => SymbolSource::Recorded,
             None => SymbolSource::NotAsked,
         }
     }

@@ -16,8 +16,8 @@ fn describe(list: ProbeList, found: Result<Leftovers, ProbeError>) -> Finding {
         ProbeList::Uprobes => Finding::works("uprobes", "probes in programs (-e uprobe:..., usdt:...)", ""),
         ProbeList::Kprobes => Finding::works("kprobes", "probes in the kernel (-e kprobe:...)", ""),
     };
-    let limited = |reason: String, mends: &[&str]| {
-        (finding.clone().because(State::Limited, reason)).mended_by(mends.iter().copied())
+    let limited = |reason: String, fixes: &[&str]| {
+        (finding.clone().because(State::Limited, reason)).fixed_by(fixes.iter().copied())
     };
     match found {
         Ok(left) if left.places.is_empty() => finding,
@@ -60,13 +60,13 @@ mod tests {
         };
         assert_eq!(left(&[], &[]).state, State::Works);
         let one = left(&["/a:0x10"], &[7]);
-        assert_eq!(one.mends, ["sudo sh -c ..."]);
+        assert_eq!(one.fixes, ["sudo sh -c ..."]);
         assert_eq!(
             one.reason,
             "1 was left by a sprof that was killed (process 7), in /a:0x10; the next recording with a probe removes it"
         );
         assert!(left(&["/a:0x10", "/b:0x20"], &[7, 8]).reason.starts_with("2 were left"));
         let unmounted = describe(ProbeList::Kprobes, Err(ProbeError::NotMounted));
-        assert_eq!(unmounted.mends, ["sudo mount -t tracefs nodev /sys/kernel/tracing"]);
+        assert_eq!(unmounted.fixes, ["sudo mount -t tracefs nodev /sys/kernel/tracing"]);
     }
 }

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 
-use super::SelectArgs;
+use super::select::SelectArgs;
 
-/// Flags of `sprof annotate`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -25,22 +23,15 @@ pub(crate) struct AnnotateArgs {
     pub(crate) function: String,
 
     /// Print only the source.
-    #[arg(long, env = "SPROF_SOURCE", hide_env = true, value_parser = FalseyValueParser::new(), conflicts_with = "asm")]
+    #[arg(long, conflicts_with = "asm")]
     pub(crate) source: bool,
 
     /// Print only the machine code.
-    #[arg(long, env = "SPROF_ASM", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) asm: bool,
 
     /// Print N lines or instructions around each one with samples.
-    #[arg(
-        short = 'C',
-        long,
-        value_name = "N",
-        env = "SPROF_CONTEXT",
-        hide_env = true,
-        default_value_t = 4
-    )]
+    #[arg(short = 'C', long, value_name = "N", default_value_t = 4)]
     pub(crate) context: usize,
 
     #[command(flatten)]

@@ -7,14 +7,12 @@
 use std::ffi::OsString;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
-
-use super::{FlamegraphArgs, RecordArgs};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// Options of `sprof record` and `sprof flamegraph` that say what to record or to draw.
 const WHAT_TO_RECORD: [&str; 5] = ["command", "pid", "all", "file", "base"];
 /// Options with a value that go to cargo unchanged.
-const WITH_VALUE: [(&str, &str, &str); 12] = [
+const WITH_VALUE: [(&str, &str, &str); 13] = [
     ("bin", "NAME", "Run this program"),
     ("bench", "NAME", "Run this benchmark"),
     ("test", "NAME", "Run this integration test"),
@@ -31,6 +29,7 @@ const WITH_VALUE: [(&str, &str, &str); 12] = [
     ("manifest-path", "PATH", "Path of Cargo.toml"),
     ("config", "KEY=VALUE", "A setting of cargo's"),
     ("jobs", "N", "Number of compilers that run at the same time"),
+    ("example", "NAME", "Run this example"),
 ];
 /// Options without a value that go to cargo unchanged.
 const FLAGS: [(&str, &str); 12] = [
@@ -48,7 +47,6 @@ const FLAGS: [(&str, &str); 12] = [
     ("frozen", "Same as --locked and --offline"),
 ];
 
-/// What is made of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// A profile: `sprof record`.
@@ -75,7 +73,6 @@ pub(crate) enum UnitTarget {
     All { packages: Vec<String> },
 }
 
-/// A command line of `cargo sprof`, taken apart.
 #[derive(Debug)]
 pub(crate) struct CargoSprof {
     goal: Goal,
@@ -83,7 +80,6 @@ pub(crate) struct CargoSprof {
     options: Vec<OsString>,
     /// `bench`, `test` or `run`.
     subcommand: &'static str,
-    /// Options of cargo.
     cargo: Vec<OsString>,
     /// The target whose unit tests run; cargo knows its kind.
     pub(crate) unit: Option<UnitTarget>,
@@ -164,13 +160,6 @@ fn definition_of(goal: Goal) -> Command {
     };
     command
         .args(WITH_VALUE.map(value))
-        .arg(
-            Arg::new("example")
-                .long("example")
-                .value_name("NAME")
-                .value_parser(clap::value_parser!(OsString))
-                .help("Run this example"),
-        )
         .arg(unit(
             "unit-test",
             "Run the unit tests of this library or program; without a name, of all",
@@ -196,14 +185,10 @@ fn definition_of(goal: Goal) -> Command {
 
 /// Options of `sprof record` or `sprof flamegraph`, with short names that cargo does not use.
 fn options_of(goal: Goal) -> Vec<Arg> {
-    let command = Command::new(goal.command());
-    let command = match goal {
-        Goal::Profile => RecordArgs::augment_args(command),
-        Goal::FlameGraph => FlamegraphArgs::augment_args(command),
-    };
-    let arguments = command
-        .get_arguments()
-        .filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
+    let definition = super::definition();
+    let command = definition.find_subcommand(goal.command());
+    let arguments = command.into_iter().flat_map(Command::get_arguments);
+    let arguments = arguments.filter(|arg| !WHAT_TO_RECORD.contains(&arg.get_id().as_str()));
     arguments
         .map(|arg| {
             let arg = match arg.get_help_heading() {
@@ -251,7 +236,6 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
     for (id, ..) in WITH_VALUE {
         cargo.extend(values(&matches, id));
     }
-    cargo.extend(values(&matches, "example"));
     for (id, _) in FLAGS {
         cargo.extend(matches.get_flag(id).then(|| OsString::from(format!("--{id}"))));
     }
@@ -270,9 +254,7 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         },
         false => UnitTarget::Named(name),
     });
-    let after = matches.get_many::<OsString>("args").into_iter().flatten();
-    let mut arguments: Vec<OsString> = Vec::new();
-    arguments.extend(after.cloned());
+    let arguments = matches.get_many::<OsString>("args").into_iter().flatten();
     // A filter is cargo's own argument, before `--`.
     cargo.append(&mut program);
     Ok(CargoSprof {
@@ -284,7 +266,7 @@ pub(crate) fn parse(words: &[OsString], color: clap::ColorChoice) -> Result<Carg
         manifest_path: matches
             .get_many::<OsString>("manifest-path")
             .and_then(|mut paths| paths.next_back().cloned()),
-        program: arguments,
+        program: arguments.cloned().collect(),
     })
 }
 
@@ -303,12 +285,11 @@ impl CargoSprof {
 
     /// The same as a command line of `sprof record` or `sprof flamegraph`.
     pub(crate) fn of_sprof(&self, command: Vec<OsString>) -> Result<super::Command, clap::Error> {
-        use clap::Parser as _;
         let mut line: Vec<OsString> = vec!["sprof".into(), self.goal.command().into()];
         line.extend(self.options.iter().cloned());
         line.push("--".into());
         line.extend(command);
-        Ok(super::Cli::try_parse_from(line)?.command)
+        Ok(super::parsed(&line, clap::ColorChoice::Auto)?.command)
     }
 }
 
@@ -344,13 +325,8 @@ fn options_given(goal: Goal, matches: &ArgMatches) -> Vec<OsString> {
             continue;
         }
         let before = words.len();
-        words.extend(
-            matches
-                .get_raw(id)
-                .into_iter()
-                .flatten()
-                .map(|value| with_value(long, value)),
-        );
+        let values = matches.get_raw(id).into_iter().flatten();
+        words.extend(values.map(|value| with_value(long, value)));
         if words.len() == before {
             words.push(OsString::from(format!("--{long}")));
         }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use profile::view::diff::rules::{Measure, Rule};
 
-use super::{By, LimitArgs, PartArgs};
+use super::diff::{By, LimitArgs};
+use super::input::EventArgs;
+use super::select::PartArgs;
 
-/// Flags of `sprof check`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\
@@ -29,7 +29,9 @@ a standard deviation of 1.5 %. Several recordings a side, taken in turn, show it
 recording (sprof record --iteration-count 5) find smaller changes.
 
 Exit status: 0 all rules are kept; 1 a rule is broken; 3 no rule is broken and sprof cannot tell for
-some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed."
+some (0 with --allow-unknown); 2 wrong usage; 125 sprof itself failed.",
+    mut_arg("event", |arg| arg.help("Check this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
+                                     [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct CheckArgs {
     /// One or more profiles to check; one after --base OLD. `-` is stdin.
@@ -37,60 +39,43 @@ pub(crate) struct CheckArgs {
     pub(crate) files: Vec<PathBuf>,
 
     /// One or more profiles to compare to.
-    #[arg(long, value_name = "FILE", num_args = 1.., required = true, env = "SPROF_BASE", hide_env = true)]
+    #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub(crate) base: Vec<PathBuf>,
 
     /// A rule: each run may spend at most so much more time in the function with this name, or this last part of its name. `*` stands
     /// for any text; the rule is then on each such function: 'parse*=2%', '*=10%'. May be given several times.
-    #[arg(long, value_name = "FUNCTION=PERCENT", env = "SPROF_MAX_INCREASE", hide_env = true,
-          value_parser = rule_of_time)]
+    #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = rule_of_time)]
     pub(crate) max_increase: Vec<Rule>,
 
     /// A rule: each run of the whole program may take at most so much more time.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_MAX_TOTAL_INCREASE", hide_env = true, value_parser = total)]
+    #[arg(long, value_name = "PERCENT", value_parser = total)]
     pub(crate) max_total_increase: Option<Rule>,
 
     /// A rule: the function's share of the program's time may grow by at most so many points: FUNCTION=2 allows 20 % to become 22 %. The
     /// rule does not see that the whole program gets slower. May be given several times.
-    #[arg(long, value_name = "FUNCTION=POINTS", env = "SPROF_MAX_SHARE_INCREASE", hide_env = true,
-          value_parser = rule_of_share)]
+    #[arg(long, value_name = "FUNCTION=POINTS", value_parser = rule_of_share)]
     pub(crate) max_share_increase: Vec<Rule>,
 
     /// End with status 0 and not 3 if no rule is broken and sprof cannot tell for some.
-    #[arg(long, env = "SPROF_ALLOW_UNKNOWN", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) allow_unknown: bool,
 
     /// File with more rules [default: sprof.toml, if it exists].
-    #[arg(long, value_name = "FILE", env = "SPROF_CONFIG", hide_env = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Check this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) [default: the files'
-    /// choice, or the first event].
-    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
-    pub(crate) event: Option<String>,
+    #[command(flatten)]
+    pub(crate) event: EventArgs,
 
     /// What the rules are on.
-    #[arg(
-        long,
-        value_name = "WHAT",
-        env = "SPROF_BY",
-        hide_env = true,
-        default_value = "total"
-    )]
+    #[arg(long, value_name = "WHAT", default_value = "total")]
     pub(crate) by: By,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
     /// What to print: text, md (Markdown, for a pull request), junit (for CI systems) or json.
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        env = "SPROF_FORMAT",
-        hide_env = true,
-        default_value = "text"
-    )]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: CheckFormat,
 
     #[command(flatten)]

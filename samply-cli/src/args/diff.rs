@@ -2,68 +2,59 @@
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 use profile::view::diff::{Limits, What};
 
-use super::{PartArgs, ServeArgs, SvgArgs, value};
+use super::export::SvgArgs;
+use super::input::EventArgs;
+use super::select::PartArgs;
+use super::serve::ServeArgs;
+use super::value;
 
-/// Flags of `sprof diff`.
 #[derive(Args, Clone, Debug)]
-#[command(before_help = "\
+#[command(
+    before_help = "\
 Examples:
   sprof diff old.json.gz new.json.gz
   sprof diff old1.json.gz old2.json.gz --new new1.json.gz new2.json.gz
-  sprof diff old.json.gz new.json.gz --flamegraph diff.svg")]
+  sprof diff old.json.gz new.json.gz --flamegraph diff.svg",
+    mut_arg("event", |arg| arg.help("Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
+                                     [default: the files' choice, or the first event]"))
+)]
 pub(crate) struct DiffArgs {
     /// Two profiles: before and after. With --new: one or more profiles from before. `-` is stdin.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
     /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run to run.
-    #[arg(long, value_name = "FILE", num_args = 1.., env = "SPROF_NEW", hide_env = true)]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) new: Vec<PathBuf>,
 
-    /// Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) [default: the files'
-    /// choice, or the first event].
-    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
-    pub(crate) event: Option<String>,
+    #[command(flatten)]
+    pub(crate) event: EventArgs,
 
     /// What to compare. Text lists functions by the time in their own code, then by the time with all that they call.
-    #[arg(
-        long,
-        value_name = "WHAT",
-        env = "SPROF_BY",
-        hide_env = true,
-        default_value = "functions"
-    )]
+    #[arg(long, value_name = "WHAT", default_value = "functions")]
     pub(crate) by: By,
 
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
     /// List at most N changes.
-    #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true, default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 30)]
     pub(crate) limit: usize,
 
     /// What to print: text, md (Markdown, for a pull request) or json.
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        env = "SPROF_FORMAT",
-        hide_env = true,
-        default_value = "text"
-    )]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: DiffFormat,
 
     /// Draw a flame graph of the second side into this file, too, coloured by change: red grew, blue shrank, grey did not change or
     /// may be chance. `-` is stdout, without the list.
-    #[arg(long, value_name = "FILE", env = "SPROF_FLAMEGRAPH", hide_env = true)]
+    #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
 
     /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each.
-    #[arg(long, env = "SPROF_OPEN", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) open: bool,
 
     #[command(flatten)]
@@ -94,13 +85,11 @@ pub(crate) enum By {
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LimitArgs {
     /// At most so many of 100 listed changes may be chance, and at most so many of 100 rules that hold may be called broken.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_FALSE_DISCOVERIES", hide_env = true,
-          default_value = "1", value_parser = value::percentage)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = value::percentage)]
     pub(crate) false_discoveries: f64,
 
     /// Leave out changes below this share of all samples.
-    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_CHANGE", hide_env = true,
-          default_value = "0.5", value_parser = value::percentage)]
+    #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = value::percentage)]
     pub(crate) min_change: f64,
 }
 

@@ -1,9 +1,7 @@
 //! `sprof doctor`.
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 
-/// Flags of `sprof doctor`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -12,6 +10,6 @@ Examples:
   sprof doctor --json")]
 pub(crate) struct DoctorArgs {
     /// Print one line of JSON, for machines.
-    #[arg(long, env = "SPROF_JSON", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) json: bool,
 }

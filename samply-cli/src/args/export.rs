@@ -2,14 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
 use clap::{Args, ValueEnum};
 
-use super::{RecordingArgs, value};
+use super::input::{EventArgs, InputArgs};
+use super::record::RecordingArgs;
+use super::value;
 
-/// Flags of `sprof export`.
 #[derive(Args, Clone, Debug)]
-#[command(before_help = EXAMPLES, after_help = UNITS)]
+#[command(
+    before_help = EXAMPLES,
+    after_help = UNITS,
+    mut_arg("event", |arg| arg.help("Export this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) \
+                                     [default: the file's choice, or the first event]"))
+)]
 pub(crate) struct ExportArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record`, text of `perf script`, a .partial
     /// file, folded stacks, or a file of pprof, callgrind, cachegrind or DHAT. `-` is stdin.
@@ -17,29 +22,27 @@ pub(crate) struct ExportArgs {
     pub(crate) file: PathBuf,
 
     /// What to write [default: by the ending of the output's name].
-    #[arg(short, long, value_name = "FORMAT", env = "SPROF_FORMAT", hide_env = true)]
+    #[arg(short, long, value_name = "FORMAT")]
     pub(crate) format: Option<ExportFormat>,
 
     /// File to write [default: stdout]. It replaces an earlier file of the same kind.
-    #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
     /// Export where threads wait instead of CPU time; needs a recording with --off-cpu.
-    #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) off_cpu: bool,
 
     #[command(flatten)]
     pub(crate) pick: PickArgs,
 
-    /// Export this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default: the file's
-    /// choice, or the first event].
-    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
-    pub(crate) event: Option<String>,
+    #[command(flatten)]
+    pub(crate) event: EventArgs,
 
     #[command(flatten)]
     pub(crate) svg: SvgArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Names and messages")]
     pub(crate) input: InputArgs,
 }
 
@@ -60,7 +63,6 @@ const CHOICES_OF_A_RECORDING: [&str; 13] = [
     "profile_name",
 ];
 
-/// Flags of `sprof flamegraph`.
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "sprof flamegraph [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
@@ -85,18 +87,11 @@ pub(crate) struct FlamegraphArgs {
     pub(crate) file: Option<PathBuf>,
 
     /// One or more profiles to compare FILE to: colours show what changed, as with `sprof diff --flamegraph`.
-    #[arg(long, value_name = "BASE", num_args = 1.., requires = "file", env = "SPROF_BASE", hide_env = true)]
+    #[arg(long, value_name = "BASE", num_args = 1.., requires = "file")]
     pub(crate) base: Vec<PathBuf>,
 
     /// File to write; `-` is stdout (the program's own output then goes to stderr).
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "SPROF_OUTPUT",
-        hide_env = true,
-        default_value = "flamegraph.svg"
-    )]
+    #[arg(short, long, value_name = "FILE", default_value = "flamegraph.svg")]
     pub(crate) output: PathBuf,
 
     #[command(flatten)]
@@ -108,7 +103,7 @@ pub(crate) struct FlamegraphArgs {
     #[command(flatten)]
     pub(crate) svg: SvgArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Names and messages")]
     pub(crate) input: InputArgs,
 }
 
@@ -122,7 +117,6 @@ const UNITS: &str = "\
 Numbers are whole, and the same in every format: samples; nanoseconds, if samples stand for different times
 (recorded with --off-cpu or hardware events); or bytes.";
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// A line for each call path: `process;main;work 42`, for inferno, FlameGraph and others.
@@ -148,12 +142,11 @@ pub(crate) enum ExportFormat {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PickArgs {
     /// Export CPU time and waits together: the whole time of the threads.
-    #[arg(long, env = "SPROF_WALL", hide_env = true, value_parser = FalseyValueParser::new(),
-          conflicts_with = "off_cpu")]
+    #[arg(long, conflicts_with = "off_cpu")]
     pub(crate) wall: bool,
 
     /// Show each thread on its own in folded stacks and flame graphs, not their sum for each process.
-    #[arg(long, env = "SPROF_THREADS", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) threads: bool,
 }
 
@@ -162,58 +155,32 @@ pub(crate) struct PickArgs {
 #[command(next_help_heading = "Flame graphs")]
 pub(crate) struct SvgArgs {
     /// Put the root at the top (an icicle graph).
-    #[arg(long, env = "SPROF_INVERTED", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) inverted: bool,
 
     /// Put the functions that run at the root, and their callers on top of them.
-    #[arg(long, env = "SPROF_REVERSE", hide_env = true, value_parser = FalseyValueParser::new(),
-          conflicts_with = "flame_chart")]
+    #[arg(long, conflicts_with = "flame_chart")]
     pub(crate) reverse: bool,
 
     /// Show the samples in time order, thread after thread, instead of added up.
-    #[arg(long, visible_alias = "flamechart", env = "SPROF_FLAME_CHART", hide_env = true,
-          value_parser = FalseyValueParser::new())]
+    #[arg(long, visible_alias = "flamechart")]
     pub(crate) flame_chart: bool,
 
     /// Headline [default: the program and what is shown].
-    #[arg(long, value_name = "TEXT", env = "SPROF_TITLE", hide_env = true)]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
 
     /// Text below the headline, for example a commit or a machine.
-    #[arg(long, value_name = "TEXT", env = "SPROF_NOTES", hide_env = true)]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) notes: Option<String>,
 
     /// Width in pixels. A browser that shows nothing else uses the width of its window.
-    #[arg(long, visible_alias = "image-width", value_name = "PIXELS", env = "SPROF_WIDTH", hide_env = true,
-          default_value = "1200", value_parser = clap::value_parser!(u32).range(200..=100_000))]
+    #[arg(long, visible_alias = "image-width", value_name = "PIXELS", default_value = "1200",
+          value_parser = clap::value_parser!(u32).range(200..=100_000))]
     pub(crate) width: u32,
 
     /// Leave out frames that are narrower than this.
-    #[arg(long, value_name = "PIXELS", env = "SPROF_MIN_WIDTH", hide_env = true, default_value = "0.1",
-          value_parser = value::pixels, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PIXELS", default_value = "0.1", value_parser = value::pixels,
+          allow_negative_numbers = true)]
     pub(crate) min_width: f64,
-}
-
-/// How to name functions, and how much to print.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Names and messages")]
-pub(crate) struct InputArgs {
-    /// Look for debug files in this folder, too. May be given several times.
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "SPROF_SYMBOL_DIR",
-        hide_env = true,
-        value_delimiter = ':'
-    )]
-    pub(crate) symbol_dir: Vec<PathBuf>,
-
-    /// Print errors only.
-    #[arg(short, long, env = "SPROF_QUIET", hide_env = true, value_parser = FalseyValueParser::new(),
-          conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-
-    /// Print more: what each stage did, and what has no name.
-    #[arg(short, long, env = "SPROF_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
-    pub(crate) verbose: bool,
 }

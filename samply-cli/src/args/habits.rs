@@ -8,16 +8,7 @@ use std::ffi::{OsStr, OsString};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use recording::command::own;
 
-/// What a word names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
-    /// A program or a script, by path or by name in PATH.
-    Program,
-    /// Another file.
-    File,
-    /// No file.
-    Nothing,
-}
+use crate::named::Named;
 
 /// Options of `cargo flamegraph` that name a target of cargo.
 const CARGO_TARGETS: [&str; 6] = ["--bin", "--bench", "--example", "--test", "--unit-test", "--unit-bench"];

@@ -3,17 +3,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 
-use super::ServeArgs;
+use super::input::EventArgs;
+use super::serve::ServeArgs;
 
-/// Flags of `sprof load`.
+const FOREIGN: &str = "Files of other profilers, and .partial files";
+
 #[derive(Args, Clone, Debug)]
-#[command(before_help = "\
+#[command(
+    before_help = "\
 Examples:
   sprof load profile.json.gz
   sprof load -n -P 8080 perf.data         print the link, open no browser
-  sprof load -s -o app.json.gz perf.data  convert a file of another profiler")]
+  sprof load -s -o app.json.gz perf.data  convert a file of another profiler",
+    mut_arg("event", |arg| arg.help("Show the samples of this event, if the file has several \
+                                     [default: the file's choice, or the first event without waits]"))
+)]
 pub(crate) struct LoadArgs {
     /// A saved profile (from sprof, samply or Firefox, plain or gzip), a file of `perf record` or of Android's `simpleperf record`,
     /// text of `perf script`, folded stacks, a file of pprof, callgrind, cachegrind or DHAT, or the .partial file of a recording
@@ -21,32 +26,16 @@ pub(crate) struct LoadArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 
-    /// Show the samples of this event, if the file has several [default: the file's choice, or the first event without waits].
-    #[arg(
-        short,
-        long,
-        value_name = "NAME",
-        env = "SPROF_EVENT",
-        hide_env = true,
-        help_heading = "Files of other profilers, and .partial files"
-    )]
-    pub(crate) event: Option<String>,
+    #[command(flatten, next_help_heading = FOREIGN)]
+    pub(crate) event: EventArgs,
 
     /// Save the file as a profile with function names, and exit; serve nothing.
-    #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "Files of other profilers, and .partial files")]
+    #[arg(short, long, help_heading = FOREIGN)]
     pub(crate) save_only: bool,
 
     /// File to save the profile to. sprof keeps an earlier profile there as profile.1.json.gz.
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "SPROF_OUTPUT",
-        hide_env = true,
-        default_value = "profile.json.gz",
-        help_heading = "Files of other profilers, and .partial files"
-    )]
+    #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz",
+          help_heading = FOREIGN)]
     pub(crate) output: PathBuf,
 
     #[command(flatten)]

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::InputArgs;
+use super::input::InputArgs;
 
-/// Flags of `sprof merge`.
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "\
@@ -23,21 +22,14 @@ pub(crate) struct MergeArgs {
     pub(crate) files: Vec<PathBuf>,
 
     /// File to save the merged profile to. sprof keeps an earlier profile there as FILE.1.json.gz.
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        env = "SPROF_OUTPUT",
-        hide_env = true,
-        default_value = "merged.json.gz"
-    )]
+    #[arg(short, long, value_name = "FILE", default_value = "merged.json.gz")]
     pub(crate) output: PathBuf,
 
     /// How the times of the files relate [default: clock where the recordings overlap or follow within a minute, else start].
-    #[arg(long, value_name = "HOW", env = "SPROF_ALIGN", hide_env = true)]
+    #[arg(long, value_name = "HOW")]
     pub(crate) align: Option<AlignBy>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Names and messages")]
     pub(crate) input: InputArgs,
 }
 

@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod export;
 mod habits;
+mod input;
 mod load;
 mod merge;
 mod record;
@@ -20,21 +21,27 @@ pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
-pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
+pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
-pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, InputArgs, PickArgs, SvgArgs};
-pub(crate) use habits::Named;
+pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
-pub(crate) use select::{PartArgs, SelectArgs};
+pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
 
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::path::PathBuf;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use profile::text::one_line;
+
+use crate::exit::Failure;
+use crate::named::Named;
 
 /// Record where a program spends its time, and look at it in the Firefox Profiler or the terminal.
 #[derive(Debug, Parser)]
@@ -44,11 +51,10 @@ use profile::text::one_line;
     subcommand_required = true,
     arg_required_else_help = true,
     before_help = EXAMPLES,
-    after_help = EXIT_STATUS,
+    after_help = record::EXIT_STATUS,
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -66,16 +72,6 @@ const HELP_TEMPLATE: &str = "\
 
 {before-help}{all-args}{after-help}";
 
-const EXIT_STATUS: &str = "\
-Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
-127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
-With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.
-
-Every option has an environment variable, SPROF_ and its long name:
-SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
-and TERM=dumb are honoured.";
-
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Record a program and all processes that it starts, running processes, or the whole machine.
@@ -88,7 +84,7 @@ pub(crate) enum Command {
     Cargo {
         /// Words for `cargo sprof`; see `cargo sprof --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
-        words: Vec<std::ffi::OsString>,
+        words: Vec<OsString>,
     },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
@@ -156,36 +152,54 @@ impl Command {
 
 /// Reads the process's arguments; `look` says what a word names. The error is a usage error, a request for help or one for the
 /// version.
-pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&std::ffi::OsStr) -> Named) -> Result<Cli, clap::Error> {
-    use clap::FromArgMatches;
-    let definition = definition().color(color);
-    let line = habits::understood(std::env::args_os().collect(), &definition, &look);
-    let matches = (definition.try_get_matches_from(&line)).map_err(|error| habits::advised(error, &line, &look))?;
-    Cli::from_arg_matches(&matches)
+pub(crate) fn parse(color: clap::ColorChoice, look: impl Fn(&OsStr) -> Named) -> Result<Cli, clap::Error> {
+    let line = habits::understood(std::env::args_os().collect(), &definition(), &look);
+    parsed(&line, color).map_err(|error| habits::advised(error, &line, &look))
 }
 
-/// The definition itself, for completions and man pages.
+/// The command line of these words.
+fn parsed(words: &[OsString], color: clap::ColorChoice) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&definition().color(color).try_get_matches_from(words)?)
+}
+
+/// The definition itself, for parsing, completions and man pages.
 pub(crate) fn definition() -> clap::Command {
-    let in_our_order = |command: clap::Command| command.help_template(HELP_TEMPLATE);
-    in_our_order(Cli::command()).mut_subcommands(in_our_order)
+    let completed = |command: clap::Command| command.help_template(HELP_TEMPLATE).mut_args(with_variable);
+    completed(Cli::command()).mut_subcommands(completed)
+}
+
+/// Gives an option its environment variable. A flag is off if its variable is `0`, `false`, `no` or `off`.
+fn with_variable(arg: Arg) -> Arg {
+    let Some(long) = arg.get_long() else { return arg };
+    let variable = format!("SPROF_{}", long.to_uppercase().replace('-', "_"));
+    let arg = arg.env(variable).hide_env(true);
+    match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        _ => arg,
+    }
 }
 
 /// A usage error that no command is the reason of.
-pub(crate) fn general_usage_error(message: impl std::fmt::Display) -> clap::Error {
-    definition().error(clap::error::ErrorKind::ValueValidation, message)
+pub(crate) fn general_usage_error(message: impl Display) -> Failure {
+    definition().error(ErrorKind::ValueValidation, message).into()
 }
 
-/// A usage error found after parsing, in the form that clap gives its own.
-pub(crate) fn usage_error(command: &str, message: impl std::fmt::Display) -> clap::Error {
+/// A usage error of a command, found after parsing, in the form that clap gives its own.
+pub(crate) fn usage_error(command: &str, message: impl Display) -> Failure {
     let mut definition = definition();
     definition.build();
-    let command = definition
-        .find_subcommand_mut(command)
-        .map_or_else(Cli::command, |found| found.clone());
-    let mut command = command;
+    let mut command = match definition.find_subcommand(command) {
+        Some(found) => found.clone(),
+        None => definition,
+    };
     // Names of files in it may hold line breaks.
     let message = message.to_string();
-    command.error(clap::error::ErrorKind::ValueValidation, one_line(&message))
+    command.error(ErrorKind::ValueValidation, one_line(&message)).into()
+}
+
+/// Refuses a command line with a usage error.
+pub(crate) fn refuse<T>(command: &str, message: impl Display) -> Result<T, Failure> {
+    Err(usage_error(command, message))
 }
 
 #[cfg(test)]
@@ -193,7 +207,8 @@ mod tests {
     use super::*;
 
     fn parse_line(line: &str) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(line.split_whitespace())
+        let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parsed(&words, clap::ColorChoice::Never)
     }
 
     fn record(line: &str) -> RecordingArgs {
@@ -353,12 +368,12 @@ mod tests {
                         cargo::parse(&words, clap::ColorChoice::Never).map(|_| ())
                     }
                     _ => {
-                        let look = |word: &std::ffi::OsStr| match word == "./app" {
+                        let look = |word: &OsStr| match word == "./app" {
                             true => Named::Program,
                             false => Named::Nothing,
                         };
                         let line = habits::understood(words.iter().map(Into::into).collect(), &definition, look);
-                        Cli::try_parse_from(line).map(|_| ())
+                        parsed(&line, clap::ColorChoice::Never).map(|_| ())
                     }
                 };
                 taken.unwrap_or_else(|error| panic!("{name}: {own}\n{error}"));

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::FalseyValueParser;
 use recording::info::SampleBy;
 
-use super::{ServeArgs, value};
+use super::serve::ServeArgs;
+use super::value;
 
 /// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this command line.
 const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "ignore_exit_code", "include_args"];
@@ -18,22 +18,18 @@ const CHOICES_OF_A_LAUNCH: [&str; 4] = ["keep_running", "iteration_count", "igno
 pub(crate) struct RecordingArgs {
     /// The program to run, and its arguments. VAR=x words before it are added to its environment. With -p and -a, the recording lasts
     /// as long as the program runs: -a -- sleep 10.
-    #[arg(
-        value_name = "COMMAND",
-        required_unless_present_any = ["pid", "all", "event"],
-        trailing_var_arg = true,
-        allow_hyphen_values = false
-    )]
+    #[arg(value_name = "COMMAND", required_unless_present_any = ["pid", "all", "event"], trailing_var_arg = true,
+          allow_hyphen_values = false)]
     pub(crate) command: Vec<OsString>,
 
     /// Record these running processes and all their children, until they end, Ctrl-C or -d. sprof does not stop them.
-    #[arg(short, long, value_name = "PID", env = "SPROF_PID", hide_env = true, value_delimiter = ',', help_heading = "Whom to record",
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', help_heading = "Whom to record",
           value_parser = value::pid, allow_negative_numbers = true, conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) pid: Vec<i32>,
 
     /// Record everything that runs on this machine, until Ctrl-C or -d. Needs root or perf_event_paranoid 0.
-    #[arg(short, long, env = "SPROF_ALL", hide_env = true, help_heading = "Whom to record", value_parser = FalseyValueParser::new(),
-          conflicts_with = "pid", conflicts_with_all = CHOICES_OF_A_LAUNCH)]
+    #[arg(short, long, help_heading = "Whom to record", conflicts_with = "pid",
+          conflicts_with_all = CHOICES_OF_A_LAUNCH)]
     pub(crate) all: bool,
 
     /// Record these events: a counter becomes the weight of samples, each hit of a tracepoint becomes a marker. `list` prints the events
@@ -46,105 +42,80 @@ pub(crate) struct RecordingArgs {
     /// As root, probes in programs, with a marker for each hit: uprobe:FILE:FUNCTION (app::module::function with all its instances;
     /// +OFFSET in the function, or 0xOFFSET in the file) and usdt:FILE:PROVIDER:NAME with its arguments. FILE is a path, a program in
     /// PATH, or a library (libc). kprobe:FUNCTION and kprobe:FUNCTION+OFFSET are probes in the kernel.
-    #[arg(
-        short,
-        long,
-        value_name = "EVENT",
-        env = "SPROF_EVENT",
-        hide_env = true,
-        help_heading = "What to sample"
-    )]
+    #[arg(short, long, value_name = "EVENT", help_heading = "What to sample")]
     pub(crate) event: Vec<String>,
 
     /// With -e: sample every N-th event [default: counters at the rate of -r, software events every 16th, rare events and points
     /// every one].
-    #[arg(short, long, value_name = "N", env = "SPROF_COUNT", hide_env = true, requires = "event", help_heading = "What to sample",
+    #[arg(short, long, value_name = "N", requires = "event", help_heading = "What to sample",
           conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub(crate) count: Option<u64>,
 
     /// Accepted as in perf; sprof always records stacks.
-    #[arg(short = 'g', long, hide = true, env = "SPROF_STACKS", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(short = 'g', long, hide = true)]
     pub(crate) stacks: bool,
 
     /// Accepted as in perf: dwarf, dwarf,BYTES (the same as --stack-size), fp or lbr. sprof always unwinds as with dwarf.
-    #[arg(long, hide = true, value_name = "MODE", env = "SPROF_CALL_GRAPH", hide_env = true, value_parser = call_graph)]
+    #[arg(long, hide = true, value_name = "MODE", value_parser = call_graph)]
     pub(crate) call_graph: Option<CallGraph>,
 
     /// Samples for each second of a thread's CPU time [default: 1000; 100 with ptrace, where perf_event is refused].
-    #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", env = "SPROF_RATE", hide_env = true,
-          help_heading = "What to sample",
+    #[arg(short, long, visible_short_alias = 'F', value_name = "HZ", help_heading = "What to sample",
           value_parser = value::rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
 
     /// End the recording after this time, and a launched program with it [default: when the program ends].
-    #[arg(short, long, value_name = "SECONDS", env = "SPROF_DURATION", hide_env = true,
-          help_heading = "How long",
-          value_parser = value::duration, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "SECONDS", help_heading = "How long", value_parser = value::duration,
+          allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
 
     /// Leave the program running when the recording ends.
-    #[arg(long, env = "SPROF_KEEP_RUNNING", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "How long")]
+    #[arg(long, help_heading = "How long")]
     pub(crate) keep_running: bool,
 
     /// Run the program N times, into one profile. The first failure ends the recording.
-    #[arg(long, value_name = "N", env = "SPROF_ITERATION_COUNT", hide_env = true, default_value = "1",
-          help_heading = "How long",
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "How long",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iteration_count: u32,
 
     /// Continue with the next run when the program fails.
-    #[arg(short, long, env = "SPROF_IGNORE_EXIT_CODE", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "How long")]
+    #[arg(short, long, help_heading = "How long")]
     pub(crate) ignore_exit_code: bool,
 
     /// With `cargo bench|test|run|nextest run`: record cargo and rustc, too. Without this option the recording starts with the first
     /// program that cargo runs.
-    #[arg(long, env = "SPROF_INCLUDE_BUILD", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "Cargo")]
+    #[arg(long, help_heading = "Cargo")]
     pub(crate) include_build: bool,
 
     /// Leave cargo's profiles unchanged. Without this option sprof sets `CARGO_PROFILE_<NAME>_DEBUG=limited` and
     /// `CARGO_PROFILE_<NAME>_STRIP=none` where functions would lack names or lines.
-    #[arg(long, env = "SPROF_NO_CARGO_ENV", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "Cargo")]
+    #[arg(long, help_heading = "Cargo")]
     pub(crate) no_cargo_env: bool,
 
     /// Record the waits of threads, too: how long, with which stack, and for what.
-    #[arg(long, env = "SPROF_OFF_CPU", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "What to sample")]
+    #[arg(long, help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
     /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory.
-    #[arg(long, value_name = "BYTES", env = "SPROF_STACK_SIZE", hide_env = true, default_value = "16384",
-          help_heading = "What to sample",
+    #[arg(long, value_name = "BYTES", default_value = "16384", help_heading = "What to sample",
           value_parser = value::stack_size)]
     pub(crate) stack_size: u32,
 
     /// Keep only the main thread of each process in the profile.
-    #[arg(long, env = "SPROF_MAIN_THREAD_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "The profile")]
+    #[arg(long, help_heading = "The profile")]
     pub(crate) main_thread_only: bool,
 
     /// Show a track for each CPU instead of each thread; stacks begin with their process. Not with --off-cpu: a waiting thread is on
     /// no CPU.
-    #[arg(long, env = "SPROF_PER_CPU_THREADS", hide_env = true, value_parser = FalseyValueParser::new(),
-          conflicts_with = "off_cpu", help_heading = "The profile")]
+    #[arg(long, conflicts_with = "off_cpu", help_heading = "The profile")]
     pub(crate) per_cpu_threads: bool,
 
     /// Put the program's arguments into the profile; =N only the first N. Arguments may hold secrets.
-    #[arg(long, value_name = "N", env = "SPROF_INCLUDE_ARGS", hide_env = true, num_args = 0..=1,
-          require_equals = true, help_heading = "The profile")]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, help_heading = "The profile")]
     pub(crate) include_args: Option<Option<usize>>,
 
     /// Name of the profile [default: the program's name].
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "SPROF_PROFILE_NAME",
-        hide_env = true,
-        help_heading = "The profile"
-    )]
+    #[arg(long, value_name = "NAME", help_heading = "The profile")]
     pub(crate) profile_name: Option<String>,
 }
 
@@ -154,14 +125,22 @@ Examples:
   sprof record --off-cpu -p 1234 -d 10          a running process for 10 s, with its waits
   sprof record -s -o app.json.gz -r 4000 ./app  save only, 4000 samples a second";
 
-/// Flags of `sprof record`.
+pub(super) const EXIT_STATUS: &str = "\
+Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
+127 no such program; 126 not executable; 2 wrong usage; 125 sprof itself failed.
+With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.
+
+Every option has an environment variable, SPROF_ and its long name:
+SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
+and TERM=dumb are honoured.";
+
 #[derive(Args, Clone, Debug)]
 #[command(
     override_usage = "sprof record [OPTIONS] [--] [VAR=x]... COMMAND [ARGS]...\n       \
                       sprof record [OPTIONS] -p PID[,PID]... [[--] COMMAND [ARGS]...]\n       \
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
     before_help = EXAMPLES,
-    after_help = super::EXIT_STATUS
+    after_help = EXIT_STATUS
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
@@ -173,26 +152,21 @@ pub(crate) struct RecordArgs {
         short,
         long,
         value_name = "FILE",
-        env = "SPROF_OUTPUT",
-        hide_env = true,
         default_value = "profile.json.gz",
         help_heading = "The profile"
     )]
     pub(crate) output: PathBuf,
 
     /// Save the profile and exit; serve nothing. This is the default without a terminal, or if CI is set.
-    #[arg(short, long, env = "SPROF_SAVE_ONLY", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "The profile")]
+    #[arg(short, long, help_heading = "The profile")]
     pub(crate) save_only: bool,
 
     /// Save addresses without function names.
-    #[arg(long, env = "SPROF_NO_SYMBOLICATE", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "The profile")]
+    #[arg(long, help_heading = "The profile")]
     pub(crate) no_symbolicate: bool,
 
     /// Print a summary as one line of JSON to stdout when the program has ended.
-    #[arg(long, env = "SPROF_JSON", hide_env = true, value_parser = FalseyValueParser::new(),
-          help_heading = "The profile")]
+    #[arg(long, help_heading = "The profile")]
     pub(crate) json: bool,
 
     #[command(flatten)]

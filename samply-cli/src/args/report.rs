@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::SelectArgs;
+use super::select::SelectArgs;
 use super::value;
 
-/// Flags of `sprof report`.
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "\
 Examples:
@@ -22,41 +21,27 @@ pub(crate) struct ReportArgs {
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
     /// categories or buckets. May be given several times.
-    #[arg(long, value_name = "VIEW", env = "SPROF_VIEW", hide_env = true,
-          value_parser = value::view)]
+    #[arg(long, value_name = "VIEW", value_parser = view)]
     pub(crate) view: Vec<View>,
 
     /// What to print: text, Markdown or JSON.
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        env = "SPROF_FORMAT",
-        hide_env = true,
-        default_value = "text"
-    )]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: Format,
 
     /// Order of functions and lines.
-    #[arg(
-        long,
-        value_name = "KEY",
-        env = "SPROF_SORT",
-        hide_env = true,
-        default_value = "self"
-    )]
+    #[arg(long, value_name = "KEY", default_value = "self")]
     pub(crate) sort: Sort,
 
     /// Print at most N rows of each table; 0 is all [default: 10 in the summary, 40 in other views; all in JSON].
-    #[arg(long, value_name = "N", env = "SPROF_LIMIT", hide_env = true)]
+    #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
 
     /// Leave out rows with a smaller share of the selected samples [default: 1 in trees, 0 elsewhere].
-    #[arg(long, value_name = "PERCENT", env = "SPROF_MIN_PERCENT", hide_env = true, value_parser = value::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = value::percent)]
     pub(crate) min_percent: Option<f64>,
 
     /// File to write to [default: stdout]. It replaces an earlier report.
-    #[arg(short, long, value_name = "FILE", env = "SPROF_OUTPUT", hide_env = true)]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
@@ -68,21 +53,14 @@ pub(crate) struct ReportArgs {
 pub(crate) enum View {
     /// The most important rows of several views.
     Summary,
-    /// Functions.
     Functions,
-    /// Lines of source.
     Lines,
-    /// The call tree from roots.
     Tree,
     /// Functions by self cost, with their callers.
     BottomUp,
-    /// Callers and callees of a function.
     Callers(String),
-    /// Threads.
     Threads,
-    /// Processes.
     Processes,
-    /// Categories.
     Categories,
     /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,
@@ -106,4 +84,29 @@ pub(crate) enum Sort {
     /// Samples in the function and in all that it called.
     Total,
     Name,
+}
+
+/// A view of `sprof report`.
+fn view(text: &str) -> Result<View, String> {
+    Ok(match text {
+        "summary" => View::Summary,
+        "functions" => View::Functions,
+        "lines" => View::Lines,
+        "tree" => View::Tree,
+        "bottom-up" => View::BottomUp,
+        "threads" => View::Threads,
+        "processes" => View::Processes,
+        "categories" => View::Categories,
+        "buckets" => View::Buckets,
+        _ => match text.split_once('=') {
+            Some(("callers", function)) if !function.is_empty() => View::Callers(function.to_owned()),
+            _ => {
+                return Err(
+                    "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
+                            categories or buckets"
+                        .to_owned(),
+                );
+            }
+        },
+    })
 }

@@ -1,91 +1,73 @@
 //! Flags that select samples of a profile, and say where its symbols are.
 
-use std::path::PathBuf;
-
 use clap::Args;
-use clap::builder::FalseyValueParser;
 use profile::view::select::Filter;
 
+use super::input::{EventArgs, SymbolArgs, VerboseArgs};
 use super::value;
-use crate::input::InputOptions;
 
 /// Which samples: the flags that `report`, `annotate`, `diff` and `check` share.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Which samples")]
 pub(crate) struct PartArgs {
     /// Only threads with this name or tid. May be given several times.
-    #[arg(short, long, value_name = "NAME|TID", env = "SPROF_THREAD", hide_env = true)]
+    #[arg(short, long, value_name = "NAME|TID")]
     pub(crate) thread: Vec<String>,
 
     /// Only processes with this name or pid. May be given several times.
-    #[arg(long, value_name = "NAME|PID", env = "SPROF_PROCESS", hide_env = true)]
+    #[arg(long, value_name = "NAME|PID")]
     pub(crate) process: Vec<String>,
 
     /// Only samples in code of this category, for example Kernel. May be given several times.
-    #[arg(long, value_name = "NAME", env = "SPROF_CATEGORY", hide_env = true)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) category: Vec<String>,
 
     /// Only this time, in seconds since the recording started: 1.5..3, 2.. or ..0.5.
-    #[arg(long, value_name = "FROM..TO", env = "SPROF_TIME_RANGE", hide_env = true, value_parser = value::time_range)]
+    #[arg(long, value_name = "FROM..TO", value_parser = value::time_range)]
     pub(crate) time_range: Option<value::TimeRange>,
 
     /// Only samples during a marker with this name, in a thread of the same process.
-    #[arg(long, value_name = "NAME", env = "SPROF_MARKER", hide_env = true)]
+    #[arg(long, value_name = "NAME")]
     pub(crate) marker: Option<String>,
 
     /// Only stacks with this function: its whole name, or the last part of the name, or any part. May be given several times.
-    #[arg(long, value_name = "FUNCTION", env = "SPROF_FOCUS", hide_env = true)]
+    #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Vec<String>,
 }
 
 /// Which samples, and how their stacks are shown.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which samples")]
+#[command(
+    next_help_heading = "Which samples",
+    mut_arg("verbose", |arg| arg.help("Print more: which names are missing, and why"))
+)]
 pub(crate) struct SelectArgs {
     #[command(flatten)]
     pub(crate) part: PartArgs,
 
     /// Remove this function from all stacks; its cost goes to its callers. May be given several times.
-    #[arg(long, value_name = "FUNCTION", env = "SPROF_HIDE", hide_env = true)]
+    #[arg(long, value_name = "FUNCTION")]
     pub(crate) hide: Vec<String>,
 
     /// Show all instances of a generic function as one function: Vec<_>::push.
-    #[arg(long, env = "SPROF_MERGE_GENERICS", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) merge_generics: bool,
 
     /// Show what threads waited for instead of what they ran; needs a recording with --off-cpu.
-    #[arg(long, env = "SPROF_WAITS", hide_env = true, value_parser = FalseyValueParser::new())]
+    #[arg(long)]
     pub(crate) waits: bool,
 
-    /// Show this event, if the file has several (from -e, perf record, pprof, callgrind, cachegrind or DHAT) [default: the file's
-    /// choice, or the first event].
-    #[arg(short, long, value_name = "NAME", env = "SPROF_EVENT", hide_env = true)]
-    pub(crate) event: Option<String>,
+    #[command(flatten)]
+    pub(crate) event: EventArgs,
 
-    /// Look for debug files in this folder, too. May be given several times.
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "SPROF_SYMBOL_DIR",
-        hide_env = true,
-        value_delimiter = ':'
-    )]
-    pub(crate) symbol_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) symbols: SymbolArgs,
 
-    /// Print more: which names are missing, and why.
-    #[arg(short, long, env = "SPROF_VERBOSE", hide_env = true, value_parser = FalseyValueParser::new())]
-    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) messages: VerboseArgs,
 }
 
 impl SelectArgs {
-    /// How to read the file.
-    pub(crate) fn input(&self) -> InputOptions {
-        InputOptions {
-            event: self.event.clone(),
-            symbol_dirs: self.symbol_dir.clone(),
-        }
-    }
-
     /// Which of its samples.
     pub(crate) fn filter(&self) -> Filter {
         Filter {

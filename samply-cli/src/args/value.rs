@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     /// The first port to try; 0 lets the system choose.
@@ -12,7 +11,6 @@ pub(crate) struct Port {
     pub(crate) or_next: bool,
 }
 
-/// A process id.
 pub(crate) fn pid(text: &str) -> Result<i32, String> {
     match text.trim().parse() {
         Ok(pid @ 1..) => Ok(pid),
@@ -162,32 +160,6 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("expected a number from 0 to 100".to_owned()),
     }
-}
-
-/// A view of `sprof report`.
-pub(crate) fn view(text: &str) -> Result<super::View, String> {
-    use super::View;
-    Ok(match text {
-        "summary" => View::Summary,
-        "functions" => View::Functions,
-        "lines" => View::Lines,
-        "tree" => View::Tree,
-        "bottom-up" => View::BottomUp,
-        "threads" => View::Threads,
-        "processes" => View::Processes,
-        "categories" => View::Categories,
-        "buckets" => View::Buckets,
-        _ => match text.split_once('=') {
-            Some(("callers", function)) if !function.is_empty() => View::Callers(function.to_owned()),
-            _ => {
-                return Err(
-                    "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
-                            categories or buckets"
-                        .to_owned(),
-                );
-            }
-        },
-    })
 }
 
 #[cfg(test)]

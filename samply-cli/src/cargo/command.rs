@@ -49,7 +49,6 @@ pub(crate) struct CargoCommand {
     /// `cargo`, and the toolchain (`+nightly`).
     pub(crate) program: Vec<OsString>,
     pub(crate) subcommand: Subcommand,
-    /// Name of the build profile.
     pub(crate) profile: String,
     /// `--target`, as typed; may be several.
     pub(crate) targets: Vec<String>,
@@ -76,10 +75,20 @@ pub(crate) fn parse(words: &[OsString], alias: &dyn Fn(&str) -> Option<Vec<Strin
         let at = subcommand_at(&rest)?;
         let name = rest[at].to_str()?.to_owned();
         if let Some((subcommand, words)) = known(&name, &rest[at + 1..]) {
-            let mut found = Options::default();
-            found.read(&rest[..at], false);
-            found.read(words, subcommand == Subcommand::Run);
-            return Some(found.into_command(program, subcommand));
+            let mut command = CargoCommand {
+                program,
+                subcommand,
+                profile: String::new(),
+                targets: Vec::new(),
+                manifest_path: None,
+                config: Vec::new(),
+                folder: None,
+            };
+            let mut options = Options::default();
+            options.read(&mut command, &rest[..at], false);
+            options.read(&mut command, words, subcommand == Subcommand::Run);
+            command.profile = options.profile(subcommand);
+            return Some(command);
         }
         let stands_for = alias(&name)?;
         rest.splice(at..=at, stands_for.into_iter().map(OsString::from));
@@ -117,20 +126,17 @@ fn takes_next(word: &OsStr) -> bool {
     WITH_VALUE.iter().any(|option| word == *option)
 }
 
+/// Options of cargo that decide the build profile, beside the command itself.
 #[derive(Default)]
 struct Options {
     profile: Option<String>,
     cargo_profile: Option<String>,
     release: bool,
-    targets: Vec<String>,
-    manifest_path: Option<PathBuf>,
-    config: Vec<String>,
-    folder: Option<PathBuf>,
 }
 
 impl Options {
     /// Reads options up to `--`; with `until_positional`, up to the first word that is no option.
-    fn read(&mut self, words: &[OsString], until_positional: bool) {
+    fn read(&mut self, command: &mut CargoCommand, words: &[OsString], until_positional: bool) {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let bytes = word.as_bytes();
@@ -151,41 +157,33 @@ impl Options {
                 b"--release" | b"-r" => self.release = true,
                 b"--profile" => self.profile = text(),
                 b"--cargo-profile" => self.cargo_profile = text(),
-                b"--target" => self.targets.extend(text()),
-                b"--config" => self.config.extend(text()),
-                b"--manifest-path" => self.manifest_path = value.map(PathBuf::from),
-                b"-C" => self.folder = value.map(PathBuf::from),
+                b"--target" => command.targets.extend(text()),
+                b"--config" => command.config.extend(text()),
+                b"--manifest-path" => command.manifest_path = value.map(PathBuf::from),
+                b"-C" => command.folder = value.map(PathBuf::from),
                 _ => {}
             }
         }
     }
 
-    fn into_command(self, program: Vec<OsString>, subcommand: Subcommand) -> CargoCommand {
+    /// The build profile, by these options.
+    fn profile(self, subcommand: Subcommand) -> String {
+        // `--profile` of nextest is a profile of nextest, not of cargo.
+        let named = match subcommand {
+            Subcommand::Nextest => self.cargo_profile,
+            _ => self.profile,
+        };
         let usual = match subcommand {
             Subcommand::Bench => "bench",
             _ if self.release => "release",
             Subcommand::Test | Subcommand::Nextest => "test",
             Subcommand::Run => "dev",
         };
-        // `--profile` of nextest is a profile of nextest, not of cargo.
-        let named = match subcommand {
-            Subcommand::Nextest => self.cargo_profile,
-            _ => self.profile,
-        };
-        CargoCommand {
-            program,
-            subcommand,
-            profile: named.unwrap_or_else(|| usual.to_owned()),
-            targets: self.targets,
-            manifest_path: self.manifest_path,
-            config: self.config,
-            folder: self.folder,
-        }
+        named.unwrap_or_else(|| usual.to_owned())
     }
 }
 
 impl Subcommand {
-    /// The subcommand as typed.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Subcommand::Bench => "bench",

@@ -17,7 +17,6 @@ pub(crate) struct Config {
     env: Vec<(String, String)>,
 }
 
-/// One source of settings.
 #[derive(Debug)]
 struct Layer {
     table: Table,
@@ -26,10 +25,8 @@ struct Layer {
     from_command_line: bool,
 }
 
-/// Source of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The variable's name.
     Environment(String),
     CommandLine,
     File,
@@ -68,7 +65,6 @@ impl Config {
         Config { layers, env }
     }
 
-    /// A variable of the environment.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         variable(&self.env, name)
     }

@@ -45,7 +45,6 @@ impl<'a, N: EventSink> Programs<'a, N> {
         self.left_out
     }
 
-    /// Number of programs that cargo ran.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }

@@ -1,7 +1,6 @@
 //! Records the programs that cargo builds: `sprof record cargo bench`.
 //!
-//! The caller gives a plan. If its command is a command of cargo that runs programs, the plan changes to record these programs, with names
-//! and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
+//! The caller gives a command line. If it is one of cargo that runs programs, these programs are recorded, with names and lines. Out of scope: cargo's own work (`cargo build`), which is recorded like any other program.
 //!
 //! 1. [`command`]: parses the command line.
 //! 2. [`config`], [`workspace`]: cargo's settings and targets.
@@ -27,14 +26,13 @@ use std::path::{Path, PathBuf};
 
 use profile::{Profile, harness};
 use recording::info::RecordingInfo;
-use recording::session::{Held, Session};
+use recording::session::{Held, ProgramExit, RecordOptions, Session, Whom};
 use recording::sink::EventSink;
 
 use crate::args::RecordingArgs;
-use crate::exit::Failure;
-use crate::pipeline::recorder::Recording;
-use crate::pipeline::{Plan, ProgramExit, Whom};
-use crate::summary::count;
+use crate::exit::{Failure, Status};
+use crate::numbers::count;
+use crate::recorder::Recording;
 use crate::term::Term;
 use config::Config;
 use filter::Programs;
@@ -46,6 +44,8 @@ use workspace::{Package, Workspace};
 /// A run of cargo that is recorded.
 #[derive(Debug)]
 pub(crate) struct CargoRun {
+    /// `cargo bench`
+    pub(crate) command: String,
     desk: Desk,
     names: Names,
     include_build: bool,
@@ -55,17 +55,21 @@ pub(crate) struct CargoRun {
     programs: u64,
 }
 
-/// Prepares the plan for cargo, if its command is cargo's.
-pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Result<(), Failure> {
-    if plan.recorder.whom != Whom::Command {
-        return Ok(());
+/// Prepares a run of cargo, and gives it the environment that it needs; `None` if the command is not cargo's.
+pub(crate) fn prepare(
+    options: &mut RecordOptions,
+    args: &RecordingArgs,
+    term: &Term,
+) -> Result<Option<CargoRun>, Failure> {
+    if options.whom != Whom::Command {
+        return Ok(None);
     }
-    let env = environment(&plan.recorder.env);
+    let env = environment(&options.env);
     let here = std::env::current_dir().unwrap_or_default();
     let aliases = Config::read(&[], &here, &env);
     let alias = |name: &str| aliases.words(&["alias", name]).map(|(words, _)| words);
-    let Some(command) = command::parse(&plan.recorder.command, &alias) else {
-        return Ok(());
+    let Some(command) = command::parse(&options.command, &alias) else {
+        return Ok(None);
     };
     let folder = command
         .folder
@@ -109,9 +113,9 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
             .collect(),
     };
     let desk = Desk::open(&orders).map_err(|error| {
-        Failure::failed(format_args!(
+        format!(
             "cannot create a folder for temporary files ({error}), which sprof needs to learn what cargo runs: free space, or set TMPDIR"
-        ))
+        )
     })?;
     let runner = desk.runner();
     set.extend(
@@ -119,20 +123,18 @@ pub(crate) fn prepare(plan: &mut Plan, args: &RecordingArgs, term: &Term) -> Res
             .into_iter()
             .map(|name| (name, runner.clone().into_os_string())),
     );
-    plan.recorder
+    options
         .env
         .extend(set.into_iter().map(|(name, value)| (OsString::from(name), value)));
-    plan.profile_name
-        .get_or_insert_with(|| format!("cargo {}", command.subcommand.name()));
-    plan.cargo = Some(CargoRun {
+    Ok(Some(CargoRun {
+        command: format!("cargo {}", command.subcommand.name()),
         desk,
         names: Names::new(workspace.as_ref()),
         include_build: args.include_build,
         criterion: criterion_folder(&config, workspace.as_ref()),
         left_out: 0,
         programs: 0,
-    });
-    Ok(())
+    }))
 }
 
 fn advice(profile: &str, workspace: Option<&Workspace>, config: &Config, targets: &[String]) -> Advice {
@@ -292,6 +294,6 @@ pub(crate) fn ran_nothing(exit: ProgramExit) -> Failure {
     Failure::NothingRan {
         message: "cargo ran no program, so there is nothing to record (--include-build records cargo and rustc)"
             .to_owned(),
-        status: crate::command::record::status(exit),
+        status: Status::from(exit),
     }
 }

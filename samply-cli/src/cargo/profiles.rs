@@ -17,7 +17,6 @@ const LINES: &str = "limited";
 /// What to do about a profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
-    /// Variables to set.
     pub(crate) variables: Vec<(String, String)>,
     /// What will be missing because of the user's own settings, a sentence each.
     pub(crate) remarks: Vec<String>,

@@ -28,7 +28,6 @@ pub(crate) struct Desk {
     listener: Option<UnixListener>,
 }
 
-/// Orders for runners.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Orders {
     /// The user's own runner and its arguments.

@@ -16,7 +16,6 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// A package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -24,7 +23,6 @@ pub(crate) struct Package {
     pub(crate) targets: Vec<Target>,
 }
 
-/// A target of a package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,

@@ -12,19 +12,18 @@ use profile::view::select::{Selection, select};
 use symbolicator::{Assembly, ModuleKey, Symbolicator};
 
 use crate::args::AnnotateArgs;
-use crate::command::load::module;
 use crate::exit::{Failure, Outcome};
 use crate::input;
+use crate::library::module;
+use crate::numbers::count;
 use crate::report::{Measure, calls};
 use crate::screen;
-use crate::summary::count;
-use crate::term::{self, Style, Styled, Term, Verbosity};
+use crate::style::{self, Style, Styled};
+use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
-    let term = Term::stderr(Verbosity::of(false, args.select.verbose));
-    let input = input::open(&args.file, &args.select.input(), &term)?;
-    input.notes.iter().for_each(|note| term.warning(note));
+    let term = Term::stderr(args.select.messages.verbosity());
+    let input = input::open_and_warn(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;
@@ -34,8 +33,8 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         selection: &selection,
         symbolicator: &input.symbolicator,
         measure: Measure::of(&input.data, selection.total),
-        color: term::stdout_color(),
-        columns: term::stdout_columns(),
+        color: style::stdout_color(),
+        columns: style::stdout_columns(),
     };
     screen::print("the annotation", |out| annotation.write(&found, out))
 }

@@ -2,21 +2,20 @@
 
 use std::ffi::OsString;
 
-use super::{export, flamegraph, record, show};
+use super::{flamegraph, record};
 use crate::args::cargo::UnitTarget;
 use crate::args::{self, Command};
 use crate::cargo::{all_unit_tests, unit_tests};
-use crate::exit::{Failure, Outcome};
-use crate::term::{self, Term};
+use crate::exit::Outcome;
+use crate::style;
+use crate::term::Term;
 
 /// Runs the command with the words after `cargo sprof`.
 pub(crate) fn run(words: &[OsString]) -> Outcome {
-    let asked = args::cargo::parse(words, term::clap_color())?;
+    let asked = args::cargo::parse(words, style::clap_color())?;
     let of_unit = match &asked.unit {
         Some(UnitTarget::Named(name)) => unit_tests(name, asked.manifest_path.as_deref()).ok_or_else(|| {
-            Failure::failed(format_args!(
-                "there is no library or program called {name} here; `cargo metadata --no-deps` lists all targets"
-            ))
+            format!("there is no library or program called {name} here; `cargo metadata --no-deps` lists all targets")
         })?,
         Some(UnitTarget::All { packages }) => all_unit_tests(packages, asked.manifest_path.as_deref()),
         None => Vec::new(),
@@ -26,11 +25,11 @@ pub(crate) fn run(words: &[OsString]) -> Outcome {
     let line = format!("recording {}", line.join(" "));
     match asked.of_sprof(command)? {
         Command::Record(args) => {
-            Term::stderr(show::verbosity(&args.serve)).line(line);
+            Term::stderr(args.serve.input.verbosity()).line(line);
             record::run(*args)
         }
         Command::Flamegraph(args) => {
-            Term::stderr(export::verbosity(&args.input)).line(line);
+            Term::stderr(args.input.verbosity()).line(line);
             flamegraph::run(*args)
         }
         _ => Err(clap::Error::new(clap::error::ErrorKind::InvalidSubcommand).into()),

@@ -9,10 +9,10 @@ use profile::view::diff::rules::{Measure, Rule, Verdict, check};
 use recording::command::own;
 use serde::Deserialize;
 
-use super::diff::{self, Read};
 use crate::args::{self, CheckArgs, CheckFormat};
+use crate::diff::read::{Read, Reading, check_sides};
+use crate::diff::words::about;
 use crate::exit::{Failure, Outcome, Status};
-use crate::input::InputOptions;
 use crate::screen;
 use crate::term::{Term, Verbosity};
 use outcome::Outcomes;
@@ -21,7 +21,6 @@ const CONFIG: &str = "sprof.toml";
 /// Exit status if no rule is broken and some are unknown.
 const UNKNOWN: i32 = 3;
 
-/// Runs the command.
 pub(crate) fn run(args: &CheckArgs) -> Outcome {
     let term = Term::stderr(Verbosity::Normal);
     let (base, new) = sides(args)?;
@@ -34,24 +33,27 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         None => {}
     }
     if rules.is_empty() {
-        return Err(Failure::from(args::usage_error(
+        return args::refuse(
             "check",
             format_args!(
                 "there is no rule to check: give one, such as --max-increase '*=10%' or --max-total-increase 5%, or write some \
                  into {CONFIG}"
             ),
-        )));
+        );
     }
-    let options = InputOptions {
-        event: args.event.clone(),
-        ..InputOptions::default()
+    let reading = Reading {
+        event: args.event.name(),
+        symbol_dirs: &[],
+        filter: args.part.filter(),
+        by: args.by,
+        term: &term,
     };
-    let Read { base, new, renamed } = diff::read_sides(base, new, &options, &args.part.filter(), args.by, &term)?;
+    let Read { base, new, renamed } = reading.sides(base, new)?;
     let (sides, checked) = check(&base, &new, args.by.into(), &rules, args.limits.into());
-    diff::check_sides(&sides)?;
+    check_sides(&sides)?;
     let outcomes = Outcomes {
         sides: &sides,
-        notes: diff::about(&args.part, &renamed),
+        notes: about(&args.part, &renamed),
         rules: rules.iter().zip(&checked).collect(),
     };
     let text = match args.format {
@@ -75,13 +77,13 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
 fn sides(args: &CheckArgs) -> Result<(&[PathBuf], &[PathBuf]), Failure> {
     match (&args.base[..], &args.files[..]) {
         ([base, new], []) => Ok((std::slice::from_ref(base), std::slice::from_ref(new))),
-        (base, []) => Err(Failure::from(args::usage_error(
+        (base, []) => args::refuse(
             "check",
             match base.len() {
                 1 => format!("there is no profile to check: {} check --base OLD NEW", own()),
                 _ => format!("which of these are new? {} check NEW NEW --base OLD OLD", own()),
             },
-        ))),
+        ),
         (base, new) => Ok((base, new)),
     }
 }
@@ -105,10 +107,10 @@ struct CheckConfig {
 }
 
 fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::failed(format_args!("cannot read the rules in {}: {error}", path.display())))?;
-    let config: Config = toml::from_str(&text)
-        .map_err(|error| Failure::failed(format_args!("the rules in {} can't be used: {error}", path.display())))?;
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("cannot read the rules in {}: {error}", path.display()))?;
+    let config: Config =
+        toml::from_str(&text).map_err(|error| format!("the rules in {} can't be used: {error}", path.display()))?;
     let rule = |function: Option<String>, measure: Measure, limit: &toml::Value| {
         let parse = match measure {
             Measure::Time => args::increase,
@@ -121,11 +123,11 @@ fn read_rules(path: &Path) -> Result<Vec<Rule>, Failure> {
             _ => None,
         };
         let limit_percent = limit_percent.ok_or_else(|| {
-            Failure::failed(format_args!(
+            format!(
                 "the rules in {} can't be used: the limit of `{}` is not as expected: a percentage such as \"2%\"",
                 path.display(),
                 function.as_deref().unwrap_or("max-total-increase"),
-            ))
+            )
         })?;
         Ok(Rule {
             function,

@@ -1,23 +1,24 @@
 //! `sprof diff --open`: serves both profiles, and opens the compare view of the UI.
 
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use profile::data::{Data, Thread};
+use profile::export::firefox;
 use profile::read;
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::load::module;
-use super::{convert, record, show};
+use super::convert;
+use super::show::Shown;
 use crate::args::ServeArgs;
-use crate::exit::{Failure, Outcome, Status};
+use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
+use crate::library::module;
 use crate::names::LookUps;
-use crate::pipeline;
-use crate::serve::{Compared, Content, Listener, Server};
+use crate::serve::{Compared, Listener};
 use crate::term::Term;
 
 /// Serves the files until a signal. `data` was read from them.
@@ -30,14 +31,11 @@ pub(super) fn serve(
 ) -> Outcome {
     let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
     let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.symbol_dir.clone(),
+        symbol_dirs: args.input.symbols.dirs().to_vec(),
         recorded_at: modified(base.0).min(modified(new.0)),
     }));
-    let content = Content {
-        profile: file(new, &symbolicator, term)?,
-        base: Some(file(base, &symbolicator, term)?),
-        symbols: pipeline::symbol_answers(symbolicator.clone()),
-    };
+    let profile = file(new, &symbolicator, term)?;
+    let base_profile = file(base, &symbolicator, term)?;
     let (base_name, new_name) = (view_name("before", base.0), view_name("after", new.0));
     let (base_thread, new_thread) = (busiest(base.1)?, busiest(new.1)?);
     let about = |data: &Data, thread: usize| {
@@ -53,12 +51,13 @@ pub(super) fn serve(
     ));
     let compared = |name, thread| Compared { name, thread };
     let links = listener.compare_links(compared(&base_name, base_thread), compared(&new_name, new_thread));
-    let address = listener.address();
-    let server = Server::start(listener, content).map_err(Failure::failed)?;
-    let may_open = io::stderr().is_terminal() && !record::in_ci();
-    show::open(term, args, address, &links, may_open);
-    server.wait();
-    Ok(Status::SUCCESS)
+    let shown = Shown {
+        profile,
+        base: Some(base_profile),
+        symbolicator,
+        links,
+    };
+    shown.serve(listener, args, term)
 }
 
 /// The file for the UI: a saved profile unchanged, a file of perf converted.
@@ -67,15 +66,15 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
     if import::is_perf_data(path) {
         let Imported { mut profile, .. } = import::read(path, None, symbolicator)?;
         let mut look_ups = LookUps::new(symbolicator, term);
-        pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
-        for lib in profile.libs() {
-            symbolicator.add_module(&lib.module);
-        }
-        return convert::unnamed_file(&profile).map_err(failed);
+        look_ups.name(&mut profile, &Interrupt::default());
+        profile
+            .libs()
+            .iter()
+            .for_each(|lib| symbolicator.add_module(&lib.module));
+        return convert::unnamed_file(path, |out| firefox::write_gz(&profile, out));
     }
-    for module in data.libs.iter().filter_map(module) {
-        symbolicator.add_module(&module);
-    }
+    let modules = data.libs.iter().filter_map(module);
+    modules.for_each(|module| symbolicator.add_module(&module));
     if read::kind(path).is_some() {
         return convert::foreign_data(path, data, term)?.reopen().map_err(failed);
     }
@@ -86,7 +85,6 @@ fn view_name(side: &str, path: &Path) -> String {
     format!("{side}: {}", path.file_name().unwrap_or(path.as_os_str()).display())
 }
 
-/// Index of the busiest thread.
 fn busiest(data: &Data) -> Result<usize, Failure> {
     let weights = data.threads.iter().map(|thread| weight(data, thread));
     let busiest = weights.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));

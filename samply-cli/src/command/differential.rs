@@ -4,13 +4,12 @@ use profile::data::Data;
 use profile::export::svg::{SvgOptions, differential};
 use profile::export::{Picked, Time};
 use profile::view::diff::Limits;
-use recording::command::own;
 
-use super::export::Target;
-use crate::exit::{Failure, Outcome};
+use super::target::Target;
+use crate::diff::read::nothing_in;
+use crate::exit::Outcome;
 use crate::term::Term;
 
-/// Draws the differential flame graph.
 pub(super) fn write(
     target: Target<'_>,
     base: &[Data],
@@ -23,11 +22,7 @@ pub(super) fn write(
     let (base, new) = (pick(base, time), pick(new, time));
     for (side, name) in [(&base, "before"), (&new, "after")] {
         if side.iter().all(|picked| picked.totals().weight == 0) {
-            return Err(Failure::failed(format_args!(
-                "the profiles from {name} hold no samples of the kind to draw: there is nothing to compare; \
-                 `{} report FILE` shows what a profile holds",
-                own()
-            )));
+            return Err(nothing_in(name, "samples of the kind to draw"));
         }
     }
     target.write(term, |out| differential::write(&base, &new, options, limits, out))

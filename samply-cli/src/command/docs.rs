@@ -1,10 +1,9 @@
 //! `sprof completions` and `sprof man`: derived from the definition of the arguments.
 
 use crate::args;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::screen;
 
-/// Prints the completions for a shell.
 pub(crate) fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut args::definition(), "sprof", &mut text);
@@ -23,7 +22,7 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
             None => {
                 let names: Vec<_> = definition.get_subcommands().map(clap::Command::get_name).collect();
                 let message = format!("there is no command `{name}`; the commands are {}", names.join(", "));
-                return Err(args::usage_error("man", message).into());
+                return args::refuse("man", message);
             }
         },
     };
@@ -36,7 +35,7 @@ pub(crate) fn man(command: Option<&str>) -> Outcome {
     let page = page.after_help(extra.join("\n\n"));
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(page).render(&mut text);
-    rendered.map_err(|error| Failure::failed(format_args!("writing the man page failed: {error}")))?;
+    rendered.map_err(|error| format!("writing the man page failed: {error}"))?;
     print(&text)
 }
 

@@ -11,7 +11,8 @@ use symbolicator::{SymbolOptions, Symbolicator};
 
 use crate::args::DoctorArgs;
 use crate::exit::{Outcome, Status};
-use crate::pipeline;
+use crate::fit::wrapped;
+use crate::recorder;
 use crate::screen;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
@@ -21,7 +22,7 @@ const WIDTH: usize = 80;
 
 /// Runs the command. Status 125 if nothing can be recorded.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
-    let mut examination = pipeline::examine();
+    let mut examination = recorder::examine();
     examination.limits.extend([kernel_symbols(), libc_symbols()]);
     let text = match args.json {
         true => format!("{}\n", to_json(&examination)),
@@ -45,7 +46,7 @@ fn kernel_symbols() -> Finding {
         Some(_) => finding,
         None => finding
             .because(State::Limited, "/proc/kallsyms shows this user no addresses")
-            .mended_by([
+            .fixed_by([
                 "run sprof as root",
                 "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1",
             ]),
@@ -94,7 +95,7 @@ fn libc_symbols() -> Finding {
     let finding = finding.because(state, format_args!("{percent} % of {path}: {what}"));
     match state {
         State::Works => finding,
-        _ => finding.mended_by(["sudo apt install libc6-dbg  # Debian, Ubuntu"]),
+        _ => finding.fixed_by(["sudo apt install libc6-dbg  # Debian, Ubuntu"]),
     }
 }
 
@@ -116,66 +117,38 @@ fn to_text(examination: &Examination) -> String {
     let mut out = String::from("Ways to record a program. The first that works is used.\n\n");
     let used = used(examination);
     for way in &examination.ways {
-        let word = match way.state {
-            State::Works if used == Some(way) => "use",
-            State::Works => "ok",
-            State::Limited => "note",
-            State::Fails => "no",
-        };
-        push(&mut out, word, way);
+        push(&mut out, way, used == Some(way));
     }
     out.push_str("\nWhat decides how much a profile shows.\n\n");
     for limit in &examination.limits {
-        let word = match limit.state {
-            State::Works => "ok",
-            State::Limited => "note",
-            State::Fails => "no",
-        };
-        push(&mut out, word, limit);
+        push(&mut out, limit, false);
     }
     out.push('\n');
     match used {
-        Some(way) => push_wrapped(&mut out, "", &format!("`sprof record` uses {} here.", way.title)),
-        None => push_wrapped(
-            &mut out,
-            "",
-            &format!("Nothing can be recorded here; `{} load` works.", own()),
-        ),
+        Some(way) => out += &format!("`sprof record` uses {} here.\n", way.title),
+        None => out += &format!("Nothing can be recorded here; `{} load` works.\n", own()),
     }
     out
 }
 
-fn push(out: &mut String, word: &str, finding: &Finding) {
+fn push(out: &mut String, finding: &Finding, is_used: bool) {
+    let word = match finding.state {
+        State::Works if is_used => "use",
+        State::Works => "ok",
+        State::Limited => "note",
+        State::Fails => "no",
+    };
     let text = match finding.reason.is_empty() {
         true => finding.title.clone(),
         false => format!("{}: {}", finding.title, finding.reason),
     };
-    push_wrapped(out, &format!("  {word:4}  "), &text);
-    for command in &finding.mends {
+    for line in wrapped(&format!("  {word:4}  "), &text, "        ", WIDTH) {
+        out.push_str(&format!("{line}\n"));
+    }
+    for command in &finding.fixes {
         // A command stays on one line, so that it can be copied.
         out.push_str(&format!("          > {command}\n"));
     }
-}
-
-/// Appends text in lines of [`WIDTH`]; the first follows `start`, the others are indented by its width.
-fn push_wrapped(out: &mut String, start: &str, text: &str) {
-    let mut line = start.to_owned();
-    let mut is_fresh = true;
-    for word in text.split_whitespace() {
-        if !is_fresh && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(&line);
-            out.push('\n');
-            line = " ".repeat(start.chars().count());
-            is_fresh = true;
-        }
-        if !is_fresh {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_fresh = false;
-    }
-    out.push_str(&line);
-    out.push('\n');
 }
 
 fn to_json(examination: &Examination) -> Value {
@@ -200,28 +173,13 @@ fn finding_to_json(finding: &Finding) -> Value {
             State::Fails => "fails",
         },
         "reason": finding.reason,
-        "mends": finding.mends,
+        "mends": finding.fixes,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_wrapped_at_80_columns_and_indented() {
-        let mut out = String::new();
-        push_wrapped(&mut out, "  ok    ", &"word ".repeat(30));
-        assert!(out.lines().all(|line| line.len() <= WIDTH), "{out}");
-        assert!(
-            out.lines().skip(1).all(|line| line.starts_with("        word")),
-            "{out}"
-        );
-        assert_eq!(out.matches("word").count(), 30);
-        let mut out = String::new();
-        push_wrapped(&mut out, "", &"x".repeat(100));
-        assert_eq!(out.lines().count(), 1, "what can't be broken stays whole");
-    }
 
     #[test]
     fn the_first_way_that_works_is_used() {

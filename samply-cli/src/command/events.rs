@@ -8,36 +8,32 @@ use symbolicator::SymbolOptions;
 
 use crate::args::{self, RecordingArgs};
 use crate::exit::{Failure, Outcome};
-use crate::pipeline::recorder;
 use crate::probes;
+use crate::recorder;
 use crate::screen;
 
 /// The word for the list of all events.
 const LIST: &str = "list";
 
-/// The named events, checked.
-pub(super) fn parse(args: &RecordingArgs) -> Result<Vec<String>, Failure> {
-    for list in &args.event {
-        events::parse(list).map_err(|error| Failure::from(args::usage_error("record", error)))?;
-    }
-    Ok(args.event.clone())
-}
-
-/// Finds the probes in their files and in the folders of debug files. [`parse`] reports wrong text.
-pub(super) fn probes(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<Vec<Probe>, Failure> {
+/// The named events, checked, and the probes among them, found in their files and in the folders of debug files.
+pub(super) fn named(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<(Vec<String>, Vec<Probe>), Failure> {
     let options = SymbolOptions {
         symbol_dirs: symbol_dirs.to_vec(),
         recorded_at: None,
     };
-    let mut found: Vec<Probe> = Vec::new();
-    for spec in args.event.iter().filter_map(|list| events::parse(list).ok()).flatten() {
+    let mut specs = Vec::new();
+    for list in &args.event {
+        specs.extend(events::parse(list).map_err(|error| args::usage_error("record", error))?);
+    }
+    let mut probes: Vec<Probe> = Vec::new();
+    for spec in specs {
         if let Selector::Probe { kind, place } = &spec.selector
-            && !found.iter().any(|probe| probe.text == spec.text)
+            && !probes.iter().any(|probe| probe.text == spec.text)
         {
-            found.push(probes::find(*kind, &spec.text, place, &options).map_err(Failure::failed)?);
+            probes.push(probes::find(*kind, &spec.text, place, &options)?);
         }
     }
-    Ok(found)
+    Ok((args.event.clone(), probes))
 }
 
 /// The pattern of `-e list:PATTERN`, empty for `-e list`.
@@ -51,8 +47,7 @@ pub(super) fn asked_for_list(args: &RecordingArgs) -> Option<&str> {
     })
 }
 
-/// Prints the events of this machine.
 pub(super) fn list(pattern: &str) -> Outcome {
-    let text = recorder::list_events(pattern).map_err(Failure::failed)?;
+    let text = recorder::list_events(pattern)?;
     screen::print("the list", |out| out.write_all(text.as_bytes()))
 }

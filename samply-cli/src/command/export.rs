@@ -2,7 +2,7 @@
 
 mod saved;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::Path;
 
 use clap::ValueEnum as _;
@@ -10,30 +10,28 @@ use profile::export::svg::{Shape, SvgOptions};
 use profile::export::{Counted, Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
 use recording::command::own;
 
-use crate::args::{self, ExportArgs, ExportFormat, InputArgs, PickArgs, SvgArgs};
-use crate::exit::{Failure, Outcome, Status};
+use super::target::Target;
+use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
+use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
-use crate::input::{self, Input, InputOptions};
-use crate::output::{Earlier, Output, OutputError};
-use crate::screen;
-use crate::summary::count;
-use crate::term::{Style, Term, Verbosity};
+use crate::input;
+use crate::numbers::count;
+use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
-    let term = Term::stderr(verbosity(&args.input));
+    let term = Term::stderr(args.input.verbosity());
     let format = format(args)?;
     if let Some(option) = svg_option(&args.svg).filter(|_| format != ExportFormat::Svg) {
-        return Err(Failure::from(args::usage_error(
+        return args::refuse(
             "export",
             format_args!("{option} is for flame graphs (--format svg), not for this format"),
-        )));
+        );
     }
     let target = Target::prepare(args.output.as_deref(), kind(format))?;
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let input = read(&args.file, args.event.clone(), &args.input, &term)?;
+    let input = input::open_and_warn(&args.file, args.event.name(), args.input.symbols.dirs(), &term)?;
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
     target.write(&term, |out| match format {
@@ -60,11 +58,11 @@ fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
     let asked = args.output.as_deref().map_or(&[][..], FileKind::promised);
     let of = |format: &ExportFormat| asked.first() == Some(&kind(*format));
     ExportFormat::value_variants().iter().copied().find(of).ok_or_else(|| {
-        Failure::from(args::usage_error(
+        args::usage_error(
             "export",
             "which format? Name it (--format svg), or a file whose name says it (-o FILE.svg, .folded, .pb.gz, \
              .speedscope.json, .json.gz)",
-        ))
+        )
     })
 }
 
@@ -78,16 +76,6 @@ fn kind(format: ExportFormat) -> FileKind {
         ExportFormat::PerfScript => FileKind::PerfScript,
         ExportFormat::Firefox | ExportFormat::FirefoxV55 => FileKind::Profile,
     }
-}
-
-pub(super) fn read(file: &Path, event: Option<String>, args: &InputArgs, term: &Term) -> Result<Input, Failure> {
-    let options = InputOptions {
-        event,
-        symbol_dirs: args.symbol_dir.clone(),
-    };
-    let input = input::open(file, &options, term)?;
-    (input.notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", file.display())));
-    Ok(input)
 }
 
 pub(super) fn time(off_cpu: bool, args: &PickArgs) -> Time {
@@ -163,59 +151,4 @@ pub(super) fn say_what_is_missing(picked: &Picked<'_>, file: &Path, term: &Term)
 
 fn is_for_waits(picked: &Picked<'_>) -> bool {
     picked.time() == Time::Waits
-}
-
-pub(super) fn verbosity(args: &InputArgs) -> Verbosity {
-    match (args.quiet, args.verbose) {
-        (true, _) => Verbosity::Quiet,
-        (false, true) => Verbosity::Verbose,
-        (false, false) => Verbosity::Normal,
-    }
-}
-
-/// Where an export goes, known to be writable before anything is read.
-pub(super) enum Target<'a> {
-    Stdout,
-    File(&'a Path, Output),
-}
-
-impl<'a> Target<'a> {
-    pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
-        // What a terminal can't show.
-        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Profile);
-        match path.filter(|path| *path != Path::new("-")) {
-            None if is_binary && io::stdout().is_terminal() => Err(Failure::from(args::usage_error(
-                "export",
-                "this format cannot go to a terminal; redirect stdout, or name a file with -o",
-            ))),
-            None => Ok(Target::Stdout),
-            Some(path) => match Output::prepare(path, kind, Earlier::Replaced) {
-                Ok(output) => Ok(Target::File(path, output)),
-                Err(OutputError::Unusable { path, reason }) => Err(Failure::failed(format_args!(
-                    "cannot write to {}: {reason}",
-                    path.display()
-                ))),
-                Err(error) => Err(Failure::failed(error)),
-            },
-        }
-    }
-
-    pub(super) fn write(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Outcome {
-        match self {
-            Target::Stdout => {
-                let mut out = io::stdout().lock();
-                screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
-            }
-            Target::File(path, output) => match output.save_there(term, write) {
-                Ok(()) => {
-                    term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
-                    Ok(Status::SUCCESS)
-                }
-                Err(error) => Err(Failure::failed(format_args!(
-                    "writing {} failed: {error}; free space, or name another file with -o",
-                    path.display()
-                ))),
-            },
-        }
-    }
 }

@@ -11,44 +11,45 @@ use recording::command::on_file;
 use recording::event::Role;
 use recording::info::RecordingInfo;
 
+use super::target::Target;
 use super::{differential, export, record};
 use crate::args::{self, FlamegraphArgs, RecordingArgs};
-use crate::cargo;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
-use crate::highlights::Highlights;
+use crate::input;
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
 use crate::pipeline;
 use crate::spool::Spool;
-use crate::summary::Summary;
-use crate::term::{Style, Term};
+use crate::style::Style;
+use crate::summary::{Highlights, Summary};
+use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
-    let term = Term::stderr(export::verbosity(&args.input));
+    let term = Term::stderr(args.input.verbosity());
     let time = export::time(args.recording.off_cpu, &args.pick);
     let options = export::svg_options(&args.svg, args.pick.threads);
     if let Some(file) = &args.file {
         if std::fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            return Err(Failure::from(args::usage_error(
+            return args::refuse(
                 "flamegraph",
                 format_args!(
                     "there is no file {}; to record a program, put -- before it: {}",
                     file.display(),
                     on_file("flamegraph --", file)
                 ),
-            )));
+            );
         }
-        let target = export::Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
+        let target = Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
-        let input = export::read(file, event.clone(), &args.input, &term)?;
+        let read = |file: &PathBuf| input::open_and_warn(file, event, args.input.symbols.dirs(), &term);
+        let data = read(file)?.data;
         if !args.base.is_empty() {
-            let read = |file: &PathBuf| Ok(export::read(file, event.clone(), &args.input, &term)?.data);
-            let base = args.base.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
-            return differential::write(target, &base, &[input.data], time, &options, Limits::default(), &term);
+            let base = args.base.iter().map(|file| Ok(read(file)?.data));
+            let base = base.collect::<Result<Vec<_>, Failure>>()?;
+            return differential::write(target, &base, &[data], time, &options, Limits::default(), &term);
         }
-        let picked = Picked::new(&input.data, time);
+        let picked = Picked::new(&data, time);
         export::say_what_is_missing(&picked, file, &term)?;
         return target.write(&term, |out| svg::write(&picked, &options, out));
     }
@@ -57,18 +58,15 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         off_cpu: args.recording.off_cpu || args.pick.wall,
         ..args.recording
     };
-    let mut plan = record::plan(&recording, &args.input.symbol_dir, "flamegraph")?;
-    cargo::prepare(&mut plan, &recording, &term)?;
-    record::say_changes(&plan, &recording, &term);
+    let mut plan = record::plan(&recording, args.input.symbols.dirs(), "flamegraph", &term)?;
     let output = record::output(&args.output, FileKind::FlameGraph)?;
-    let interrupt =
-        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+    let interrupt = Interrupt::watch()?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = record::symbolicator(&mut recorded, args.input.symbol_dir);
+    let symbolicator = record::symbolicator(&mut recorded, args.input.symbols.dirs());
     let mut look_ups = LookUps::new(&symbolicator, &term);
-    let enriched = pipeline::symbolicate(&mut recorded.profile, &mut look_ups, &term, &interrupt);
+    let enriched = look_ups.name(&mut recorded.profile, &interrupt);
 
     term.progress(false, "drawing the flame graph");
     let event = match recording.off_cpu {
@@ -78,17 +76,15 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut data = Data::from(&recorded.profile);
     let drawn = data.keep_event(event).map_err(|error| error.to_string()).and_then(|_| {
         data.make_printable();
-        let saved = output.save_there(&term, |out| svg::write(&Picked::new(&data, time), &options, out));
-        saved.map_err(|error: io::Error| error.to_string())
+        output.save(&term, |out| svg::write(&Picked::new(&data, time), &options, out))
     });
     term.erase_progress();
     let exit = record::wait(&term, &mut recorded);
     if let Err(error) = drawn {
-        let output = args.output.display();
-        return Err(Failure::failed(match &recorded.spool {
-            Some(spool) => format!("writing {output} failed: {error}; free space; {}", spool.left()),
-            None => format!("writing {output} failed: {error}"),
-        }));
+        return Err(match &recorded.spool {
+            Some(spool) => Failure::failed(format_args!("{error}; {}", spool.left())),
+            None => Failure::failed(error),
+        });
     }
     recorded.spool.take().into_iter().for_each(Spool::remove);
     let summary = Summary {
@@ -99,7 +95,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     };
     summary.print(&term);
     term.line(format_args!("wrote {}", term.style(Style::Link, args.output.display())));
-    failure.map_or(Ok(record::status(exit)), Err)
+    failure.map_or(Ok(Status::from(exit)), Err)
 }
 
 /// The event to draw, if it is not the event of the sample weights: the first named event that happened.
@@ -113,13 +109,10 @@ fn drawn_event<'a>(info: &'a RecordingInfo, profile: &Profile) -> Option<&'a str
 }
 
 /// The one event to draw of a file.
-fn event(asked: &[String]) -> Result<Option<String>, Failure> {
+fn event(asked: &[String]) -> Result<Option<&str>, Failure> {
     match asked {
         [] => Ok(None),
-        [event] => Ok(Some(event.clone())),
-        _ => Err(Failure::from(args::usage_error(
-            "flamegraph",
-            "of a file, one event is drawn: give --event once",
-        ))),
+        [event] => Ok(Some(event)),
+        _ => args::refuse("flamegraph", "of a file, one event is drawn: give --event once"),
     }
 }

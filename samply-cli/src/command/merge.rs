@@ -10,30 +10,24 @@ use profile::saved_form;
 use profile::view::name_addresses;
 
 use super::convert::say_saved;
-use super::export;
-use super::load::module;
 use crate::args::{self, AlignBy, MergeArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
-use crate::import::{self, Imported};
-use crate::input::{self, InputOptions};
+use crate::import;
+use crate::input;
 use crate::interrupt::Interrupt;
+use crate::library::module;
 use crate::names::{LookUps, symbolicator_of};
+use crate::numbers::count;
 use crate::output::{Earlier, Output};
-use crate::pipeline;
-use crate::summary::count;
 use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: &MergeArgs) -> Outcome {
-    let term = Term::stderr(export::verbosity(&args.input));
+    let term = Term::stderr(args.input.verbosity());
     if args.files.len() < 2 {
-        return Err(Failure::from(args::usage_error(
-            "merge",
-            "there is nothing to merge one file with; name two or more",
-        )));
+        return args::refuse("merge", "there is nothing to merge one file with; name two or more");
     }
-    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept).map_err(Failure::failed)?;
+    let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
     let inputs = args.files.iter().map(|path| {
         term.progress(false, format_args!("reading {}", path.display()));
         let data = read(path, args, &term);
@@ -50,10 +44,8 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
         None => usual_align(&inputs),
     };
     let files = inputs.len() as u64;
-    let merged = merge(inputs, align).map_err(|error| Failure::failed(format_args!("cannot merge: {error}")))?;
-    let saved = output
-        .save(&term, |out| firefox::write_data_gz(&merged, out))
-        .map_err(Failure::failed)?;
+    let merged = merge(inputs, align).map_err(|error| format!("cannot merge: {error}"))?;
+    let saved = output.save(&term, |out| firefox::write_data_gz(&merged, out))?;
     let how = match align {
         Align::Clock => "by the clock",
         Align::Start => "all from one start",
@@ -76,25 +68,18 @@ fn name(path: &Path) -> String {
 
 /// A file of any kind, with names, in the form of a Firefox profile.
 fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
-    let warn = |note: &String| term.warning(format_args!("{}: {note}", path.display()));
+    let symbol_dirs = args.input.symbols.dirs();
     if read::kind(path).is_some() {
-        let options = InputOptions {
-            event: None,
-            symbol_dirs: args.input.symbol_dir.clone(),
-        };
-        let input = input::open(path, &options, term)?;
-        input.notes.iter().for_each(warn);
+        let input = input::open_and_warn(path, None, symbol_dirs, term)?;
         return Ok(input.data.into_saved_form());
     }
-    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
+    let symbolicator = symbolicator_of(path, symbol_dirs);
     let mut look_ups = LookUps::new(&symbolicator, term);
     if import::is_perf_data(path) {
-        let Imported { mut profile, notes } = import::read(path, None, &symbolicator)?;
-        notes.iter().for_each(warn);
-        pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
+        let (profile, _) = import::read_named(path, None, &mut look_ups, &Interrupt::default(), term)?;
         return Ok(saved_form(&profile));
     }
-    let mut data = read::everything(path, ReadLimits::default()).map_err(Failure::failed)?;
+    let mut data = read::everything(path, ReadLimits::default())?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
     Ok(data)
 }

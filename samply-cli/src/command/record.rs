@@ -14,56 +14,52 @@ use profile::enrich::Enriched;
 use profile::export::firefox;
 use recording::command::{on_file, own};
 use recording::event::Pid;
+use recording::session::{ProgramExit, RecordOptions, StopReason, Whom};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-use super::{events, show};
+use super::events;
+use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
-use crate::highlights::Highlights;
 use crate::interrupt::Interrupt;
 use crate::names::LookUps;
+use crate::numbers::bytes;
 use crate::output::{Earlier, Output, Saved};
-use crate::pipeline::{self, Plan, ProgramExit, RecordOptions, Recorded, StopReason, Whom};
+use crate::pipeline::{self, Plan, Recorded};
 use crate::screen;
-use crate::serve::{self, Content, Listener, Server};
+use crate::serve::Listener;
 use crate::spool::Spool;
-use crate::summary::Summary;
-use crate::term::{Style, Term};
+use crate::style::Style;
+use crate::summary::{Highlights, Summary};
+use crate::term::Term;
 
-/// Runs the command.
 pub(crate) fn run(args: RecordArgs) -> Outcome {
     if let Some(pattern) = events::asked_for_list(&args.recording) {
         return events::list(pattern);
     }
-    let mut plan = plan(&args.recording, &args.serve.symbol_dir, "record")?;
     check_stdout(&args)?;
-    let term = Term::stderr(show::verbosity(&args.serve));
-    cargo::prepare(&mut plan, &args.recording, &term)?;
-    say_changes(&plan, &args.recording, &term);
+    let term = Term::stderr(args.serve.input.verbosity());
+    let mut plan = plan(&args.recording, args.serve.input.symbols.dirs(), "record", &term)?;
 
     // Everything that can fail early fails before the program runs.
     let listener = match shows(&args) {
-        true => Some(Listener::bind(&args.serve).map_err(Failure::failed)?),
+        true => Some(show::listen(&args.serve, &term)?),
         false => None,
     };
     let output = output(&args.output, FileKind::Profile)?;
-    if listener.is_some() {
-        show::warn_of_others(&term, &args.serve);
-    }
-    let interrupt =
-        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
+    let interrupt = Interrupt::watch()?;
 
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.symbol_dir.clone()));
+    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.input.symbols.dirs()));
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let mut enriched = None;
     if !args.no_symbolicate {
         let profile = &mut recorded.profile;
-        enriched = Some(pipeline::symbolicate(profile, &mut look_ups, &term, &interrupt));
+        enriched = Some(look_ups.name(profile, &interrupt));
         // Markers of benchmarks and tests are made from named stacks.
         if let Some(cargo) = &plan.cargo {
             cargo.mark_benchmarks(profile, recorded.iterations);
@@ -85,27 +81,26 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
 }
 
 /// Reports changed options: a rate that the machine does not permit, another way to unwind.
-pub(super) fn say_changes(plan: &Plan, args: &RecordingArgs, term: &Term) {
+fn say_changes(rate_hz: f64, args: &RecordingArgs, term: &Term) {
     match args.call_graph {
         None | Some(CallGraph::Dwarf(_)) => {}
         Some(CallGraph::FramePointers | CallGraph::LastBranches) => term.line(
             "stacks are unwound by unwind rules, as with --call-graph dwarf; frame pointers are used for code without rules",
         ),
     }
-    if plan.recorder.rate_hz < args.rate_hz() {
+    if rate_hz < args.rate_hz() {
         term.line(format_args!(
-            "sampling at {0} Hz instead of {1} Hz, which is above this machine's limit; to raise it: \
-             sysctl kernel.perf_event_max_sample_rate={1:.0}",
-            plan.recorder.rate_hz,
+            "sampling at {rate_hz} Hz instead of {0} Hz, which is above this machine's limit; to raise it: \
+             sysctl kernel.perf_event_max_sample_rate={0:.0}",
             args.rate_hz()
         ));
     }
 }
 
 /// A symbolicator with the files of the recording and the symbols of JIT compilers.
-pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: Vec<PathBuf>) -> Symbolicator {
+pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: &[PathBuf]) -> Symbolicator {
     let symbolicator = Symbolicator::new(SymbolOptions {
-        symbol_dirs,
+        symbol_dirs: symbol_dirs.to_vec(),
         recorded_at: Some(std::time::SystemTime::now()),
     });
     for (module, file) in recorded.kept_files.drain(..) {
@@ -129,7 +124,7 @@ fn save_and_show(
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, recorded)?;
     // Opened before the program ends: the next recording may replace the file.
-    let opened = (listener.as_ref()).map(|_| serve::open_profile(saved.path.as_deref().unwrap_or(Path::new("-"))));
+    let opened = (listener.as_ref()).map(|_| File::open(saved.path.as_deref().unwrap_or(Path::new("-"))));
     let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
     let summary = Summary {
         iterations: recorded.iterations,
@@ -145,9 +140,8 @@ fn save_and_show(
         say_next(term, path, listener.is_some());
     }
     // The UI will request source and assembly.
-    for lib in recorded.profile.libs() {
-        symbolicator.add_module(&lib.module);
-    }
+    let libs = recorded.profile.libs();
+    libs.iter().for_each(|lib| symbolicator.add_module(&lib.module));
     // Before the server has a thread: until then Ctrl-C goes to the program, then to the server.
     let exit = wait(term, &mut recorded);
     // With -p and -a the command, such as `sleep 10`, only ends the recording; it is not what was recorded.
@@ -160,15 +154,14 @@ fn save_and_show(
     let (Some(listener), Some(links), Some(opened)) = (listener, links, opened) else {
         return Ok(status);
     };
-    let address = listener.address();
-    let content = Content {
-        profile: opened.map_err(|error| Failure::failed(format_args!("opening the saved profile failed: {error}")))?,
+    let profile = opened.map_err(|error| format!("opening the saved profile failed: {error}"))?;
+    let shown = Shown {
+        profile,
         base: None,
-        symbols: pipeline::symbol_answers(Arc::clone(symbolicator)),
+        symbolicator: Arc::clone(symbolicator),
+        links,
     };
-    let server = Server::start(listener, content).map_err(Failure::failed)?;
-    show::open(term, &args.serve, address, &links, true);
-    server.wait();
+    shown.serve(listener, &args.serve, term)?;
     Ok(status)
 }
 
@@ -184,12 +177,7 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
 
 /// True if a user at a terminal can read the link and end the server.
 fn shows(args: &RecordArgs) -> bool {
-    !args.save_only && !to_stdout(args) && io::stderr().is_terminal() && !in_ci()
-}
-
-/// True on a build server. Some set `CI=false` elsewhere.
-pub(super) fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
+    !args.save_only && !to_stdout(args) && show::may_open()
 }
 
 fn to_stdout(args: &RecordArgs) -> bool {
@@ -198,7 +186,7 @@ fn to_stdout(args: &RecordArgs) -> bool {
 
 /// Refuses two uses of stdout.
 fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
-    let refused = |message| Err(Failure::from(args::usage_error("record", message)));
+    let refused = |message| args::refuse("record", message);
     if args.json && to_stdout(args) {
         return refused("--json and the profile cannot both go to stdout; name a file with -o");
     }
@@ -208,8 +196,9 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str) -> Result<Plan, Failure> {
-    let usage = |message: String| Failure::from(args::usage_error(command, message));
+/// What to record, by the options and by what the machine permits; for cargo, with its programs. Reports what changes.
+pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str, term: &Term) -> Result<Plan, Failure> {
+    let usage = |message: String| args::usage_error(command, message);
     let whom = if args.all {
         Whom::WholeMachine
     } else if !args.pid.is_empty() {
@@ -247,22 +236,27 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
     }
     // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
+    let (events, probes) = events::named(args, symbol_dirs)?;
+    let mut recorder = RecordOptions {
+        whom,
+        command: program.command,
+        env: program.env,
+        rate_hz,
+        ptrace_rate_hz: args.ptrace_rate_hz(),
+        stack_bytes: args.stack_bytes(),
+        off_cpu: args.off_cpu,
+        events,
+        probes,
+        event_sampling: args.event_sampling(),
+        duration: args.duration,
+        keep_running: args.keep_running,
+        include_args: args.include_args.is_some(),
+    };
+    let cargo = cargo::prepare(&mut recorder, args, term)?;
+    say_changes(rate_hz, args, term);
+    let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
     Ok(Plan {
-        recorder: RecordOptions {
-            whom,
-            command: program.command,
-            env: program.env,
-            rate_hz,
-            ptrace_rate_hz: args.ptrace_rate_hz(),
-            stack_bytes: args.stack_bytes(),
-            off_cpu: args.off_cpu,
-            events: events::parse(args)?,
-            probes: events::probes(args, symbol_dirs)?,
-            event_sampling: args.event_sampling(),
-            duration: args.duration,
-            keep_running: args.keep_running,
-            include_args: args.include_args.is_some(),
-        },
+        recorder,
         build: BuildOptions {
             main_thread_only: args.main_thread_only,
             per_cpu_threads: args.per_cpu_threads,
@@ -271,8 +265,8 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str)
         iterations: args.iteration_count,
         ignore_exit_code: args.ignore_exit_code,
         max_args: args.include_args.flatten().unwrap_or(usize::MAX),
-        profile_name: args.profile_name.clone(),
-        cargo: None,
+        profile_name: args.profile_name.clone().or_else(cargo_name),
+        cargo,
     })
 }
 
@@ -285,12 +279,12 @@ fn rate_limit_hz() -> Option<f64> {
 /// Prepares the output. If it is stdout, the program gets stderr as its stdout, so that its output does not mix with the profile.
 pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
     if path != Path::new("-") {
-        return Output::prepare(path, kind, Earlier::Kept).map_err(Failure::failed);
+        return Ok(Output::prepare(path, kind, Earlier::Kept)?);
     }
     let failed = |error: io::Error| Failure::failed(format_args!("cannot write the profile to stdout: {error}"));
     let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
     rustix::stdio::dup2_stdout(io::stderr()).map_err(|error| failed(error.into()))?;
-    Ok(Output::stdout(File::from(stdout)))
+    Ok(Output::stdout(File::from(stdout), kind))
 }
 
 /// Writes the profile. If that fails, waits for the program all the same.
@@ -320,17 +314,9 @@ fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, 
 
 fn say_where(term: &Term, saved: &Saved) {
     if let Some(path) = &saved.path {
-        let size = std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", size(meta.len())));
+        let size =
+            std::fs::metadata(path).map_or_else(|_| String::new(), |meta| format!(" ({})", bytes(meta.len() as f64)));
         term.line(format_args!("saved {}{size}", term.style(Style::Link, path.display())));
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{:.1} KB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
 }
 
@@ -350,31 +336,12 @@ fn say_exit(term: &Term, program: &str, exit: ProgramExit) {
     let how = match exit {
         ProgramExit::Code(0) | ProgramExit::StillRunning | ProgramExit::NotOurs => return,
         ProgramExit::Code(code) => format!("ended with exit status {code}"),
-        ProgramExit::Signal(signal) => match signal_name(signal) {
+        ProgramExit::Signal(signal) => match signal_hook::low_level::signal_name(signal) {
             Some(name) => format!("was killed by signal {signal} ({name})"),
             None => format!("was killed by signal {signal}"),
         },
     };
     term.line(term.style(Style::Warning, format_args!("{program} {how}")));
-}
-
-/// The name of a signal with the same number on all systems.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        _ => return None,
-    })
 }
 
 /// Prints the JSON summary, and returns the status.
@@ -389,25 +356,5 @@ fn end(args: &RecordArgs, summary: Summary, exit: ProgramExit, saved: &Saved) ->
     if saved.problem.is_some() {
         return Ok(Status::PARTIAL);
     }
-    Ok(status(exit))
-}
-
-pub(crate) fn status(exit: ProgramExit) -> Status {
-    match exit {
-        ProgramExit::Code(code) => Status::of_code(code),
-        ProgramExit::Signal(signal) => Status::of_signal(signal),
-        ProgramExit::StillRunning | ProgramExit::NotOurs => Status::SUCCESS,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_in_the_usual_units() {
-        assert_eq!(size(12), "12 bytes");
-        assert_eq!(size(1_500), "1.5 KB");
-        assert_eq!(size(2_000_000), "2.0 MB");
-    }
+    Ok(Status::from(exit))
 }

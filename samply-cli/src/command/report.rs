@@ -18,17 +18,17 @@ use crate::report::calls;
 use crate::report::text::Page;
 use crate::report::{Measure, Report, json, markdown, text};
 use crate::screen;
-use crate::term::{self, Term, Verbosity};
+use crate::style;
+use crate::term::Term;
 
 /// Rows of each table of the summary.
 const SUMMARY_ROWS: usize = 10;
 /// Rows of each table of other views.
 const VIEW_ROWS: usize = 40;
 
-/// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
-    let term = Term::stderr(Verbosity::of(false, args.select.verbose));
-    let input = input::open(&args.file, &args.select.input(), &term)?;
+    let term = Term::stderr(args.select.messages.verbosity());
+    let input = input::open(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
     calls::check_conditions(&args.file, &input.data, &filter)?;
@@ -61,8 +61,8 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     match &args.output {
         None => {
             let page = Page {
-                columns: term::stdout_columns(),
-                color: term::stdout_color(),
+                columns: style::stdout_columns(),
+                color: style::stdout_color(),
             };
             screen::print("the report", |out| write(&report, args.format, page, out))
         }
@@ -71,14 +71,9 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
                 columns: None,
                 color: false,
             };
-            let output = Output::prepare(path, kind(args.format), Earlier::Replaced).map_err(Failure::failed)?;
-            let saved = output
-                .save(&term, |out| write(&report, args.format, page, out))
-                .map_err(Failure::failed)?;
-            match saved.problem {
-                Some(problem) => Err(Failure::failed(problem)),
-                None => Ok(Status::SUCCESS),
-            }
+            let output = Output::prepare(path, kind(args.format), Earlier::Replaced)?;
+            output.save(&term, |out| write(&report, args.format, page, out))?;
+            Ok(Status::SUCCESS)
         }
     }
 }

@@ -1,27 +1,67 @@
-//! Shows a served profile to the user, here or over SSH.
+//! Shows a profile to the user, here or over SSH: serves it until a signal.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use symbolicator::{Symbolicator, api};
 
 use crate::args::ServeArgs;
-use crate::serve::Links;
+use crate::exit::{Failure, Outcome, Status};
 use crate::serve::browser::{self, Desk};
-use crate::term::{Style, Term, Verbosity};
+use crate::serve::{Content, Links, Listener, Server};
+use crate::style::Style;
+use crate::term::Term;
 
-/// The verbosity by the flags.
-pub(crate) fn verbosity(args: &ServeArgs) -> Verbosity {
-    Verbosity::of(args.quiet, args.verbose)
-}
-
-/// Warns of an address that others can reach, before anything can be read there.
-pub(crate) fn warn_of_others(term: &Term, args: &ServeArgs) {
+/// Takes the port. Warns of an address that others can reach, before anything can be read there.
+pub(super) fn listen(args: &ServeArgs, term: &Term) -> Result<Listener, Failure> {
+    let listener = Listener::bind(args)?;
     if !args.address.is_loopback() {
         term.warning(format_args!(
             "--address {}: everyone who can reach it and learns the link can read the profile and the sources in it",
             args.address
         ));
     }
+    Ok(listener)
 }
 
-/// Prints the link, and opens it if there is a browser and `may_open`.
-pub(crate) fn open(term: &Term, args: &ServeArgs, address: std::net::SocketAddr, links: &Links, may_open: bool) {
+/// True if a user at a terminal can read the link and end the server; not on a build server. Some set `CI=false` elsewhere.
+pub(super) fn may_open() -> bool {
+    let in_ci = std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"));
+    io::stderr().is_terminal() && !in_ci
+}
+
+/// A profile to show.
+pub(super) struct Shown {
+    pub(super) profile: File,
+    /// A profile to compare with.
+    pub(super) base: Option<File>,
+    /// Answers the UI's requests for names, sources and assembly.
+    pub(super) symbolicator: Arc<Symbolicator>,
+    pub(super) links: Links,
+}
+
+impl Shown {
+    /// Serves the profile until a signal.
+    pub(super) fn serve(self, listener: Listener, args: &ServeArgs, term: &Term) -> Outcome {
+        let address = listener.address();
+        let symbolicator = self.symbolicator;
+        let content = Content {
+            profile: self.profile,
+            base: self.base,
+            symbols: Arc::new(move |path, body| api::handle(&symbolicator, path, body)),
+        };
+        let server = Server::start(listener, content)?;
+        open(term, args, address, &self.links);
+        server.wait();
+        Ok(Status::SUCCESS)
+    }
+}
+
+/// Prints the link, and opens it if there is a browser, a user, and no `--no-open`.
+fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
+    let may_open = may_open() && !args.no_open;
     let link = term.style(Style::Link, &links.open);
     let desk = match browser::desk(address) {
         Desk::OverSsh { tunnel } if args.address.is_loopback() => {
@@ -34,8 +74,8 @@ pub(crate) fn open(term: &Term, args: &ServeArgs, address: std::net::SocketAddr,
         desk => desk,
     };
     match desk {
-        Desk::Here if may_open && !args.no_open => {
-            let (url, verbosity) = (links.open.clone(), verbosity(args));
+        Desk::Here if may_open => {
+            let (url, verbosity) = (links.open.clone(), args.input.verbosity());
             let failed = move |why: String| {
                 let term = Term::stderr(verbosity);
                 term.warning(format_args!(
@@ -50,7 +90,7 @@ pub(crate) fn open(term: &Term, args: &ServeArgs, address: std::net::SocketAddr,
                 }
             }
         }
-        Desk::NoBrowser(why) if may_open && !args.no_open => term.always(format_args!("{why}: open {link}")),
+        Desk::NoBrowser(why) if may_open => term.always(format_args!("{why}: open {link}")),
         _ => term.always(format_args!("open {link}")),
     }
     term.line(format_args!("serving at {} until Ctrl-C", links.origin));

@@ -6,10 +6,9 @@ use profile::Limit;
 use profile::data::{Data, RowValue, Unit};
 use profile::view::select::Selection;
 
-use super::{Measure, bytes, time};
-use crate::summary::{count, grouped};
+use super::measure::{Measure, has_times};
+use crate::numbers::{bytes, count, grouped, number_json, time};
 
-/// The lines of the head.
 pub(crate) struct About {
     /// Program, date, duration, recorder.
     pub(crate) recorded: String,
@@ -19,11 +18,9 @@ pub(crate) struct About {
     pub(crate) counted: Option<String>,
     /// The quality line; true if something limits the quality.
     pub(crate) quality: (String, bool),
-    /// The selected samples.
     pub(crate) selected: Option<String>,
     /// Waits, which are not part of the CPU time.
     pub(crate) apart: Option<String>,
-    /// Limits of the data.
     pub(crate) notes: Vec<String>,
     pub(crate) json: serde_json::Value,
 }
@@ -156,11 +153,6 @@ fn counted(data: &Data) -> Option<String> {
     Some(text)
 }
 
-/// False for folded stacks, whose samples have no known unit.
-pub(crate) fn has_times(data: &Data) -> bool {
-    data.interval_ms > 0.0 && data.interval_ms.is_finite()
-}
-
 fn apart(selection: &Selection<'_>, waits: bool) -> Option<String> {
     let other = selection.other_kind;
     (other.samples > 0).then(|| match waits {
@@ -266,14 +258,6 @@ fn json(
         })),
         "notes": notes,
     })
-}
-
-/// JSON without a fraction for whole numbers: `12`, not `12.0`.
-pub(crate) fn number_json(number: f64) -> serde_json::Value {
-    match number.fract() == 0.0 && number.abs() < 9e15 {
-        true => (number as i64).into(),
-        false => number.into(),
-    }
 }
 
 /// `2026-11-21 10:44:20 UTC`. Days to dates: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Row, Table};
 use crate::args::{Sort, View};
-use crate::summary::grouped;
+use crate::numbers::grouped;
 
 /// The extent of a table.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,6 @@ const HOT_SHARE: f64 = 0.03;
 /// Functions with this share of all and no self time say nothing: `main`, `start_thread`, `catch_unwind`.
 const NEARLY_ALL: f64 = 0.98;
 
-/// The tables of a view.
 pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> Result<Vec<Table>, NotFound> {
     let of = Build { selection, extent };
     Ok(match view {
@@ -124,6 +123,15 @@ impl Build<'_> {
             other_label: "",
             rows,
             left_out,
+        }
+    }
+
+    /// A table of parts that add up to the whole.
+    fn shares(&self, id: &'static str, title: &str, rows: Vec<Row>) -> Table {
+        Table {
+            own_label: "share",
+            other_label: "waits",
+            ..self.table(id, title, rows)
         }
     }
 
@@ -370,10 +378,7 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        let mut table = self.table(id, title, rows.collect());
-        table.own_label = "share";
-        table.other_label = "waits";
-        table
+        self.shares(id, title, rows.collect())
     }
 
     fn categories(&self) -> Table {
@@ -387,9 +392,7 @@ impl Build<'_> {
             own: Some(row.own),
             ..Row::default()
         });
-        let mut table = self.table("categories", "Categories", rows.collect());
-        table.own_label = "share";
-        table
+        self.shares("categories", "Categories", rows.collect())
     }
 
     fn buckets(&self) -> Table {
@@ -410,13 +413,8 @@ impl Build<'_> {
                 ..Row::default()
             }
         });
-        let mut table = self.table(
-            "buckets",
-            "Cost buckets, by the innermost function with a known purpose",
-            rows.collect(),
-        );
-        table.own_label = "share";
-        table
+        let title = "Cost buckets, by the innermost function with a known purpose";
+        self.shares("buckets", title, rows.collect())
     }
 }
 

@@ -24,8 +24,8 @@ use std::io::{self, Write};
 use profile::view::cost::Cost;
 use serde_json::{Map, Value, json};
 
-use super::about::number_json;
 use super::{Measure, Report};
+use crate::numbers::number_json;
 
 /// See the list above.
 pub(crate) const SCHEMA_VERSION: u32 = 1;

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use profile::view::cost::Cost;
 
-use super::Report;
-use crate::summary::grouped;
+use super::{Measure, Report, Row, Table};
+use crate::numbers::grouped;
 
 pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
@@ -18,67 +18,65 @@ pub(crate) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for line in about.selected.iter().chain(&about.apart).chain(&about.notes) {
         writeln!(out, "\n> {}", escaped(line))?;
     }
-    for table in &report.tables {
-        writeln!(out, "\n### {}\n", escaped(&table.title))?;
-        let has = |cost: fn(&super::Row) -> Option<Cost>| table.rows.iter().any(|row| cost(row).is_some());
-        let (has_total, has_other) = (has(|row| row.total), has(|row| row.other));
-        // Calls have a total cost only.
-        let has_own = has(|row| row.own) || !has_total;
-        let has_place = table.rows.iter().any(|row| !row.place.is_empty());
-        let amount_label = escaped(report.measure.amount_label().unwrap_or("time"));
-        let (mut head, mut line) = ("|".to_owned(), "|".to_owned());
-        if has_own {
-            head.push_str(&format!(" {} % | {amount_label} |", table.own_label));
-            line.push_str("---:|---:|");
-        }
-        if report.measure.has_samples {
-            head.push_str(" samples |");
-            line.push_str("---:|");
-        }
-        if has_total {
-            head.push_str(&format!(" total % | total {amount_label} |"));
-            line.push_str("---:|---:|");
-        }
-        if has_other {
-            head.push_str(&format!(" {} |", table.other_label));
-            line.push_str("---:|");
-        }
-        head.push_str(" |");
-        line.push_str("---|");
-        if has_place {
-            head.push_str(" |");
-            line.push_str("---|");
-        }
-        writeln!(out, "{head}\n{line}")?;
-        for row in &table.rows {
-            let own = row.own.unwrap_or_default();
-            let measure = &report.measure;
-            write!(out, "|")?;
-            if has_own {
-                write!(out, " {:.1} | {} |", measure.percent(own), measure.amount(own))?;
-            }
-            if measure.has_samples {
-                write!(out, " {} |", grouped(own.samples))?;
-            }
-            if has_total {
-                let total = row.total.unwrap_or_default();
-                write!(out, " {:.1} | {} |", measure.percent(total), measure.amount(total))?;
-            }
-            if has_other {
-                write!(out, " {} |", measure.amount(row.other.unwrap_or_default()))?;
-            }
-            // Markdown drops spaces at the start of a cell.
-            write!(out, " {}{} |", "&nbsp;".repeat(2 * row.indent), code(&row.name))?;
-            match has_place {
-                true => writeln!(out, " {} |", escaped(&row.place))?,
-                false => writeln!(out)?,
-            }
-        }
-        if table.left_out > 0 {
-            writeln!(out, "\n{} more", grouped(table.left_out as u64))?;
-        }
+    (report.tables.iter()).try_for_each(|table| write_table(table, &report.measure, out))
+}
+
+fn write_table(table: &Table, measure: &Measure, out: &mut dyn Write) -> io::Result<()> {
+    let rows = &table.rows;
+    let mut columns: Vec<(String, Vec<String>)> = Vec::new();
+    let mut column =
+        |head: String, cell: &dyn Fn(&Row) -> String| columns.push((head, rows.iter().map(cell).collect()));
+    let has = |cost: fn(&Row) -> Option<Cost>| rows.iter().any(|row| cost(row).is_some());
+    let own = |row: &Row| row.own.unwrap_or_default();
+    let total = |row: &Row| row.total.unwrap_or_default();
+    let amount = escaped(measure.amount_label().unwrap_or("time"));
+    // Calls have a total cost only.
+    if has(|row| row.own) || !has(|row| row.total) {
+        column(format!("{} %", table.own_label), &|row| {
+            format!("{:.1}", measure.percent(own(row)))
+        });
+        column(amount.clone(), &|row| measure.amount(own(row)));
     }
-    Ok(())
+    if measure.has_samples {
+        column("samples".to_owned(), &|row| grouped(own(row).samples));
+    }
+    if has(|row| row.total) {
+        column("total %".to_owned(), &|row| {
+            format!("{:.1}", measure.percent(total(row)))
+        });
+        column(format!("total {amount}"), &|row| measure.amount(total(row)));
+    }
+    if has(|row| row.other) {
+        column(table.other_label.to_owned(), &|row| {
+            measure.amount(row.other.unwrap_or_default())
+        });
+    }
+    let numbers = columns.len();
+    let mut text = |cell: &dyn Fn(&Row) -> String| columns.push((String::new(), rows.iter().map(cell).collect()));
+    // Markdown drops spaces at the start of a cell.
+    text(&|row| format!("{}{}", "&nbsp;".repeat(2 * row.indent), code(&row.name)));
+    if rows.iter().any(|row| !row.place.is_empty()) {
+        text(&|row| escaped(&row.place));
+    }
+    let heads = columns
+        .iter()
+        .map(|(head, _)| format!("{head} |").trim_start().to_owned());
+    let lines = (0..columns.len()).map(|at| if at < numbers { "---:|" } else { "---|" });
+    writeln!(out, "\n### {}\n", escaped(&table.title))?;
+    writeln!(
+        out,
+        "| {}\n|{}",
+        heads.collect::<Vec<_>>().join(" "),
+        lines.collect::<String>()
+    )?;
+    for at in 0..rows.len() {
+        let cells = columns.iter().map(|(_, cells)| format!(" {} |", cells[at]));
+        writeln!(out, "|{}", cells.collect::<String>())?;
+    }
+    match table.left_out {
+        0 => Ok(()),
+        more => writeln!(out, "\n{} more", grouped(more as u64)),
+    }
 }
 
 /// A code span, with bars escaped: a bar ends the cell also in a code span.

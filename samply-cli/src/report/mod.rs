@@ -8,12 +8,13 @@ pub(crate) mod build;
 pub(crate) mod calls;
 pub(crate) mod json;
 pub(crate) mod markdown;
+mod measure;
 pub(crate) mod text;
 
-use profile::data::{Data, Unit};
 use profile::view::cost::Cost;
 
 use about::About;
+pub(crate) use measure::Measure;
 
 pub(crate) struct Report {
     pub(crate) about: About,
@@ -21,67 +22,6 @@ pub(crate) struct Report {
     pub(crate) measure: Measure,
 }
 
-/// The unit of costs, and the whole of shares.
-#[derive(Clone, Debug)]
-pub(crate) struct Measure {
-    /// Cost of all selected samples.
-    pub(crate) whole: Cost,
-    pub(crate) unit: Unit,
-    /// The file's name of its unit, if it has one.
-    pub(crate) name: Option<String>,
-    /// False if an imported file counts something and has no number of samples.
-    pub(crate) has_samples: bool,
-    /// Time of a sample, if weights count samples.
-    pub(crate) interval_ms: Option<f64>,
-}
-
-impl Measure {
-    pub(crate) fn of(data: &Data, whole: Cost) -> Measure {
-        Measure {
-            whole,
-            unit: data.unit,
-            name: data.counted_name().map(str::to_owned),
-            has_samples: data.has_samples(),
-            interval_ms: about::has_times(data).then_some(data.interval_ms),
-        }
-    }
-
-    /// Heading of the column of weights; `None` if the number of samples suffices.
-    pub(crate) fn amount_label(&self) -> Option<&str> {
-        match (&self.name, self.unit) {
-            (_, Unit::Samples) => self.interval_ms.map(|_| "time"),
-            (Some(name), _) => Some(name),
-            (None, Unit::Bytes) => Some("bytes"),
-            (None, Unit::Milliseconds) => Some("time"),
-            (None, Unit::Counts) => Some("count"),
-        }
-    }
-
-    /// `1.23 s`, `1.2 MB`, `1,234`; `-` if only the number of samples is known.
-    pub(crate) fn amount(&self, cost: Cost) -> String {
-        match (self.time_ms(cost), self.unit) {
-            (Some(ms), _) => time(ms),
-            (None, Unit::Bytes) => bytes(cost.weight),
-            (None, Unit::Counts) => counts(cost.weight),
-            (None, Unit::Samples | Unit::Milliseconds) => "-".to_owned(),
-        }
-    }
-
-    pub(crate) fn percent(&self, cost: Cost) -> f64 {
-        100.0 * cost.share_of(self.whole)
-    }
-
-    /// The time of a cost; `None` if samples stand for no time.
-    pub(crate) fn time_ms(&self, cost: Cost) -> Option<f64> {
-        match self.unit {
-            Unit::Milliseconds => Some(cost.weight),
-            Unit::Samples => self.interval_ms.map(|interval| cost.weight * interval),
-            Unit::Bytes | Unit::Counts => None,
-        }
-    }
-}
-
-/// A table of a report.
 pub(crate) struct Table {
     /// Id in JSON.
     pub(crate) id: &'static str,
@@ -96,7 +36,6 @@ pub(crate) struct Table {
     pub(crate) left_out: usize,
 }
 
-/// One row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     /// Level in a tree, from 0.
@@ -113,32 +52,4 @@ pub(crate) struct Row {
     pub(crate) other: Option<Cost>,
     /// Fields in JSON: (key, value).
     pub(crate) fields: Vec<(&'static str, serde_json::Value)>,
-}
-
-/// `1.23 s`, `12.3 ms`
-pub(crate) fn time(ms: f64) -> String {
-    match ms {
-        ms if ms.abs() >= 1000.0 => format!("{:.2} s", ms / 1000.0),
-        ms if ms.abs() >= 100.0 || ms == 0.0 => format!("{ms:.0} ms"),
-        ms => format!("{ms:.1} ms"),
-    }
-}
-
-/// `1,234`; negative in differences of profiles.
-pub(crate) fn counts(counts: f64) -> String {
-    let digits = crate::summary::grouped(counts.abs().round() as u64);
-    match counts < 0.0 {
-        true => format!("-{digits}"),
-        false => digits,
-    }
-}
-
-/// `123 B`, `1.2 MB`.
-pub(crate) fn bytes(bytes: f64) -> String {
-    match bytes.abs() {
-        size if size >= 1e9 => format!("{:.1} GB", bytes / 1e9),
-        size if size >= 1e6 => format!("{:.1} MB", bytes / 1e6),
-        size if size >= 1e3 => format!("{:.1} kB", bytes / 1e3),
-        _ => format!("{bytes:.0} B"),
-    }
 }

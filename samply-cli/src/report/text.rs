@@ -6,9 +6,9 @@ use profile::text::one_line;
 use profile::view::cost::Cost;
 
 use super::{Measure, Report, Row, Table};
-use crate::fit::{cut, cut_start, function};
-use crate::summary::grouped;
-use crate::term::{Style, Styled};
+use crate::fit::{cut, cut_start, function, wrapped};
+use crate::numbers::grouped;
+use crate::style::{Style, Styled};
 
 /// The terminal or pipe that the text goes to.
 #[derive(Clone, Copy, Debug)]
@@ -29,22 +29,22 @@ impl Page {
 
 pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Result<()> {
     let about = &report.about;
-    let mut lines = Wrapped { page, out };
-    lines.write("", &about.recorded, Some(Style::Bold))?;
-    lines.write("", &about.samples, None)?;
-    if let Some(counted) = &about.counted {
-        lines.write("", counted, None)?;
-    }
-    let (quality, limits) = &about.quality;
-    lines.write("quality: ", quality, limits.then_some(Style::Warning))?;
-    if let Some(selected) = &about.selected {
-        lines.write("selected: ", selected, Some(Style::Bold))?;
-    }
-    for line in about.apart.iter() {
-        lines.write("", line, None)?;
-    }
-    for note in &about.notes {
-        lines.write("note: ", note, Some(Style::Warning))?;
+    let (quality, is_limited) = &about.quality;
+    let bold = Some(Style::Bold);
+    let warning = Some(Style::Warning);
+    let mut lines = vec![("", &about.recorded, bold), ("", &about.samples, None)];
+    lines.extend(about.counted.iter().map(|line| ("", line, None)));
+    lines.push(("quality: ", quality, warning.filter(|_| *is_limited)));
+    lines.extend(about.selected.iter().map(|line| ("selected: ", line, bold)));
+    lines.extend(about.apart.iter().map(|line| ("", line, None)));
+    lines.extend(about.notes.iter().map(|line| ("note: ", line, warning)));
+    for (label, text, style) in lines {
+        for line in wrapped(label, &one_line(text), "  ", page.columns.unwrap_or(usize::MAX).max(20)) {
+            match style {
+                Some(style) => writeln!(out, "{}", page.style(style, line))?,
+                None => writeln!(out, "{line}")?,
+            }
+        }
     }
     for table in &report.tables {
         writeln!(out)?;
@@ -61,42 +61,6 @@ pub(crate) fn write(report: &Report, page: Page, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// Words in lines that fit the terminal.
-struct Wrapped<'a> {
-    page: Page,
-    out: &'a mut dyn Write,
-}
-
-impl Wrapped<'_> {
-    fn write(&mut self, label: &str, text: &str, style: Option<Style>) -> io::Result<()> {
-        let width = self.page.columns.unwrap_or(usize::MAX).max(20);
-        let text = one_line(text);
-        let mut line = label.to_owned();
-        let mut used = line.chars().count();
-        let mut lines = Vec::new();
-        for word in text.split(' ') {
-            let len = word.chars().count();
-            if used + len > width && used > 0 {
-                lines.push(std::mem::take(&mut line));
-                line.push_str("  ");
-                used = 2;
-            }
-            line.push_str(word);
-            line.push(' ');
-            used += len + 1;
-        }
-        lines.push(line);
-        for line in lines {
-            match style {
-                Some(style) => writeln!(self.out, "{}", self.page.style(style, line.trim_end()))?,
-                None => writeln!(self.out, "{}", line.trim_end())?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A column of numbers.
 struct Column {
     head: String,
     cells: Vec<String>,

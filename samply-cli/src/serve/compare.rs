@@ -4,14 +4,11 @@
 //! selected thread.
 
 use super::address::{VERSION, encode_index};
-use super::{LinkParts, Links, Listener, encode};
+use super::listener::{LinkParts, Links, Listener, encode};
 
-/// A profile in the compare view.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
-    /// Its name in the view.
     pub(crate) name: &'a str,
-    /// Index of the thread to compare.
     pub(crate) thread: usize,
 }
 

@@ -14,7 +14,6 @@ use tokio::task::JoinHandle;
 /// Bytes read at once: little memory for a hundred clients, and fast for 500 MB.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// The rest of a file.
 pub(super) struct FileBody {
     file: Arc<File>,
     offset: u64,

@@ -16,17 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
 use super::file::FileBody;
+use super::guard;
+use super::listener::{Listener, Ui};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::ui::UiDir;
-use super::{AnswerSymbols, Content, Listener, Ui, guard};
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -43,6 +44,17 @@ const SYMBOL_REQUESTS: usize = 4;
 
 const GET: &str = "GET, HEAD, OPTIONS";
 const POST: &str = "POST, OPTIONS";
+
+/// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
+pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
+
+pub(crate) struct Content {
+    /// The profile, opened once: it is still served when the next recording replaces the file.
+    pub(crate) profile: File,
+    /// A profile to compare with.
+    pub(crate) base: Option<File>,
+    pub(crate) symbols: Arc<AnswerSymbols>,
+}
 
 /// State of all requests.
 pub(super) struct Site {
@@ -64,7 +76,8 @@ enum Route<'a> {
     Once,
     Profile(&'a Arc<File>),
     Symbols(&'a str),
-    Elsewhere,
+    Ui(&'a UiDir),
+    Nowhere,
 }
 
 impl Site {
@@ -86,12 +99,7 @@ impl Site {
         }
     }
 
-    /// Answers any request.
-    pub(super) async fn answer<B>(&self, request: Request<B>, ends: Option<Ends>) -> Reply
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    pub(super) async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
         let (parts, body) = request.into_parts();
         if !guard::is_our_host(&parts, self.listening_on) {
             return reply::error(
@@ -101,66 +109,59 @@ impl Site {
         }
         let route = self.route(parts.uri.path());
         let is_secret = matches!(route, Route::Profile(_) | Route::Symbols(_));
+        let (methods, allowed) = match route {
+            Route::Once => (&[Method::GET][..], "GET"),
+            Route::Symbols(_) => (&[Method::POST][..], POST),
+            _ => (&[Method::GET, Method::HEAD][..], GET),
+        };
+        let is_preflight = is_secret && parts.method == Method::OPTIONS;
         let mut reply = match route {
-            Route::Front => self.front(&parts),
-            Route::Once => self.once(&parts, ends).await,
+            Route::Nowhere => reply::error(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; use the link that sprof printed",
+            ),
+            _ if is_preflight => reply::empty(StatusCode::NO_CONTENT),
+            _ if !methods.contains(&parts.method) => wrong_method(allowed),
+            Route::Front => front(),
+            Route::Once => self.once(ends).await,
             Route::Profile(file) => profile(file, &parts),
-            Route::Symbols(path) => self.symbols(&parts, path, body).await,
-            Route::Elsewhere => self.elsewhere(&parts),
+            Route::Symbols(path) => self.symbols(path, body).await,
+            Route::Ui(ui) => file_of(ui, &parts),
         };
         if is_secret {
             let headers = reply.headers_mut();
             guard::allow_origin(headers, &parts.headers, self.ui_origin.as_deref());
-            if parts.method == Method::OPTIONS {
-                let methods = if matches!(route, Route::Profile(_)) { GET } else { POST };
-                guard::allow_preflight(headers, &parts.headers, methods);
+            if is_preflight {
+                guard::allow_preflight(headers, &parts.headers, allowed);
             }
         }
         reply
     }
 
     fn route<'a>(&'a self, path: &'a str) -> Route<'a> {
-        if path == "/" {
-            return Route::Front;
-        }
         if self.once.is_at(path) {
             return Route::Once;
         }
+        let elsewhere = match &self.ui {
+            Some(ui) => Route::Ui(ui),
+            None if path == "/" => Route::Front,
+            None => Route::Nowhere,
+        };
         let Some((first, _)) = path.strip_prefix('/').and_then(|path| path.split_once('/')) else {
-            return Route::Elsewhere;
+            return elsewhere;
         };
         if !guard::is_token(first, &self.token) {
-            return Route::Elsewhere;
+            return elsewhere;
         }
         match &path[1 + first.len()..] {
             "/profile.json" => Route::Profile(&self.profile),
-            "/base.json" => self.base.as_ref().map_or(Route::Elsewhere, Route::Profile),
+            "/base.json" => self.base.as_ref().map_or(elsewhere, Route::Profile),
             rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Route::Symbols(rest),
-            _ => Route::Elsewhere,
+            _ => elsewhere,
         }
     }
 
-    fn front(&self, parts: &Parts) -> Reply {
-        match &self.ui {
-            Some(_) => self.elsewhere(parts),
-            None => match parts.method {
-                Method::GET | Method::HEAD => {
-                    let mut page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
-                    page.headers_mut().insert(
-                        header::CONTENT_SECURITY_POLICY,
-                        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
-                    );
-                    page
-                }
-                _ => wrong_method(GET),
-            },
-        }
-    }
-
-    async fn once(&self, parts: &Parts, ends: Option<Ends>) -> Reply {
-        if parts.method != Method::GET {
-            return wrong_method("GET");
-        }
+    async fn once(&self, ends: Option<Ends>) -> Reply {
         let once = self.once.clone();
         let followed = tokio::task::spawn_blocking(move || match once.follow(ends) {
             Followed::To(link) => Ok(HeaderValue::from_str(link)),
@@ -181,16 +182,7 @@ impl Site {
         }
     }
 
-    async fn symbols<B>(&self, parts: &Parts, path: &str, body: B) -> Reply
-    where
-        B: Body<Data = Bytes> + Unpin,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        match parts.method {
-            Method::POST => {}
-            Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
-            _ => return wrong_method(POST),
-        }
+    async fn symbols(&self, path: &str, body: Incoming) -> Reply {
         let body = match tokio::time::timeout(BODY_TIMEOUT, read_body(body)).await {
             Ok(Ok(body)) => body,
             Ok(Err(refusal)) => return refusal,
@@ -213,40 +205,26 @@ impl Site {
             ),
         }
     }
+}
 
-    fn elsewhere(&self, parts: &Parts) -> Reply {
-        let Some(ui) = &self.ui else {
-            return reply::error(
-                StatusCode::NOT_FOUND,
-                "there is nothing here; use the link that sprof printed",
-            );
-        };
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return wrong_method(GET);
-        }
-        let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
-        let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
-        let found = ui.find(parts.uri.path(), wants_page);
-        let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
-        match body {
-            Some((content_type, body)) => {
-                let mut reply = reply::file(content_type, body);
-                reply
-                    .headers_mut()
-                    .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-                reply
-            }
-            None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
-        }
+fn front() -> Reply {
+    let policy = "default-src 'none'; frame-ancestors 'none'";
+    let page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
+    reply::with(page, header::CONTENT_SECURITY_POLICY, policy)
+}
+
+fn file_of(ui: &UiDir, parts: &Parts) -> Reply {
+    let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
+    let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
+    let found = ui.find(parts.uri.path(), wants_page);
+    let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
+    match body {
+        Some((content_type, body)) => reply::with(reply::file(content_type, body), header::CACHE_CONTROL, "no-cache"),
+        None => reply::error(StatusCode::NOT_FOUND, "the UI folder has no such file"),
     }
 }
 
 fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
-    match parts.method {
-        Method::GET | Method::HEAD => {}
-        Method::OPTIONS => return reply::empty(StatusCode::NO_CONTENT),
-        _ => return wrong_method(GET),
-    }
     let body = match FileBody::new(profile.clone()) {
         Ok(body) => body,
         Err(error) => {
@@ -256,27 +234,31 @@ fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
             );
         }
     };
-    if !super::is_gzip(profile) {
+    if !is_gzip(profile) {
         return reply::file(JSON, body);
     }
     // Browsers unpack gzip. A client that does not accept it gets the .gz file as a file.
-    let unpacks = accepts_gzip(&parts.headers);
-    let mut reply = reply::file(if unpacks { JSON } else { "application/gzip" }, body);
-    let headers = reply.headers_mut();
-    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    if unpacks {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    reply
+    let reply = match accepts_gzip(&parts.headers) {
+        true => reply::with(reply::file(JSON, body), header::CONTENT_ENCODING, "gzip"),
+        false => reply::file("application/gzip", body),
+    };
+    reply::with(reply, header::VARY, "Accept-Encoding")
+}
+
+/// True for a file that starts like gzip (RFC 1952 2.3.1).
+fn is_gzip(file: &File) -> bool {
+    use std::os::unix::fs::FileExt;
+    let mut magic = [0u8; 2];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
 }
 
 fn wrong_method(allowed: &'static str) -> Reply {
     let message = format!("this place takes {allowed}");
-    let mut reply = reply::error(StatusCode::METHOD_NOT_ALLOWED, &message);
-    reply
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
-    reply
+    reply::with(
+        reply::error(StatusCode::METHOD_NOT_ALLOWED, &message),
+        header::ALLOW,
+        allowed,
+    )
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -292,11 +274,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-async fn read_body<B>(body: B) -> Result<Bytes, Reply>
-where
-    B: Body<Data = Bytes> + Unpin,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn read_body(body: Incoming) -> Result<Bytes, Reply> {
     let mut limited = Limited::new(body, MAX_BODY_BYTES + DISCARD_BYTES);
     let mut bytes = Vec::new();
     let mut too_long = limited.size_hint().lower() > MAX_BODY_BYTES as u64;

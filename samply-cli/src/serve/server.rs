@@ -18,10 +18,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+use super::listener::Listener;
 use super::once::Ends;
+use super::reply;
+use super::routes::Content;
 use super::routes::Site;
 use super::write_timeout::WriteTimeout;
-use super::{Content, Listener, ServeError, reply};
 
 /// Open connections at most; more wait in the kernel's queue.
 const CONNECTIONS: usize = 128;
@@ -45,8 +47,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process.
-    pub(crate) fn start(listener: Listener, content: Content) -> Result<Server, ServeError> {
-        let start = |error: io::Error| ServeError::Start(error.to_string());
+    pub(crate) fn start(listener: Listener, content: Content) -> Result<Server, String> {
+        let start = |error: io::Error| format!("cannot start the server: {error}");
         let site = Arc::new(Site::new(&listener, content));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
-use super::ServeError;
-
 /// A folder that holds a built UI.
 #[derive(Clone, Debug)]
 pub(super) struct UiDir {
@@ -14,7 +12,6 @@ pub(super) struct UiDir {
     root: PathBuf,
 }
 
-/// A file to serve.
 #[derive(Debug)]
 pub(super) struct UiFile {
     pub(super) file: File,
@@ -23,11 +20,8 @@ pub(super) struct UiFile {
 
 impl UiDir {
     /// Checks that the folder holds a UI.
-    pub(super) fn open(dir: &Path) -> Result<UiDir, ServeError> {
-        let error = |reason: String| ServeError::UiDir {
-            dir: dir.display().to_string(),
-            reason,
-        };
+    pub(super) fn open(dir: &Path) -> Result<UiDir, String> {
+        let error = |reason: String| format!("cannot serve the UI from {}: {reason}", dir.display());
         let root = dir.canonicalize().map_err(|io| error(io.to_string()))?;
         let ui = UiDir { root };
         match ui.read(Path::new("index.html")) {

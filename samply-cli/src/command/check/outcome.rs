@@ -7,8 +7,8 @@ use profile::view::diff::{Increase, Sides};
 use recording::command::own;
 use serde_json::{Value, json};
 
-use crate::command::diff::{count, describe, describe_increase, finite, range, signed_percent, unit};
-use crate::command::diff_figures;
+use crate::diff::words::{amount, describe, describe_increase, finite, range, signed_percent, unit};
+use crate::numbers::count;
 
 /// Version of the JSON form. A changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
@@ -37,10 +37,9 @@ impl Outcomes<'_> {
         }
         out.push('\n');
         for (rule, checked) in &self.rules {
-            let state = match checked.verdict {
-                Verdict::Broken => "BROKEN",
-                Verdict::Kept => "kept",
-                Verdict::Unknown(_) => "cannot tell",
+            let state = match outcome(checked) {
+                "broken" => "BROKEN",
+                other => other,
             };
             let _ = writeln!(out, "{state:>11}  {}", describe_rule(rule));
             for line in self.reasons(rule, checked) {
@@ -54,10 +53,9 @@ impl Outcomes<'_> {
         let mut out = String::from("| rule | | |\n|---|---|---|\n");
         let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
         for (rule, checked) in &self.rules {
-            let state = match checked.verdict {
-                Verdict::Broken => "**broken**",
-                Verdict::Kept => "kept",
-                Verdict::Unknown(_) => "cannot tell",
+            let state = match outcome(checked) {
+                "broken" => "**broken**",
+                other => other,
             };
             let _ = writeln!(
                 out,
@@ -126,11 +124,7 @@ impl Outcomes<'_> {
                         Measure::Share => "share",
                     },
                     "limit_percent": rule.limit_percent,
-                    "outcome": match checked.verdict {
-                        Verdict::Kept => "kept",
-                        Verdict::Broken => "broken",
-                        Verdict::Unknown(_) => "cannot tell",
-                    },
+                    "outcome": outcome(checked),
                     "why": match checked.verdict {
                         Verdict::Unknown(Why::NoFunction { .. }) => Some("no such function"),
                         Verdict::Unknown(Why::FewSamples { .. }) => Some("too few samples"),
@@ -239,10 +233,7 @@ impl Outcomes<'_> {
             ),
         };
         let amounts = match sides.weights {
-            Some(_) => {
-                let amount = |amount: f64| diff_figures::amount(sides, amount);
-                format!("{} -> {}", amount(increase.base), amount(increase.new))
-            }
+            Some(_) => format!("{} -> {}", amount(sides, increase.base), amount(sides, increase.new)),
             None => format!("{:.0} -> {:.0} {} a run", increase.base, increase.new, unit(sides)),
         };
         let share = match found.function {
@@ -274,6 +265,14 @@ impl Outcomes<'_> {
                 increase.range.1 * 100.0
             ),
         }
+    }
+}
+
+fn outcome(checked: &Checked) -> &'static str {
+    match checked.verdict {
+        Verdict::Kept => "kept",
+        Verdict::Broken => "broken",
+        Verdict::Unknown(_) => "cannot tell",
     }
 }
 

@@ -2,7 +2,7 @@
 //! copied as it is. A file of perf is converted first.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use flate2::Compression;
@@ -12,14 +12,12 @@ use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
 
 use super::super::convert;
-use super::Target;
+use super::super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
-use crate::import::{self, Imported};
-use crate::input::InputOptions;
+use crate::import;
 use crate::interrupt::Interrupt;
 use crate::names::{LookUps, symbolicator_of};
-use crate::pipeline;
 use crate::term::Term;
 
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
@@ -27,12 +25,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     let is_perf_data = import::is_perf_data(path);
     let is_foreign = read::kind(path).is_some();
     let is_converted = is_perf_data || is_foreign;
-    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_converted) {
-        return Err(Failure::from(args::usage_error(
+    if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.name().is_some() && !is_converted) {
+        return args::refuse(
             "export",
             "this format copies the whole profile: it goes without --off-cpu, --wall and --threads, and --event is for files of \
              other profilers",
-        )));
+        );
     }
     let ending = (args.output.as_deref())
         .and_then(Path::extension)
@@ -44,18 +42,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
     };
     let source = match (is_perf_data, is_foreign) {
         (true, _) => converted(args, term)?,
-        (_, true) => {
-            let options = InputOptions {
-                event: args.event.clone(),
-                symbol_dirs: args.input.symbol_dir.clone(),
-            };
-            saved(convert::foreign(path, &options, term)?.path())?
-        }
+        (_, true) => saved(convert::foreign(path, args.event.name(), args.input.symbols.dirs(), term)?.path())?,
         (false, false) => saved(path)?,
     };
     let wants_gzip = wants_gzip(source.is_gzip);
     if format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
-        return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
+        return target.write(term, |out| copy(&source, wants_gzip, out));
     }
     if !firefox_v55::FROM.contains(&(u32::try_from(source.version).unwrap_or(u32::MAX))) {
         return Err(Failure::failed(format_args!(
@@ -99,21 +91,26 @@ struct Source {
 }
 
 impl Source {
-    /// Its JSON, from the start.
-    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
+    /// Its content, from the start.
+    fn bytes(&self) -> io::Result<BufReader<&File>> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let input = BufReader::with_capacity(1 << 16, file);
+        Ok(BufReader::with_capacity(1 << 16, file))
+    }
+
+    /// Its JSON, from the start.
+    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
+        let bytes = self.bytes()?;
         Ok(match self.is_gzip {
-            true => Box::new(MultiGzDecoder::new(input)),
-            false => Box::new(input),
+            true => Box::new(MultiGzDecoder::new(bytes)),
+            false => Box::new(bytes),
         })
     }
 }
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
 fn saved(path: &Path) -> Result<Source, Failure> {
-    let saved = read::open(path, ReadLimits::default()).map_err(Failure::failed)?;
+    let saved = read::open(path, ReadLimits::default())?;
     let version = match saved.form {
         Form::Processed { version } => version,
         // A form of its own, which older front ends read, too.
@@ -122,53 +119,32 @@ fn saved(path: &Path) -> Result<Source, Failure> {
     Ok(Source {
         is_gzip: saved.is_gzip,
         version: u64::from(version),
-        file: (saved.into_file())
-            .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", path.display())))?,
+        file: (saved.into_file()).map_err(|error| format!("reading {} failed: {error}", path.display()))?,
     })
 }
 
 /// A file of perf, or what is left of a recording, with names.
 fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
     let path = &args.file;
-    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
-    let interrupt =
-        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
-    term.progress(false, format_args!("converting {}", path.display()));
-    let imported = import::read(path, args.event.as_deref(), &symbolicator);
-    term.erase_progress();
-    let Imported { mut profile, notes } = imported?;
-    (notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
-    pipeline::symbolicate(&mut profile, &mut LookUps::new(&symbolicator, term), term, &interrupt);
-    let file = tempfile::tempfile().and_then(|file| {
-        let mut out = BufWriter::with_capacity(1 << 16, &file);
-        firefox::write(&profile, &mut out)?;
-        out.flush()?;
-        drop(out);
-        Ok(file)
-    });
+    let symbolicator = symbolicator_of(path, args.input.symbols.dirs());
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    let (profile, _) = import::read_named(path, args.event.name(), &mut look_ups, &Interrupt::watch()?, term)?;
     Ok(Source {
-        file: file.map_err(|error| {
-            Failure::failed(format_args!(
-                "converting {} failed: {error}; free space in the folder of temporary files",
-                path.display()
-            ))
-        })?,
+        file: convert::unnamed_file(path, |out| firefox::write(&profile, out))?,
         is_gzip: false,
         version: u64::from(firefox::FORMAT_VERSION),
     })
 }
 
-fn copy(mut file: &File, is_gzip: bool, wants_gzip: bool, out: &mut dyn Write) -> io::Result<()> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut input = BufReader::with_capacity(1 << 16, file);
-    match (is_gzip, wants_gzip) {
-        (true, false) => io::copy(&mut MultiGzDecoder::new(input), out)?,
+fn copy(source: &Source, wants_gzip: bool, out: &mut dyn Write) -> io::Result<()> {
+    match (source.is_gzip, wants_gzip) {
         (false, true) => {
             let mut gz = GzEncoder::new(&mut *out, Compression::default());
-            io::copy(&mut input, &mut gz)?;
-            gz.finish()?.flush().map(|()| 0)?
+            io::copy(&mut source.json()?, &mut gz)?;
+            gz.finish()?.flush()?;
         }
-        (true, true) | (false, false) => io::copy(&mut input, out)?,
-    };
+        (true, true) => drop(io::copy(&mut source.bytes()?, out)?),
+        (_, false) => drop(io::copy(&mut source.json()?, out)?),
+    }
     out.flush()
 }

@@ -6,21 +6,20 @@ use recording::info::{EventInfo, PeriodUnit, SampleBy};
 use recording::quality::Quality;
 use serde_json::{Value, json};
 
-use crate::summary::grouped;
-use crate::term::{Style, Term};
+use crate::numbers::grouped;
+use crate::style::Style;
+use crate::term::Term;
 
 /// Usual share without samples: a sample stands for the events before it, so events after a thread's last sample are in none.
 const USUAL_REST: f64 = 0.02;
 /// Each CPU of a thread may have events after its last sample; on this many CPUs that is usual.
 const FEW_CPUS: u64 = 8;
 
-/// One event, and how much of it the profile holds.
 pub(crate) struct NamedEvent {
     info: EventInfo,
     in_profile: u64,
 }
 
-/// All events of a profile.
 pub(crate) fn of(profile: &Profile) -> Vec<NamedEvent> {
     (profile.info().events.iter().enumerate())
         .map(|(index, info)| NamedEvent {

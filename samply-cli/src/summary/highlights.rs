@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use crate::advice::{Advice, advise};
 use crate::fit;
 use crate::names::LookUps;
-use crate::summary::count;
-use crate::term::{Style, Term};
+use crate::numbers::count;
+use crate::style::Style;
+use crate::term::Term;
 
 /// Rows of each table.
 const ROWS: usize = 5;

@@ -1,5 +1,10 @@
 //! The summary after a recording: what was recorded, and its quality; a few lines of text, or one JSON object.
 
+mod events;
+mod highlights;
+mod unrecorded;
+mod waits;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,20 +16,20 @@ use recording::cpu_account::MachineTime;
 use recording::event::{LostCause, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::quality::Quality;
+use recording::session::{ProgramExit, StopReason};
 use recording::sink::ModuleMiss;
 use serde_json::{Value, json};
 
-use crate::events::{self, NamedEvent};
-use crate::highlights::Highlights;
-use crate::pipeline::{ProgramExit, StopReason};
-use crate::term::{Style, Term};
-use crate::unrecorded;
-use crate::waits;
+use crate::numbers::{count, grouped};
+use crate::style::Style;
+use crate::term::Term;
+
+use events::NamedEvent;
+pub(crate) use highlights::Highlights;
 
 /// Version of the JSON form. A removed or changed field increases it, a new field does not.
 const SCHEMA_VERSION: u32 = 1;
 
-/// A summary.
 pub(crate) struct Summary {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
@@ -66,7 +71,6 @@ impl Summary {
         Duration::from_nanos(self.info.end.nanos_since(self.info.clock.timestamp))
     }
 
-    /// Prints the lines for the terminal.
     pub(crate) fn print(&self, term: &Term) {
         let counts = &self.counts;
         let mut recorded = format!(
@@ -250,7 +254,6 @@ impl Summary {
         lines
     }
 
-    /// The JSON object.
     pub(crate) fn json(&self, exit: ProgramExit) -> Value {
         let (quality, counts) = (&self.quality, &self.counts);
         let lost: serde_json::Map<String, Value> = (quality.lost.iter())
@@ -326,23 +329,6 @@ impl Summary {
     }
 }
 
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
-}
-
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 fn percent(part: u64, whole: u64) -> String {
     match part as f64 * 100.0 / whole.max(1) as f64 {
         share if share < 0.01 => "< 0.01 %".to_owned(),
@@ -389,20 +375,6 @@ fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_three() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1234567), "1,234,567");
-    }
-
-    #[test]
-    fn one_is_singular() {
-        assert_eq!(count(1, "sample has", "samples have"), "1 sample has");
-        assert_eq!(count(2000, "sample has", "samples have"), "2,000 samples have");
-    }
 
     #[test]
     fn small_shares_are_not_shown_as_zero() {

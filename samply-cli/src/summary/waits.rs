@@ -7,8 +7,9 @@ use recording::wait::{WaitGuess, WaitReason};
 use serde_json::{Value, json};
 
 use crate::fit;
-use crate::summary::{count, grouped};
-use crate::term::{Style, Term};
+use crate::numbers::{count, grouped, seconds};
+use crate::style::Style;
+use crate::term::Term;
 
 /// Share of the time in waits with a stack of another wait, from which on the summary warns.
 const GUESSED_PERCENT: f64 = 1.0;
@@ -21,7 +22,6 @@ const COUNTED_TWICE: f64 = 1.02;
 /// Columns of a function's name.
 const NAME_COLUMNS: usize = 60;
 
-/// Prints the lines for the terminal.
 pub(crate) fn print(waits: &WaitTotals, places: &[WaitPlace], term: &Term) {
     let (all, cpu, blocked) = (waits.all(), waits.of(WaitReason::Cpu), waits.blocked());
     term.detail(format_args!(
@@ -140,10 +140,6 @@ fn reason_key(reason: WaitReason) -> &'static str {
         WaitReason::Other => "other",
         WaitReason::Unknown => "not_known",
     }
-}
-
-fn seconds(ns: u64) -> String {
-    format!("{:.2} s", ns as f64 / 1e9)
 }
 
 fn share(ns: u64, of: u64) -> f64 {

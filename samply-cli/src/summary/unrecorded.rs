@@ -6,7 +6,7 @@ use recording::command::own;
 use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use serde_json::{Value, json};
 
-use crate::summary::{count, grouped};
+use crate::numbers::{count, grouped, seconds};
 
 /// Processes in a line at most.
 const NAMED: usize = 5;
@@ -89,10 +89,6 @@ fn names(processes: &[&ProcessTime], more: u64, at_least: &str) -> String {
         text.push_str(&format!("; and {} more", grouped(more)));
     }
     text
-}
-
-fn seconds(ns: u64) -> String {
-    format!("{:.2} s", ns as f64 / 1e9)
 }
 
 /// The same as JSON.

@@ -1,0 +1,47 @@
+//! Where an export goes.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use crate::args;
+use crate::exit::{Failure, Outcome, Status};
+use crate::file_kind::FileKind;
+use crate::output::{Earlier, Output};
+use crate::screen;
+use crate::style::Style;
+use crate::term::Term;
+
+/// Where an export goes, known to be writable before anything is read.
+pub(super) enum Target<'a> {
+    Stdout,
+    File(&'a Path, Output),
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
+        // What a terminal can't show.
+        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Profile);
+        match path.filter(|path| *path != Path::new("-")) {
+            None if is_binary && io::stdout().is_terminal() => args::refuse(
+                "export",
+                "this format cannot go to a terminal; redirect stdout, or name a file with -o",
+            ),
+            None => Ok(Target::Stdout),
+            Some(path) => Ok(Target::File(path, Output::prepare(path, kind, Earlier::Replaced)?)),
+        }
+    }
+
+    pub(super) fn write(self, term: &Term, write: impl Fn(&mut dyn Write) -> io::Result<()>) -> Outcome {
+        match self {
+            Target::Stdout => {
+                let mut out = io::stdout().lock();
+                screen::of_writing("the export", write(&mut out).and_then(|()| out.flush()))
+            }
+            Target::File(path, output) => {
+                output.save(term, write)?;
+                term.line(format_args!("wrote {}", term.style(Style::Link, path.display())));
+                Ok(Status::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Sides, amounts and changes in words. Figures of other profilers are compared without chance, in the unit of their files.
+
+use std::fmt::Write as _;
+
+use profile::data::Unit;
+use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total};
+
+use crate::args::{By, PartArgs};
+use crate::numbers::{bytes, count, counts, time};
+
+/// Lines on the selected samples and the renamed libraries.
+pub(crate) fn about(part: &PartArgs, renamed: &[Renamed]) -> Vec<String> {
+    let only = (!part.is_all()).then(|| format!("only {}", part.describe().join(", ")));
+    let renamed = renamed
+        .iter()
+        .map(|Renamed { base, new }| format!("{base} before is {new} after"));
+    only.into_iter().chain(renamed).collect()
+}
+
+/// `10 runs in 1 recording, 10,342 samples, 1034 ms a run`; of figures `1 file, 138,205 Ir a file`.
+pub(crate) fn describe(sides: &Sides, total: &Total) -> String {
+    if let Some(weights) = &sides.weights {
+        let files = count(total.recordings as u64, "file", "files");
+        return format!("{files}, {} {weights} a file", amount(sides, total.per_run));
+    }
+    let recordings = count(total.recordings as u64, "recording", "recordings");
+    let mut text = format!(
+        "{}, {}, {:.0} {} a run",
+        match total.runs == total.recordings {
+            true => recordings,
+            false => format!("{} in {recordings}", count(total.runs as u64, "run", "runs")),
+        },
+        count(total.samples, "sample", "samples"),
+        total.per_run,
+        unit(sides),
+    );
+    if total.empty_runs > 0 {
+        let empty = count(total.empty_runs as u64, "run has", "runs have");
+        let _ = write!(text, "; {empty} no sample and is left out");
+    }
+    text
+}
+
+/// `+20.1 % time (95 % sure: +14.9 to +25.6 %)`
+pub(crate) fn describe_increase(sides: &Sides, increase: &Increase) -> String {
+    let by = signed_percent(increase.by);
+    match (&sides.weights, sides.unit) {
+        (Some(weights), _) => format!("{by} {weights}"),
+        (None, Unit::Milliseconds) => format!("{by} time ({})", range(sides, increase.range)),
+        (None, _) => format!("{by} {} ({})", unit(sides), range(sides, increase.range)),
+    }
+}
+
+/// `95 % sure: +14.9 to +25.6 %`
+pub(crate) fn range(sides: &Sides, (low, high): (f64, f64)) -> String {
+    let sure = 100.0 * sides.confidence;
+    match high.is_finite() {
+        true => format!("{sure} % sure: {:+.1} to {}", low * 100.0, signed_percent(high)),
+        false => format!("{sure} % sure: {} or more", signed_percent(low)),
+    }
+}
+
+/// `+3.1 %`
+pub(crate) fn signed_percent(part: f64) -> String {
+    match part.is_finite() {
+        true => format!("{:+.1} %", part * 100.0),
+        false => "new".to_owned(),
+    }
+}
+
+/// `None` for infinity, which JSON lacks.
+pub(crate) fn finite(number: f64) -> Option<f64> {
+    Some(number).filter(|number| number.is_finite())
+}
+
+/// A figure in the unit of its file.
+pub(crate) fn amount(sides: &Sides, amount: f64) -> String {
+    match sides.unit {
+        Unit::Milliseconds => time(amount),
+        Unit::Bytes if amount >= 1e6 => bytes(amount),
+        Unit::Bytes | Unit::Counts | Unit::Samples => counts(amount),
+    }
+}
+
+/// The unit of amounts.
+pub(crate) fn unit(sides: &Sides) -> &str {
+    match sides.unit {
+        Unit::Milliseconds => "ms",
+        Unit::Samples => "samples",
+        Unit::Bytes => "bytes",
+        Unit::Counts => sides.event.as_deref().unwrap_or("count"),
+    }
+}
+
+/// `12 functions`
+pub(crate) fn things(by: By, number: usize) -> String {
+    let (one, many) = match by {
+        By::Functions | By::Inlined | By::Total => ("function", "functions"),
+        By::Lines => ("line", "lines"),
+        By::Paths => ("call path", "call paths"),
+    };
+    count(number as u64, one, many)
+}
+
+/// The function, with its caller, line or library; marked if one side has nothing of it.
+pub(crate) fn name(change: &Change) -> String {
+    let mut name = change.function.clone();
+    if let Some(caller) = change.callers.last() {
+        // The JSON has the whole path.
+        let above = change.callers.len() - 1;
+        name = match above {
+            0 => format!("{caller} > {name}"),
+            _ => format!("({above} more) > {caller} > {name}"),
+        };
+    }
+    if let Some((file, line)) = &change.line {
+        let file = file.rsplit('/').next().unwrap_or(file);
+        let _ = write!(name, "  {file}:{line}");
+    } else if let Some(lib) = &change.lib {
+        let _ = write!(name, "  [{lib}]");
+    }
+    let is_nothing = |amount: &Amount| amount.samples == 0 && amount.per_run == 0.0;
+    match (is_nothing(&change.base), is_nothing(&change.new)) {
+        (true, _) => name + "  (new)",
+        (_, true) => name + "  (gone)",
+        _ => name,
+    }
+}

@@ -1,0 +1,44 @@
+//! The kernel as the builder needs it: its image, and its functions that wait.
+
+use std::sync::Arc;
+
+use profile::build::Builder;
+use recording::address::Avma;
+use recording::module::{BuildId, Image, Module, ModuleKind};
+
+/// The path of the kernel in profiles.
+pub(crate) const PATH: &str = "[kernel.kallsyms]";
+
+/// The kernel from this address on.
+pub(crate) fn image(base: u64, build_id: Option<BuildId>, arch: Option<&'static str>) -> Image {
+    Image {
+        start: Avma(base),
+        end: Avma(u64::MAX),
+        base: Avma(base),
+        module: Arc::new(Module {
+            kind: ModuleKind::Kernel,
+            path: PATH.into(),
+            readable_path: None,
+            build_id,
+            arch,
+        }),
+    }
+}
+
+/// The kernel that runs now, so that its frames can have names. The builder needs it before the first event, because a frame is resolved
+/// when it first occurs.
+pub(crate) fn running() -> Option<Image> {
+    let base = symbolicator::kernel_text_base()?;
+    Some(image(
+        base,
+        symbolicator::kernel_build_id(),
+        Some(std::env::consts::ARCH),
+    ))
+}
+
+/// Gives the builder the functions of the running kernel that wait, with their reasons.
+pub(crate) fn name_waits(builder: &mut Builder) {
+    let functions = symbolicator::kernel_functions(perf_data::wait::reason_of_function).into_iter();
+    let functions = functions.map(|(start, end, reason)| (Avma(start), Avma(end), reason));
+    builder.set_wait_reasons(functions.collect());
+}

@@ -1,0 +1,86 @@
+//! Numbers as text, the same in all outputs.
+
+/// `1,234 samples`.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
+}
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1.20 s`
+pub(crate) fn seconds(ns: u64) -> String {
+    format!("{:.2} s", ns as f64 / 1e9)
+}
+
+/// `1.23 s`, `12.3 ms`
+pub(crate) fn time(ms: f64) -> String {
+    match ms {
+        ms if ms.abs() >= 1000.0 => format!("{:.2} s", ms / 1000.0),
+        ms if ms.abs() >= 100.0 || ms == 0.0 => format!("{ms:.0} ms"),
+        ms => format!("{ms:.1} ms"),
+    }
+}
+
+/// `1,234`; negative in differences of profiles.
+pub(crate) fn counts(counts: f64) -> String {
+    let digits = grouped(counts.abs().round() as u64);
+    match counts < 0.0 {
+        true => format!("-{digits}"),
+        false => digits,
+    }
+}
+
+/// `123 B`, `1.2 MB`.
+pub(crate) fn bytes(bytes: f64) -> String {
+    match bytes.abs() {
+        size if size >= 1e9 => format!("{:.1} GB", bytes / 1e9),
+        size if size >= 1e6 => format!("{:.1} MB", bytes / 1e6),
+        size if size >= 1e3 => format!("{:.1} kB", bytes / 1e3),
+        _ => format!("{bytes:.0} B"),
+    }
+}
+
+/// JSON without a fraction for whole numbers: `12`, not `12.0`.
+pub(crate) fn number_json(number: f64) -> serde_json::Value {
+    match number.fract() == 0.0 && number.abs() < 9e15 {
+        true => (number as i64).into(),
+        false => number.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!(count(1, "sample has", "samples have"), "1 sample has");
+        assert_eq!(count(2000, "sample has", "samples have"), "2,000 samples have");
+    }
+
+    #[test]
+    fn sizes_in_the_usual_units() {
+        assert_eq!(bytes(12.0), "12 B");
+        assert_eq!(bytes(1_500.0), "1.5 kB");
+        assert_eq!(bytes(2_000_000.0), "2.0 MB");
+    }
+}

@@ -1,0 +1,10 @@
+//! The recorder of this system; each fulfils the contract in [`recording::session`].
+
+#[cfg(target_os = "linux")]
+use recorder_linux as system;
+#[cfg(target_os = "macos")]
+use recorder_macos as system;
+
+pub(crate) use system::{
+    Files, Memory, Recording, Target, clock_reference, examine, list_events, open_perf_map, say_if_quit,
+};
