@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use recording::module::Module;
+use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
@@ -414,6 +415,30 @@ pub struct Thread {
     pub rest: Fields,
 }
 
+impl Thread {
+    /// The same of this thread.
+    pub(crate) fn map_stacks(&mut self, mut map: impl FnMut(u32) -> u32) {
+        let of_markers = self.markers.iter_mut().map(|marker| &mut marker.stack);
+        let stacks = self.samples.stack.iter_mut().chain(of_markers);
+        for stack in stacks.filter(|stack| **stack != NONE) {
+            *stack = map(*stack);
+        }
+        map_stacks_of_allocations(&mut self.rest, map);
+    }
+}
+
+/// The same of `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
+pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
+    for key in ["nativeAllocations", "jsAllocations"] {
+        let stacks = rest.get_mut(key).and_then(|table| table.get_mut("stack"));
+        for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
+                *stack = map(index).into();
+            }
+        }
+    }
+}
+
 /// The samples of a thread: columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
@@ -510,6 +535,42 @@ impl Marker {
     }
 }
 
+/// Of each type of markers, the fields that are texts by index.
+#[derive(Default)]
+pub(crate) struct TextFields(FxHashMap<String, Vec<String>>);
+
+impl TextFields {
+    /// Of types as the front end has them, in the place of [`Data::schemas`].
+    pub(crate) fn of(schemas: &[Value]) -> TextFields {
+        let fields = |schema: &Value| {
+            let lists = ["fields", "data"].into_iter();
+            let lists = lists.filter_map(|key| schema.get(key)?.as_array());
+            let texts = lists.flatten().filter(|field| {
+                let format = field.get("format").and_then(Value::as_str);
+                matches!(format, Some("unique-string" | "flow-id" | "terminating-flow-id"))
+            });
+            let keys = texts.filter_map(|field| Some(field.get("key")?.as_str()?.to_owned()));
+            Some((schema.get("name")?.as_str()?.to_owned(), keys.collect()))
+        };
+        TextFields(schemas.iter().filter_map(fields).collect())
+    }
+
+    /// Gives each text of a marker's fields another index.
+    pub(crate) fn map(&self, fields: &mut Fields, mut map: impl FnMut(u32) -> u32) {
+        let keys = fields
+            .get("type")
+            .and_then(Value::as_str)
+            .and_then(|kind| self.0.get(kind));
+        for key in keys.into_iter().flatten() {
+            if let Some(text) = fields.get_mut(key)
+                && let Some(index) = text.as_u64()
+            {
+                *text = map(u32::try_from(index).unwrap_or(NONE)).into();
+            }
+        }
+    }
+}
+
 /// `MarkerPhase` of the front end's src/types/gecko-profile.ts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -595,22 +656,7 @@ impl Data {
 
     /// Gives each stack that samples and markers point at another index.
     pub(crate) fn map_stacks(&mut self, map: impl Fn(u32) -> u32) {
-        for thread in &mut self.threads {
-            let of_markers = thread.markers.iter_mut().map(|marker| &mut marker.stack);
-            let stacks = thread.samples.stack.iter_mut().chain(of_markers);
-            for stack in stacks.filter(|stack| **stack != NONE) {
-                *stack = map(*stack);
-            }
-            // `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
-            for key in ["nativeAllocations", "jsAllocations"] {
-                let stacks = thread.rest.get_mut(key).and_then(|table| table.get_mut("stack"));
-                for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
-                    if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
-                        *stack = map(index).into();
-                    }
-                }
-            }
-        }
+        self.threads.iter_mut().for_each(|thread| thread.map_stacks(&map));
     }
 
     /// A function's name.

@@ -25,6 +25,7 @@ use crate::model::Profile;
 use crate::model::samples::Sample;
 use crate::model::thread;
 use crate::read::{Loose, SavedLib, prepare};
+use crate::unique::Unique;
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use numbers::number;
@@ -129,6 +130,7 @@ impl<'a> Built<'a> {
             facts: Facts::of_recorded(quality::recorded_facts(self.profile)),
             periods: markers::periods(self.profile),
             zero_ms: Some(0.0),
+            ..Loose::default()
         }
     }
 
@@ -211,19 +213,14 @@ pub fn recorded(profile: &Profile) -> Data {
 /// Everything that stacks are made of, but for stacks. A function has the library of its frames, and is there once for each.
 fn tables(profile: &Profile) -> Data {
     let tables = &profile.tables;
-    let mut funcs: Vec<Func> = Vec::with_capacity(tables.funcs.len());
-    let mut ids: FxHashMap<Func, u32> = FxHashMap::default();
+    let mut funcs: Unique<Func> = Unique::default();
     let frames = tables.frames.iter().map(|frame| {
         let func = tables.func(frame.func);
         let lib = frame.lib.map_or(NONE, |lib| lib.0);
         let func = Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0));
-        let func = *ids.entry(func).or_insert_with(|| {
-            funcs.push(func);
-            funcs.len() as u32 - 1
-        });
         let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
         Frame {
-            func,
+            func: funcs.index(func),
             line: frame.line.unwrap_or(NONE),
             column: frame.column.unwrap_or(NONE),
             category: category as u32,
@@ -236,6 +233,7 @@ fn tables(profile: &Profile) -> Data {
         }
     });
     let frames = frames.collect();
+    let funcs = funcs.all;
     let symbols = tables.symbols.iter().map(|symbol| Symbol {
         lib: symbol.lib.0,
         address: symbol.address,

@@ -19,6 +19,7 @@ pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
+pub use whole::NotKept;
 use whole::{Everything, Extent, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
@@ -154,9 +155,14 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
 /// Reads the profile in `path` with all that is needed to write it again: markers with their data, counters, fields that are not known
 /// here. Times, units and threads are those of the file.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
+    everything_but(path, limits).map(|(data, _)| data)
+}
+
+/// The same, and what is not there nevertheless.
+pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Data, NotKept), ReadError> {
     let (mut data, loose) = tables::<Everything>(path, limits)?;
     data.recorded = loose.facts.into_recorded();
-    Ok(data)
+    Ok((data, loose.not_kept))
 }
 
 fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), ReadError> {

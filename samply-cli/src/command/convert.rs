@@ -120,8 +120,8 @@ pub(super) fn foreign(path: &Path, options: &InputOptions, term: &Term) -> Resul
     foreign_data(path, &input.data, term)
 }
 
-/// The same of a file that was read already.
-pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<NamedTempFile, Failure> {
+/// Warns of a file whose samples are none.
+pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
     if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
         term.warning(format_args!(
             "{}: what the UI calls samples are {}",
@@ -129,6 +129,11 @@ pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<Name
             weights.name
         ));
     }
+}
+
+/// The same of a file that was read already.
+pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<NamedTempFile, Failure> {
+    say_what_is_counted(path, data, term);
     let written = NamedTempFile::new().and_then(|mut file| {
         firefox::write_data_gz(data, &mut file)?;
         Ok(file)

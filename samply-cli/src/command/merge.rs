@@ -76,25 +76,38 @@ fn name(path: &Path) -> String {
 
 /// A file of any kind, with names, in the form of a Firefox profile.
 fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
-    let warn = |note: &String| term.warning(format_args!("{}: {note}", path.display()));
-    if read::kind(path).is_some() {
-        let options = InputOptions {
-            event: None,
-            symbol_dirs: args.input.symbol_dir.clone(),
-        };
-        let input = input::open(path, &options, term)?;
-        input.notes.iter().for_each(warn);
-        return Ok(input.data.into_saved_form());
+    let options = InputOptions {
+        event: None,
+        symbol_dirs: args.input.symbol_dir.clone(),
+    };
+    if let Some(data) = converted(path, &options, term)? {
+        return Ok(data);
     }
-    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
+    let symbolicator = symbolicator_of(path, options.symbol_dirs);
     let mut look_ups = LookUps::new(&symbolicator, term);
-    if import::is_perf_data(path) {
-        let Imported { mut profile, notes } = import::read(path, None, &symbolicator)?;
-        notes.iter().for_each(warn);
-        pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
-        return Ok(saved_form(&profile));
-    }
     let mut data = read::everything(path, ReadLimits::default()).map_err(Failure::failed)?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
     Ok(data)
+}
+
+/// The same of a file that is no Firefox profile.
+pub(super) fn converted(path: &Path, options: &InputOptions, term: &Term) -> Result<Option<Data>, Failure> {
+    let warn = |note: &String| term.warning(format_args!("{}: {note}", path.display()));
+    if read::kind(path).is_some() {
+        let input = input::open(path, options, term)?;
+        input.notes.iter().for_each(warn);
+        return Ok(Some(input.data.into_saved_form()));
+    }
+    if !import::is_perf_data(path) {
+        return Ok(None);
+    }
+    let symbolicator = symbolicator_of(path, options.symbol_dirs.clone());
+    term.progress(false, format_args!("converting {}", path.display()));
+    let imported = import::read(path, options.event.as_deref(), &symbolicator);
+    term.erase_progress();
+    let Imported { mut profile, notes } = imported?;
+    notes.iter().for_each(warn);
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    pipeline::symbolicate(&mut profile, &mut look_ups, term, &Interrupt::default());
+    Ok(Some(saved_form(&profile)))
 }

@@ -22,6 +22,9 @@ use crate::built::Built;
 use crate::data::{Data, Stack, Thread};
 use crate::model::Profile;
 use json::Json;
+pub(super) use json::{ns, some};
+pub(super) use meta::other_meta;
+pub(super) use threads::{weight_type, with_cause};
 
 /// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is
 /// built, and takes several microseconds a sample, where the shared tree of stacks takes a fraction of one.

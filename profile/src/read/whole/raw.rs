@@ -86,7 +86,7 @@ pub(super) struct RawTables<E: Extent> {
     pub(super) resource_table: RawResources<E>,
     pub(super) native_symbols: E::Of<RawSymbols>,
     /// From version 58.
-    pub(super) sources: RawSources,
+    pub(super) sources: RawSources<E>,
 }
 
 #[derive(Default, Deserialize)]
@@ -115,6 +115,8 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) inner_window_id: E::Of<Numbers>,
     /// From version 70.
     pub(super) lib: Ids,
+    /// Positions that a source map gave.
+    pub(super) original_location: E::Of<Ids>,
     /// From version 71: what of the other columns counts.
     pub(super) flags: Ids,
 }
@@ -172,11 +174,13 @@ pub(super) struct RawSymbols {
     pub(super) function_size: Addresses,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawSources {
+#[derive(Default)]
+pub(super) struct RawSources<E: Extent> {
     pub(super) filename: Ids,
+    pub(super) rest: E::Of<Fields>,
 }
+
+object_with_rest!(RawSources { "filename" => filename });
 
 #[derive(Default)]
 pub(super) struct RawThread<E: Extent> {

@@ -4,14 +4,13 @@ use rustc_hash::FxHashMap;
 
 use super::What;
 use crate::data::{Data, NONE};
+use crate::unique::Unique;
 
 /// What is compared, over all runs of both sides: functions, lines or paths, each with a number.
 #[derive(Default)]
 pub(super) struct Keys {
-    texts: FxHashMap<Box<str>, u32>,
-    text_of: Vec<Box<str>>,
-    ids: FxHashMap<KeyParts, u32>,
-    parts: Vec<KeyParts>,
+    texts: Unique<Box<str>>,
+    parts: Unique<KeyParts>,
     groups_of: FxHashMap<u32, Vec<u32>>,
 }
 
@@ -41,7 +40,7 @@ pub(super) struct Key {
 
 impl Keys {
     pub(super) fn len(&self) -> usize {
-        self.parts.len()
+        self.parts.all.len()
     }
 
     /// Makes the keys members of a [`group`].
@@ -59,37 +58,23 @@ impl Keys {
 
     /// The function of a key.
     pub(super) fn function(&self, key: usize) -> &str {
-        &self.text_of[self.parts[key].function as usize]
+        &self.texts.all[self.parts.all[key].function as usize]
     }
 
     fn text(&mut self, text: &str) -> u32 {
-        if self.text_of.is_empty() {
-            self.text_of.push("".into());
-            self.texts.insert("".into(), 0);
+        if self.texts.all.is_empty() {
+            self.texts.index_of("");
         }
-        if let Some(id) = self.texts.get(text) {
-            return *id;
-        }
-        let id = self.text_of.len() as u32;
-        self.texts.insert(text.into(), id);
-        self.text_of.push(text.into());
-        id
-    }
-
-    fn key(&mut self, parts: KeyParts) -> u32 {
-        *self.ids.entry(parts).or_insert_with(|| {
-            self.parts.push(parts);
-            self.parts.len() as u32 - 1
-        })
+        self.texts.index_of(text)
     }
 
     pub(super) fn describe(&self, key: usize) -> Key {
-        let text = |id: u32| self.text_of[id as usize].to_string();
+        let text = |id: u32| self.texts.all[id as usize].to_string();
         let some = |id: u32| Some(text(id)).filter(|text| !text.is_empty());
-        let parts = self.parts[key];
+        let parts = self.parts.all[key];
         let mut callers = Vec::new();
         let mut caller = parts.caller;
-        while let Some(parts) = self.parts.get(caller as usize) {
+        while let Some(parts) = self.parts.all.get(caller as usize) {
             callers.push(text(parts.function));
             caller = parts.caller;
         }
@@ -116,7 +101,7 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
                 line: if with_line { frame.line } else { 0 },
                 caller: NONE,
             };
-            keys.key(parts)
+            keys.parts.index(parts)
         })
         .collect()
 }
@@ -131,8 +116,8 @@ pub(super) fn of_path(data: &Data, leaf: u32, key_of_frame: &[u32], known: &mut 
     }
     let mut caller = known.get(stack as usize).copied().unwrap_or(NONE);
     while let Some(stack) = open.pop() {
-        let function = keys.parts[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
-        caller = keys.key(KeyParts { caller, ..function });
+        let function = keys.parts.all[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
+        caller = keys.parts.index(KeyParts { caller, ..function });
         known[stack as usize] = caller;
     }
     caller

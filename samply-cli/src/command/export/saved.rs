@@ -2,7 +2,7 @@
 //! copied as it is. A file of perf is converted first.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use flate2::Compression;
@@ -11,22 +11,17 @@ use flate2::write::GzEncoder;
 use profile::export::{firefox, firefox_v55};
 use profile::read::{self, Form, ReadLimits};
 
-use super::super::convert;
+use super::super::{convert, merge};
 use super::Target;
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
-use crate::import::{self, Imported};
+use crate::import;
 use crate::input::InputOptions;
-use crate::interrupt::Interrupt;
-use crate::names::{LookUps, symbolicator_of};
-use crate::pipeline;
 use crate::term::Term;
 
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
     let path = &args.file;
-    let is_perf_data = import::is_perf_data(path);
-    let is_foreign = read::kind(path).is_some();
-    let is_converted = is_perf_data || is_foreign;
+    let is_converted = import::is_perf_data(path) || read::kind(path).is_some();
     if args.off_cpu || args.pick.wall || args.pick.threads || (args.event.is_some() && !is_converted) {
         return Err(Failure::from(args::usage_error(
             "export",
@@ -42,52 +37,47 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         Some("json") => false,
         _ => is_gzip,
     };
-    let source = match (is_perf_data, is_foreign) {
-        (true, _) => converted(args, term)?,
-        (_, true) => {
-            let options = InputOptions {
-                event: args.event.clone(),
-                symbol_dirs: args.input.symbol_dir.clone(),
-            };
-            saved(convert::foreign(path, &options, term)?.path())?
-        }
-        (false, false) => saved(path)?,
+    let options = InputOptions {
+        event: args.event.clone(),
+        symbol_dirs: args.input.symbol_dir.clone(),
     };
-    let wants_gzip = wants_gzip(source.is_gzip);
-    if format == ExportFormat::Firefox || source.version <= u64::from(firefox_v55::VERSION) {
-        return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
-    }
-    if !firefox_v55::FROM.contains(&(u32::try_from(source.version).unwrap_or(u32::MAX))) {
-        return Err(Failure::failed(format_args!(
-            "{} is of format version {}; one of at most {} can be written as version {}",
-            path.display(),
-            source.version,
-            firefox_v55::FROM.end(),
-            firefox_v55::VERSION
-        )));
-    }
-    target.write(term, |out| {
-        let lost = match wants_gzip {
-            true => {
-                let mut gz = GzEncoder::new(&mut *out, Compression::default());
-                let lost = firefox_v55::write(|| source.json(), &mut gz);
-                lost.and_then(|lost| Ok(gz.finish()?.flush().map(|()| lost)?))
-            }
-            false => firefox_v55::write(|| source.json(), &mut *out),
-        };
-        let lost = lost.map_err(|error| match error {
-            firefox_v55::V55Error::Io(error) => error,
-            error => io::Error::other(format!("{}: {error}", path.display())),
-        })?;
-        for (count, what) in [
-            (lost.source_details, "source files have ids, positions or source maps"),
-            (lost.original_positions, "frames have positions from source maps"),
-        ] {
-            if count > 0 {
-                term.warning(format_args!("{count} {what}, which version 55 cannot hold: left out"));
-            }
+    let (data, is_gzip) = match merge::converted(path, &options, term)? {
+        Some(data) => {
+            convert::say_what_is_counted(path, &data, term);
+            (data, !import::is_perf_data(path))
         }
-        Ok(())
+        None => {
+            let source = saved(path)?;
+            if format == ExportFormat::Firefox || source.version <= firefox_v55::VERSION {
+                let wants_gzip = wants_gzip(source.is_gzip);
+                return target.write(term, |out| copy(&source.file, source.is_gzip, wants_gzip, out));
+            }
+            let (data, not_kept) = read::everything_but(path, ReadLimits::default()).map_err(Failure::failed)?;
+            for (count, what) in [
+                (
+                    not_kept.source_details,
+                    "source files have ids, positions or source maps",
+                ),
+                (not_kept.original_positions, "frames have positions from source maps"),
+            ] {
+                if count > 0 {
+                    term.warning(format_args!("{count} {what}, which version 55 cannot hold: left out"));
+                }
+            }
+            (data, source.is_gzip)
+        }
+    };
+    let write = |out: &mut dyn Write| match format {
+        ExportFormat::FirefoxV55 => firefox_v55::write(&data, out),
+        _ => firefox::write_data(&data, out),
+    };
+    target.write(term, |out| match wants_gzip(is_gzip) {
+        false => write(out),
+        true => {
+            let mut gz = GzEncoder::new(&mut *out, Compression::default());
+            write(&mut gz)?;
+            gz.finish()?.flush()
+        }
     })
 }
 
@@ -95,20 +85,7 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
 struct Source {
     file: File,
     is_gzip: bool,
-    version: u64,
-}
-
-impl Source {
-    /// Its JSON, from the start.
-    fn json(&self) -> io::Result<Box<dyn Read + '_>> {
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(0))?;
-        let input = BufReader::with_capacity(1 << 16, file);
-        Ok(match self.is_gzip {
-            true => Box::new(MultiGzDecoder::new(input)),
-            false => Box::new(input),
-        })
-    }
+    version: u32,
 }
 
 /// A saved profile, read once from end to end: within the limits, and JSON.
@@ -121,40 +98,9 @@ fn saved(path: &Path) -> Result<Source, Failure> {
     };
     Ok(Source {
         is_gzip: saved.is_gzip,
-        version: u64::from(version),
+        version,
         file: (saved.into_file())
             .map_err(|error| Failure::failed(format_args!("reading {} failed: {error}", path.display())))?,
-    })
-}
-
-/// A file of perf, or what is left of a recording, with names.
-fn converted(args: &ExportArgs, term: &Term) -> Result<Source, Failure> {
-    let path = &args.file;
-    let symbolicator = symbolicator_of(path, args.input.symbol_dir.clone());
-    let interrupt =
-        Interrupt::watch().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))?;
-    term.progress(false, format_args!("converting {}", path.display()));
-    let imported = import::read(path, args.event.as_deref(), &symbolicator);
-    term.erase_progress();
-    let Imported { mut profile, notes } = imported?;
-    (notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
-    pipeline::symbolicate(&mut profile, &mut LookUps::new(&symbolicator, term), term, &interrupt);
-    let file = tempfile::tempfile().and_then(|file| {
-        let mut out = BufWriter::with_capacity(1 << 16, &file);
-        firefox::write(&profile, &mut out)?;
-        out.flush()?;
-        drop(out);
-        Ok(file)
-    });
-    Ok(Source {
-        file: file.map_err(|error| {
-            Failure::failed(format_args!(
-                "converting {} failed: {error}; free space in the folder of temporary files",
-                path.display()
-            ))
-        })?,
-        is_gzip: false,
-        version: u64::from(firefox::FORMAT_VERSION),
     })
 }
 
