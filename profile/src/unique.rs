@@ -48,6 +48,14 @@ impl<T: Clone + Eq + Hash> Unique<T> {
     }
 }
 
+/// Values that may stand there more than once keep their places; of equal ones the last is found.
+impl<T: Clone + Eq + Hash> From<Vec<T>> for Unique<T> {
+    fn from(all: Vec<T>) -> Self {
+        let indexes = all.iter().cloned().zip(0..).collect();
+        Unique { all, indexes }
+    }
+}
+
 impl<T: Clone + Eq + Hash> FromIterator<T> for Unique<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let mut unique = Unique::default();

@@ -96,7 +96,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
             true => &shared,
             false => {
                 own = Places {
-                    texts: normal.texts(std::mem::take(&mut thread.string_array.0)),
+                    texts: normal.texts(std::mem::take(&mut thread.tables.string_array.0)),
                     ..Places::default()
                 };
                 &own
@@ -105,15 +105,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         let mut first_stack = 0;
         if version < SHARED_TABLES {
             first_stack = normal.data.stacks.len();
-            let tables = RawTables {
-                native_symbols: std::mem::take(&mut thread.native_symbols),
-                stack_table: std::mem::take(&mut thread.stack_table),
-                frame_table: std::mem::take(&mut thread.frame_table),
-                func_table: std::mem::take(&mut thread.func_table),
-                resource_table: std::mem::take(&mut thread.resource_table),
-                ..RawTables::default()
-            };
-            normal.tables(tables, places, &at)?;
+            normal.tables(std::mem::take(&mut thread.tables), places, &at)?;
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }

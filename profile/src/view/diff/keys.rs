@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::What;
+use super::{Amount, Change, What};
 use crate::data::{Data, NONE};
 use crate::unique::Unique;
 
@@ -28,14 +28,6 @@ struct KeyParts {
     line: u32,
     /// The key of the caller, [`NONE`] for none.
     caller: u32,
-}
-
-/// A key in words.
-pub(super) struct Key {
-    pub(super) function: String,
-    pub(super) lib: Option<String>,
-    pub(super) line: Option<(String, u32)>,
-    pub(super) callers: Vec<String>,
 }
 
 impl Keys {
@@ -68,9 +60,9 @@ impl Keys {
         self.texts.index_of(text)
     }
 
-    pub(super) fn describe(&self, key: usize) -> Key {
+    /// What a key changed by, with the key in words.
+    pub(super) fn change(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
-        let some = |id: u32| Some(text(id)).filter(|text| !text.is_empty());
         let parts = self.parts.all[key];
         let mut callers = Vec::new();
         let mut caller = parts.caller;
@@ -79,11 +71,15 @@ impl Keys {
             caller = parts.caller;
         }
         callers.reverse();
-        Key {
+        Change {
             function: text(parts.function),
-            lib: some(parts.lib),
+            lib: Some(text(parts.lib)).filter(|lib| !lib.is_empty()),
             line: (parts.line != 0).then(|| (text(parts.file), parts.line)),
             callers,
+            base,
+            new,
+            share_change,
+            p,
         }
     }
 }
