@@ -1,8 +1,8 @@
 //! A profile in one form, whoever recorded it and in whichever version it was saved: what is viewed, merged and written.
 //!
 //! Views take what `Data::from` makes of a profile that was just built, or [`read::whole`](crate::read::whole) of a file: the same. What is
-//! written or merged is in the form of a file, with all that no view is of: see [`read::everything`](crate::read::everything). Tables
-//! point at each other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
+//! written or merged is [`Saved`]. Tables point at each other by index; a stack comes after the stack that called it, so one pass
+//! backwards adds up subtrees.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use crate::category::{CATEGORIES, is_wait};
+use crate::category::{CATEGORIES, Kind};
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;
@@ -89,6 +89,25 @@ pub struct Data {
     pub rest: Fields,
 }
 
+/// Data in the form of a file of the Firefox Profiler, with all that is written and no view is of: what
+/// [`read::everything`](crate::read::everything) reads, and what is merged and written. Times, units and threads are those of the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved(pub Data);
+
+impl std::ops::Deref for Saved {
+    type Target = Data;
+
+    fn deref(&self) -> &Data {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Saved {
+    fn deref_mut(&mut self) -> &mut Data {
+        &mut self.0
+    }
+}
+
 /// Fields of a file that only who writes it again takes notice of.
 pub type Fields = serde_json::Map<String, Value>;
 
@@ -102,15 +121,19 @@ pub struct Category {
     pub color: String,
     /// The first stands for the category itself.
     pub subcategories: Vec<String>,
+    /// Its frames stand for waits: sprof's own.
+    #[serde(rename = "isWait", skip_serializing_if = "std::ops::Not::not")]
+    pub is_wait: bool,
 }
 
 impl Category {
     /// Those that all profiles of ours have.
     pub(crate) fn all() -> Vec<Category> {
-        let all = CATEGORIES.iter().map(|category| Category {
+        let all = CATEGORIES.iter().enumerate().map(|(index, category)| Category {
             name: category.name.to_owned(),
             color: category.color.to_owned(),
             subcategories: category.subcategories.iter().map(|&name| name.to_owned()).collect(),
+            is_wait: Kind::is_wait(index),
         });
         all.collect()
     }
@@ -121,6 +144,7 @@ impl Category {
             name: name.to_owned(),
             color: "grey".to_owned(),
             subcategories: vec!["Other".to_owned()],
+            is_wait: false,
         }
     }
 }
@@ -405,6 +429,8 @@ pub struct Thread {
     pub is_main: bool,
     /// What its samples are of, where the file says so: see [`Data::keep_event`].
     pub event: Option<String>,
+    /// The name of the thread in which that event happened, where this one is a track beside it.
+    pub event_of: Option<String>,
     /// What its samples' weights count.
     pub unit: Unit,
     /// Its samples, in time order.
@@ -640,7 +666,7 @@ impl Data {
             return false;
         };
         let category = self.categories.get(self.frames[stack.frame as usize].category as usize);
-        category.is_some_and(|category| is_wait(&category.name))
+        category.is_some_and(|category| category.is_wait)
     }
 
     /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.

@@ -13,13 +13,11 @@ mod quality;
 mod tracks;
 mod usage;
 
-use std::borrow::Cow;
-
 use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
+use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Saved, Stack, Symbol, Thread, Unit};
 use crate::facts::Facts;
 use crate::model::Profile;
 use crate::model::samples::Sample;
@@ -35,9 +33,8 @@ use numbers::{json_ms, ms};
 impl From<&Profile> for Data {
     fn from(profile: &Profile) -> Data {
         let built = Built::new(profile);
-        let threads = profile.threads.iter().map(|thread| built.thread(thread, false));
         let mut data = Data {
-            threads: threads.collect(),
+            threads: built.threads(false).collect(),
             stacks: built.stacks().collect(),
             ..built.about()
         };
@@ -46,18 +43,18 @@ impl From<&Profile> for Data {
     }
 }
 
-/// The profile in the form that its file is read in: see [`read::everything`](crate::read::everything).
-pub fn saved_form(profile: &Profile) -> Data {
+/// The profile in the form that its file is read in.
+pub fn saved_form(profile: &Profile) -> Saved {
     let built = Built::new(profile);
-    Data {
-        threads: built.threads().map(Cow::into_owned).collect(),
+    Saved(Data {
+        threads: built.threads(true).collect(),
         stacks: built.stacks().collect(),
         meta: meta::meta(profile),
         schemas: markers::schemas(profile),
         counters: counters(profile),
         recorded: Some(quality::recorded_facts(profile)),
         ..built.about()
-    }
+    })
 }
 
 /// Lines of events, and of what processes use.
@@ -121,8 +118,19 @@ impl<'a> Built<'a> {
         })
     }
 
-    pub(crate) fn threads(&self) -> impl Iterator<Item = Cow<'a, Thread>> {
-        (self.profile.threads.iter()).map(|thread| Cow::Owned(self.thread(thread, true)))
+    /// `for_file`: with what no view is of.
+    pub(crate) fn threads(&self, for_file: bool) -> impl Iterator<Item = Thread> {
+        // The tracks of further events come behind the thread in which they happened.
+        let mut of = "";
+        self.profile.threads.iter().map(move |thread| {
+            if thread.event.is_none() {
+                of = &thread.name;
+            }
+            Thread {
+                event_of: thread.event.map(|_| of.to_owned()),
+                ..self.thread(thread, for_file)
+            }
+        })
     }
 
     fn loose(&self) -> Loose {
@@ -134,7 +142,6 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// `for_file`: with what no view is of.
     fn thread(&self, thread: &thread::Thread, for_file: bool) -> Thread {
         let profile = self.profile;
         let is_time = profile.unit_of(thread) != PeriodUnit::Counts;

@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 
 use super::firefox::{self, ns, some};
 use crate::built::number;
-use crate::data::{Data, Frame, NONE, Phase, Resource, TextFields, Thread};
+use crate::data::{Data, Frame, NONE, Phase, Resource, Saved, TextFields, Thread};
 use crate::unique::Unique;
 
 /// The version that is written.
 pub const VERSION: u32 = 55;
 
-/// Writes data in the form of a saved profile: see [`read::everything`](crate::read::everything).
-pub fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
+/// Writes the profile as JSON.
+pub fn write(data: &Saved, mut out: impl Write) -> io::Result<()> {
     let mut head = serde_json::to_value(empty(data))?;
     // There again where the data has them.
     remove(&mut head["meta"], "sampleUnits");
@@ -100,6 +100,9 @@ fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &
     json["tid"] = json!(own.tid);
     if let Some(event) = &own.event {
         json["event"] = json!(event);
+    }
+    if let Some(of) = &own.event_of {
+        json["eventOf"] = json!(of);
     }
     set(&mut json, &own.rest);
     Ok(json)

@@ -110,7 +110,8 @@ impl Tables {
     /// Where each category of an input is here, and each of its subcategories.
     fn categories(&mut self, categories: Vec<Category>) -> Vec<(u32, Vec<u16>)> {
         let places = categories.into_iter().map(|category| {
-            let known = self.categories.iter().position(|known| known.name == category.name);
+            let is_same = |known: &Category| (&known.name, known.is_wait) == (&category.name, category.is_wait);
+            let known = self.categories.iter().position(is_same);
             let at = known.unwrap_or_else(|| {
                 self.categories.push(Category {
                     subcategories: Vec::new(),

@@ -77,7 +77,9 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
         symbolicator.add_module(&module);
     }
     if read::kind(path).is_some() {
-        return convert::foreign_data(path, data, term)?.reopen().map_err(failed);
+        return convert::foreign_data(path, data.clone(), term)?
+            .reopen()
+            .map_err(failed);
     }
     File::open(path).map_err(failed)
 }

@@ -117,7 +117,7 @@ fn serve(args: &LoadArgs, term: &Term, symbolicator: Arc<Symbolicator>) -> Outco
 pub(super) fn foreign(path: &Path, options: &InputOptions, term: &Term) -> Result<NamedTempFile, Failure> {
     let input = input::open(path, options, term)?;
     (input.notes.iter()).for_each(|note| term.warning(format_args!("{}: {note}", path.display())));
-    foreign_data(path, &input.data, term)
+    foreign_data(path, input.data, term)
 }
 
 /// Warns of a file whose samples are none.
@@ -132,10 +132,11 @@ pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
 }
 
 /// The same of a file that was read already.
-pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<NamedTempFile, Failure> {
-    say_what_is_counted(path, data, term);
+pub(super) fn foreign_data(path: &Path, data: Data, term: &Term) -> Result<NamedTempFile, Failure> {
+    say_what_is_counted(path, &data, term);
+    let data = data.into_saved();
     let written = NamedTempFile::new().and_then(|mut file| {
-        firefox::write_data_gz(data, &mut file)?;
+        firefox::write_data_gz(&data, &mut file)?;
         Ok(file)
     });
     written.map_err(|error| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use profile::data::Data;
+use profile::data::Saved;
 use profile::export::firefox;
 use profile::merge::{Align, Input, merge, usual_align};
 use profile::read::{self, ReadLimits};
@@ -75,7 +75,7 @@ fn name(path: &Path) -> String {
 }
 
 /// A file of any kind, with names, in the form of a Firefox profile.
-fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
+fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
     let options = InputOptions {
         event: None,
         symbol_dirs: args.input.symbol_dir.clone(),
@@ -91,12 +91,12 @@ fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
 }
 
 /// The same of a file that is no Firefox profile.
-pub(super) fn converted(path: &Path, options: &InputOptions, term: &Term) -> Result<Option<Data>, Failure> {
+pub(super) fn converted(path: &Path, options: &InputOptions, term: &Term) -> Result<Option<Saved>, Failure> {
     let warn = |note: &String| term.warning(format_args!("{}: {note}", path.display()));
     if read::kind(path).is_some() {
         let input = input::open(path, options, term)?;
         input.notes.iter().for_each(warn);
-        return Ok(Some(input.data.into_saved_form()));
+        return Ok(Some(input.data.into_saved()));
     }
     if !import::is_perf_data(path) {
         return Ok(None);

@@ -34,6 +34,9 @@ pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     if let Some(event) = &thread.event {
         json.entry("event", event)?;
     }
+    if let Some(of) = &thread.event_of {
+        json.entry("eventOf", of)?;
+    }
     json.key("samples")?;
     json.object(|json| write_samples(thread, json))?;
     json.key("markers")?;

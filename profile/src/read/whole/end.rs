@@ -132,6 +132,7 @@ fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>)
             tid: of.tid.clone(),
             is_main: false,
             event: Some(event),
+            event_of: Some(of.name.clone()),
             unit: Unit::Counts,
             samples: Samples {
                 time_ms: points.iter().map(|point| point.time_ms).collect(),

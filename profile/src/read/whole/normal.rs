@@ -401,6 +401,7 @@ impl Normal {
             is_main: raw.is_main_thread || raw.name == "GeckoMain",
             name: raw.name,
             event: raw.event,
+            event_of: raw.event_of,
             unit,
             samples,
             markers,

@@ -191,6 +191,8 @@ pub(super) struct RawThread<E: Extent> {
     pub(super) is_main_thread: bool,
     /// sprof's own: what the samples are of, where it is not CPU time.
     pub(super) event: Option<String>,
+    /// sprof's own: the thread in which that happened, where this one is a track beside it.
+    pub(super) event_of: Option<String>,
     pub(super) samples: RawSamples<E>,
     pub(super) markers: RawMarkers<E>,
     /// Until version 59; in `shared` since. (Texts until 55.)
@@ -200,7 +202,7 @@ pub(super) struct RawThread<E: Extent> {
 
 object_with_rest!(RawThread {
     "name" => name, "processName" => process_name, "pid" => pid, "tid" => tid, "isMainThread" => is_main_thread,
-    "event" => event, "samples" => samples, "markers" => markers, "stringArray" => tables.string_array,
+    "event" => event, "eventOf" => event_of, "samples" => samples, "markers" => markers, "stringArray" => tables.string_array,
     "stackTable" => tables.stack_table, "frameTable" => tables.frame_table, "funcTable" => tables.func_table,
     "resourceTable" => tables.resource_table, "nativeSymbols" => tables.native_symbols
 });

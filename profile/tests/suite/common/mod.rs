@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use profile::data::{Data, NONE};
+use profile::data::{Data, NONE, Saved};
 use profile::read::{ReadError, ReadLimits, everything, whole};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
@@ -206,11 +206,11 @@ pub(crate) fn written(profile: &Profile) -> Value {
 }
 
 /// All of a profile in this JSON.
-pub(crate) fn read_all(json: &Value) -> Data {
+pub(crate) fn read_all(json: &Value) -> Saved {
     read_all_of(&serde_json::to_vec(json).unwrap())
 }
 
-fn read_all_of(json: &[u8]) -> Data {
+fn read_all_of(json: &[u8]) -> Saved {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(json).unwrap();
     everything(file.path(), ReadLimits::default()).unwrap()
@@ -227,7 +227,7 @@ pub(crate) fn as_v55(profile: &Value) -> Result<Value, ReadError> {
 }
 
 /// Written and read again, everything is as it was read first.
-pub(crate) fn assert_same_when_read_again(mut first: Data) {
+pub(crate) fn assert_same_when_read_again(mut first: Saved) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(&first, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();
