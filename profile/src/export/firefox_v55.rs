@@ -4,7 +4,7 @@
 //! functions, source files, fields of markers that their type does not name, times before 0, weights beyond whole numbers and fields
 //! that it does not know. Columns that it leaves empty or would round are put in from the data.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
 
 use fxprof_processed_profile as fxprof;
@@ -24,7 +24,9 @@ use crate::unique::Unique;
 pub const VERSION: u32 = 55;
 
 /// Writes the profile as JSON.
-pub fn write(data: &Saved, mut out: impl Write) -> io::Result<()> {
+pub fn write(data: &Saved, out: impl Write) -> io::Result<()> {
+    // serde_json writes each number by itself.
+    let mut out = BufWriter::with_capacity(1 << 16, out);
     let mut head = serde_json::to_value(empty(data))?;
     // There again where the data has them.
     remove(&mut head["meta"], "sampleUnits");
