@@ -126,11 +126,6 @@ pub(crate) const CATEGORIES: &[Category] = &[
     },
 ];
 
-/// True if the frames of this category stand for waits, in profiles of ours.
-pub(crate) fn is_wait(category: &str) -> bool {
-    matches!(category, "Off-CPU" | "Waiting for a CPU")
-}
-
 /// True if frames of this category are code of the program itself, in profiles of ours: of its file, or made while it ran.
 pub(crate) fn is_own(category: &str) -> bool {
     matches!(category, "Program" | "JIT and anonymous")
@@ -176,6 +171,13 @@ impl Kind {
             Kind::Wait(Some(WaitReason::Cpu)) => (9, 0),
             Kind::Wait(Some(reason)) => (8, reason as usize),
         }
+    }
+
+    /// True for the index of a category whose frames stand for waits.
+    pub(crate) fn is_wait(category: usize) -> bool {
+        [Kind::Wait(None), Kind::Wait(Some(WaitReason::Cpu))]
+            .map(|kind| kind.category(false).0)
+            .contains(&category)
     }
 
     /// What a mapped file is, going by its name.
@@ -252,9 +254,9 @@ mod tests {
     fn reasons_of_waits_are_subcategories() {
         for reason in WaitReason::ALL {
             let (category, subcategory) = Kind::Wait(Some(reason)).category(false);
+            assert!(Kind::is_wait(category));
             let category = &CATEGORIES[category];
             let name = category.subcategories[subcategory].to_lowercase();
-            assert!(is_wait(category.name));
             match reason {
                 WaitReason::Cpu => assert_eq!(category.name, "Waiting for a CPU"),
                 WaitReason::Other => assert_eq!(name, "something else"),

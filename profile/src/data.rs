@@ -1,17 +1,18 @@
 //! A profile in one form, whoever recorded it and in whichever version it was saved: what is viewed, merged and written.
 //!
 //! Views take what `Data::from` makes of a profile that was just built, or [`read::whole`](crate::read::whole) of a file: the same. What is
-//! written or merged is in the form of a file, with all that no view is of: see [`read::everything`](crate::read::everything). Tables
-//! point at each other by index; a stack comes after the stack that called it, so one pass backwards adds up subtrees.
+//! written or merged is [`Saved`]. Tables point at each other by index; a stack comes after the stack that called it, so one pass
+//! backwards adds up subtrees.
 
 use std::collections::HashSet;
 
 use recording::module::Module;
+use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
-use crate::category::{CATEGORIES, is_wait};
+use crate::category::{CATEGORIES, Kind};
 
 /// No index: a root's prefix, a sample without a stack, a frame without a line.
 pub const NONE: u32 = u32::MAX;
@@ -88,6 +89,25 @@ pub struct Data {
     pub rest: Fields,
 }
 
+/// Data in the form of a file of the Firefox Profiler, with all that is written and no view is of: what
+/// [`read::everything`](crate::read::everything) reads, and what is merged and written. Times, units and threads are those of the file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved(pub Data);
+
+impl std::ops::Deref for Saved {
+    type Target = Data;
+
+    fn deref(&self) -> &Data {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Saved {
+    fn deref_mut(&mut self) -> &mut Data {
+        &mut self.0
+    }
+}
+
 /// Fields of a file that only who writes it again takes notice of.
 pub type Fields = serde_json::Map<String, Value>;
 
@@ -101,15 +121,19 @@ pub struct Category {
     pub color: String,
     /// The first stands for the category itself.
     pub subcategories: Vec<String>,
+    /// Its frames stand for waits: sprof's own.
+    #[serde(rename = "isWait", skip_serializing_if = "std::ops::Not::not")]
+    pub is_wait: bool,
 }
 
 impl Category {
     /// Those that all profiles of ours have.
     pub(crate) fn all() -> Vec<Category> {
-        let all = CATEGORIES.iter().map(|category| Category {
+        let all = CATEGORIES.iter().enumerate().map(|(index, category)| Category {
             name: category.name.to_owned(),
             color: category.color.to_owned(),
             subcategories: category.subcategories.iter().map(|&name| name.to_owned()).collect(),
+            is_wait: Kind::is_wait(index),
         });
         all.collect()
     }
@@ -120,6 +144,7 @@ impl Category {
             name: name.to_owned(),
             color: "grey".to_owned(),
             subcategories: vec!["Other".to_owned()],
+            is_wait: false,
         }
     }
 }
@@ -404,6 +429,8 @@ pub struct Thread {
     pub is_main: bool,
     /// What its samples are of, where the file says so: see [`Data::keep_event`].
     pub event: Option<String>,
+    /// The name of the thread in which that event happened, where this one is a track beside it.
+    pub event_of: Option<String>,
     /// What its samples' weights count.
     pub unit: Unit,
     /// Its samples, in time order.
@@ -412,6 +439,30 @@ pub struct Thread {
     pub markers: Vec<Marker>,
     /// What else a file of the Firefox Profiler has of it.
     pub rest: Fields,
+}
+
+impl Thread {
+    /// The same of this thread.
+    pub(crate) fn map_stacks(&mut self, mut map: impl FnMut(u32) -> u32) {
+        let of_markers = self.markers.iter_mut().map(|marker| &mut marker.stack);
+        let stacks = self.samples.stack.iter_mut().chain(of_markers);
+        for stack in stacks.filter(|stack| **stack != NONE) {
+            *stack = map(*stack);
+        }
+        map_stacks_of_allocations(&mut self.rest, map);
+    }
+}
+
+/// The same of `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
+pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
+    for key in ["nativeAllocations", "jsAllocations"] {
+        let stacks = rest.get_mut(key).and_then(|table| table.get_mut("stack"));
+        for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
+                *stack = map(index).into();
+            }
+        }
+    }
 }
 
 /// The samples of a thread: columns of equal length.
@@ -510,6 +561,42 @@ impl Marker {
     }
 }
 
+/// Of each type of markers, the fields that are texts by index.
+#[derive(Default)]
+pub(crate) struct TextFields(FxHashMap<String, Vec<String>>);
+
+impl TextFields {
+    /// Of types as the front end has them, in the place of [`Data::schemas`].
+    pub(crate) fn of(schemas: &[Value]) -> TextFields {
+        let fields = |schema: &Value| {
+            let lists = ["fields", "data"].into_iter();
+            let lists = lists.filter_map(|key| schema.get(key)?.as_array());
+            let texts = lists.flatten().filter(|field| {
+                let format = field.get("format").and_then(Value::as_str);
+                matches!(format, Some("unique-string" | "flow-id" | "terminating-flow-id"))
+            });
+            let keys = texts.filter_map(|field| Some(field.get("key")?.as_str()?.to_owned()));
+            Some((schema.get("name")?.as_str()?.to_owned(), keys.collect()))
+        };
+        TextFields(schemas.iter().filter_map(fields).collect())
+    }
+
+    /// Gives each text of a marker's fields another index.
+    pub(crate) fn map(&self, fields: &mut Fields, mut map: impl FnMut(u32) -> u32) {
+        let keys = fields
+            .get("type")
+            .and_then(Value::as_str)
+            .and_then(|kind| self.0.get(kind));
+        for key in keys.into_iter().flatten() {
+            if let Some(text) = fields.get_mut(key)
+                && let Some(index) = text.as_u64()
+            {
+                *text = map(u32::try_from(index).unwrap_or(NONE)).into();
+            }
+        }
+    }
+}
+
 /// `MarkerPhase` of the front end's src/types/gecko-profile.ts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
@@ -579,7 +666,7 @@ impl Data {
             return false;
         };
         let category = self.categories.get(self.frames[stack.frame as usize].category as usize);
-        category.is_some_and(|category| is_wait(&category.name))
+        category.is_some_and(|category| category.is_wait)
     }
 
     /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.
@@ -595,22 +682,7 @@ impl Data {
 
     /// Gives each stack that samples and markers point at another index.
     pub(crate) fn map_stacks(&mut self, map: impl Fn(u32) -> u32) {
-        for thread in &mut self.threads {
-            let of_markers = thread.markers.iter_mut().map(|marker| &mut marker.stack);
-            let stacks = thread.samples.stack.iter_mut().chain(of_markers);
-            for stack in stacks.filter(|stack| **stack != NONE) {
-                *stack = map(*stack);
-            }
-            // `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
-            for key in ["nativeAllocations", "jsAllocations"] {
-                let stacks = thread.rest.get_mut(key).and_then(|table| table.get_mut("stack"));
-                for stack in stacks.and_then(Value::as_array_mut).into_iter().flatten() {
-                    if let Some(index) = stack.as_u64().and_then(|index| u32::try_from(index).ok()) {
-                        *stack = map(index).into();
-                    }
-                }
-            }
-        }
+        self.threads.iter_mut().for_each(|thread| thread.map_stacks(&map));
     }
 
     /// A function's name.

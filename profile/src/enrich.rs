@@ -13,7 +13,7 @@ use crate::model::thread::{MarkerKind, PointValue};
 use crate::view::names::is_nameless;
 
 /// The format keeps the inline depth in a byte; debug info that nests deeper than this is lying.
-const MAX_INLINE_DEPTH: usize = 255;
+const MAX_INLINE_DEPTH: u16 = 255;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,24 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
     new.replace(profile);
     result.samples_without_name = samples_without_name(profile, &unnamed);
     result
+}
+
+/// All functions at an address, the outermost first: inline depth, name, place in the source. At least one.
+pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Option<&str>, &SourceFrame)> {
+    const NOWHERE: &[SourceFrame] = &[SourceFrame {
+        function: None,
+        file: None,
+        line: None,
+        column: None,
+    }];
+    let frames = if info.frames.is_empty() { NOWHERE } else { &info.frames };
+    let outer = info.function.as_ref().map(|function| function.name.as_str());
+    (0..=MAX_INLINE_DEPTH)
+        .zip(frames.iter().rev())
+        .map(move |(depth, source)| {
+            let name = source.function.as_deref().or(outer.filter(|_| depth == 0));
+            (depth, name, source)
+        })
 }
 
 /// The new tables while they are made.
@@ -113,21 +131,7 @@ impl Rebuilt {
         let hex = profile.strings.get(profile.tables.func(row.func).name);
         let native_symbol = row.lib.and_then(|lib| self.symbol(lib, info));
         let first = self.tables.frames.len() as u32;
-        let symbol_name = info.function.as_ref().map(|function| function.name.as_str());
-
-        let nameless = [SourceFrame {
-            function: None,
-            file: None,
-            line: None,
-            column: None,
-        }];
-        let frames = if info.frames.is_empty() {
-            &nameless[..]
-        } else {
-            &info.frames
-        };
-        for (depth, source) in frames.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
-            let known = source.function.as_deref().or(symbol_name.filter(|_| depth == 0));
+        for (inline_depth, known, source) in functions_at(info) {
             let func = self.func(known.unwrap_or(hex), row.lib, source.file.as_deref());
             if info.function.as_ref().is_some_and(|function| !function.is_named) {
                 self.unnamed.insert(func);
@@ -136,7 +140,7 @@ impl Rebuilt {
             self.tables.push_frame(FrameRow {
                 func,
                 kind: if is_rust_std { Kind::RustStd } else { row.kind },
-                inline_depth: depth as u16,
+                inline_depth,
                 native_symbol,
                 line: source.line.filter(|&line| line > 0),
                 column: source.column.filter(|&column| column > 0),

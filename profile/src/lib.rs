@@ -29,6 +29,7 @@ mod model;
 pub mod read;
 pub mod text;
 mod tracks;
+mod unique;
 pub mod view;
 mod wire;
 

@@ -10,16 +10,16 @@ mod timeline;
 
 use std::collections::HashSet;
 
-use crate::data::{Data, Thread, Unit};
+use crate::data::{Data, Saved, Thread, Unit};
 use tables::Tables;
 
-/// A profile to merge, in the form that a file has (see [`Data::into_saved_form`]).
+/// A profile to merge.
 #[derive(Clone, Debug)]
 pub struct Input {
     /// What its processes are told apart by, where two inputs have processes of one name.
     pub name: String,
     /// The profile.
-    pub data: Data,
+    pub data: Saved,
 }
 
 /// How the times of profiles relate.
@@ -73,7 +73,7 @@ pub fn usual_align(inputs: &[Input]) -> Align {
 }
 
 /// One profile of all. Its processes are those of all, in this order: two with one number stay two.
-pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Data, MergeError> {
+pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Saved, MergeError> {
     check_units(&inputs)?;
     let common = common_process_names(&inputs);
     let starts: Vec<f64> = inputs.iter().map(|input| timeline::span_ms(&input.data).0).collect();
@@ -84,7 +84,14 @@ pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Data, MergeError> {
     let mut tables = Tables::default();
     let mut pids = HashSet::new();
     let mut whole: Option<Data> = None;
-    for (Input { name, mut data }, start) in inputs.into_iter().zip(starts) {
+    for (
+        Input {
+            name,
+            data: Saved(mut data),
+        },
+        start,
+    ) in inputs.into_iter().zip(starts)
+    {
         let shift_ms = match align {
             Align::Clock => start - first_start,
             Align::Start => 0.0,
@@ -106,7 +113,7 @@ pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Data, MergeError> {
     let mut whole = whole.ok_or(MergeError::Nothing)?;
     tables.give(&mut whole);
     about::finish(&mut whole);
-    Ok(whole)
+    Ok(Saved(whole))
 }
 
 /// What the samples of a profile count, by the first thread that has any.

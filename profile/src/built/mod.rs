@@ -13,18 +13,17 @@ mod quality;
 mod tracks;
 mod usage;
 
-use std::borrow::Cow;
-
 use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Stack, Symbol, Thread, Unit};
+use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Saved, Stack, Symbol, Thread, Unit};
 use crate::facts::Facts;
 use crate::model::Profile;
 use crate::model::samples::Sample;
 use crate::model::thread;
 use crate::read::{Loose, SavedLib, prepare};
+use crate::unique::Unique;
 use cpu::CpuDelta;
 pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use numbers::number;
@@ -34,9 +33,8 @@ use numbers::{json_ms, ms};
 impl From<&Profile> for Data {
     fn from(profile: &Profile) -> Data {
         let built = Built::new(profile);
-        let threads = profile.threads.iter().map(|thread| built.thread(thread, false));
         let mut data = Data {
-            threads: threads.collect(),
+            threads: built.threads(false).collect(),
             stacks: built.stacks().collect(),
             ..built.about()
         };
@@ -45,18 +43,18 @@ impl From<&Profile> for Data {
     }
 }
 
-/// The profile in the form that its file is read in: see [`read::everything`](crate::read::everything).
-pub fn saved_form(profile: &Profile) -> Data {
+/// The profile in the form that its file is read in.
+pub fn saved_form(profile: &Profile) -> Saved {
     let built = Built::new(profile);
-    Data {
-        threads: built.threads().map(Cow::into_owned).collect(),
+    Saved(Data {
+        threads: built.threads(true).collect(),
         stacks: built.stacks().collect(),
         meta: meta::meta(profile),
         schemas: markers::schemas(profile),
         counters: counters(profile),
         recorded: Some(quality::recorded_facts(profile)),
         ..built.about()
-    }
+    })
 }
 
 /// Lines of events, and of what processes use.
@@ -120,8 +118,19 @@ impl<'a> Built<'a> {
         })
     }
 
-    pub(crate) fn threads(&self) -> impl Iterator<Item = Cow<'a, Thread>> {
-        (self.profile.threads.iter()).map(|thread| Cow::Owned(self.thread(thread, true)))
+    /// `for_file`: with what no view is of.
+    pub(crate) fn threads(&self, for_file: bool) -> impl Iterator<Item = Thread> {
+        // The tracks of further events come behind the thread in which they happened.
+        let mut of = "";
+        self.profile.threads.iter().map(move |thread| {
+            if thread.event.is_none() {
+                of = &thread.name;
+            }
+            Thread {
+                event_of: thread.event.map(|_| of.to_owned()),
+                ..self.thread(thread, for_file)
+            }
+        })
     }
 
     fn loose(&self) -> Loose {
@@ -129,10 +138,10 @@ impl<'a> Built<'a> {
             facts: Facts::of_recorded(quality::recorded_facts(self.profile)),
             periods: markers::periods(self.profile),
             zero_ms: Some(0.0),
+            ..Loose::default()
         }
     }
 
-    /// `for_file`: with what no view is of.
     fn thread(&self, thread: &thread::Thread, for_file: bool) -> Thread {
         let profile = self.profile;
         let is_time = profile.unit_of(thread) != PeriodUnit::Counts;
@@ -211,19 +220,14 @@ pub fn recorded(profile: &Profile) -> Data {
 /// Everything that stacks are made of, but for stacks. A function has the library of its frames, and is there once for each.
 fn tables(profile: &Profile) -> Data {
     let tables = &profile.tables;
-    let mut funcs: Vec<Func> = Vec::with_capacity(tables.funcs.len());
-    let mut ids: FxHashMap<Func, u32> = FxHashMap::default();
+    let mut funcs: Unique<Func> = Unique::default();
     let frames = tables.frames.iter().map(|frame| {
         let func = tables.func(frame.func);
         let lib = frame.lib.map_or(NONE, |lib| lib.0);
         let func = Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0));
-        let func = *ids.entry(func).or_insert_with(|| {
-            funcs.push(func);
-            funcs.len() as u32 - 1
-        });
         let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
         Frame {
-            func,
+            func: funcs.index(func),
             line: frame.line.unwrap_or(NONE),
             column: frame.column.unwrap_or(NONE),
             category: category as u32,
@@ -236,6 +240,7 @@ fn tables(profile: &Profile) -> Data {
         }
     });
     let frames = frames.collect();
+    let funcs = funcs.all;
     let symbols = tables.symbols.iter().map(|symbol| Symbol {
         lib: symbol.lib.0,
         address: symbol.address,

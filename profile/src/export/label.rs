@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::data::{Data, Frame, Thread};
+use crate::data::{Category, Data, Frame, Thread};
 
 /// In place of the stack of a sample that has none.
 pub(crate) const NO_STACK: &str = "[no stack]";
@@ -82,8 +82,9 @@ impl Kind {
         }
     }
 
-    fn of_category(name: &str) -> Option<Kind> {
-        Some(match name {
+    fn of_category(category: &Category) -> Option<Kind> {
+        Some(match category.name.as_str() {
+            _ if category.is_wait => Kind::Wait,
             // Ours, and those of samply and of the front end's imports.
             "Program" | "User" | "Native" => Kind::Program,
             "Library" => Kind::Library,
@@ -92,7 +93,6 @@ impl Kind {
             "JIT and anonymous" | "JIT" | "JavaScript" | "Java" => Kind::Jit,
             "Kernel" => Kind::Kernel,
             "Incomplete stack" => Kind::Mark,
-            _ if crate::category::is_wait(name) => Kind::Wait,
             _ => return None,
         })
     }
@@ -103,12 +103,7 @@ pub(super) struct Kinds(Vec<Option<Kind>>);
 
 impl Kinds {
     pub(super) fn of(data: &Data) -> Kinds {
-        Kinds(
-            data.categories
-                .iter()
-                .map(|category| Kind::of_category(&category.name))
-                .collect(),
-        )
+        Kinds(data.categories.iter().map(Kind::of_category).collect())
     }
 
     pub(super) fn kind(&self, data: &Data, frame: &Frame) -> Kind {

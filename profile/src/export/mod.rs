@@ -1,6 +1,6 @@
 //! File formats: one folder or file each, one function each, the writer passed in.
 //!
-//! [`firefox`] writes what was built. All others write what was read, whoever recorded it: [`Data`](crate::data::Data),
+//! [`firefox`] also writes what was built. All write what was read, whoever recorded it: [`Data`](crate::data::Data),
 //! of which [`Picked`] says which samples count, and how much. They agree with each other to the last sample.
 
 pub mod callgrind;

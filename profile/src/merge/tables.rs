@@ -1,38 +1,9 @@
 //! Tables that all inputs share: what two of them have is there once, so that call trees of both are one.
 
-use std::hash::Hash;
-
-use rustc_hash::FxHashMap;
-use serde_json::Value;
-
 use super::MergeError;
-use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol};
+use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
 use crate::read::SavedLib;
-
-/// Values, each once, with their indices.
-struct Unique<T> {
-    all: Vec<T>,
-    indexes: FxHashMap<T, u32>,
-}
-
-impl<T> Default for Unique<T> {
-    fn default() -> Self {
-        Unique {
-            all: Vec::new(),
-            indexes: FxHashMap::default(),
-        }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Unique<T> {
-    fn index(&mut self, value: T) -> u32 {
-        let Unique { all, indexes } = self;
-        *indexes.entry(value).or_insert_with_key(|value| {
-            all.push(value.clone());
-            all.len() as u32 - 1
-        })
-    }
-}
+use crate::unique::Unique;
 
 #[derive(Default)]
 pub(super) struct Tables {
@@ -123,20 +94,14 @@ impl Tables {
             stacks.push(self.stacks.index(Stack { prefix, frame }));
         }
         data.map_stacks(|stack| of(&stacks, stack));
-        let text_fields = text_fields(&data.schemas);
+        let text_fields = TextFields::of(&data.schemas);
         for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
             marker.name = of(&texts, marker.name);
             marker.category = categories
                 .get(marker.category as usize)
                 .map_or(0, |(category, _)| *category);
-            let Some(fields) = &mut marker.fields else { continue };
-            let kind = fields.get("type").and_then(Value::as_str);
-            for key in kind.and_then(|kind| text_fields.get(kind)).into_iter().flatten() {
-                if let Some(text) = fields.get_mut(key)
-                    && let Some(index) = text.as_u64()
-                {
-                    *text = of(&texts, u32::try_from(index).unwrap_or(NONE)).into();
-                }
+            if let Some(fields) = &mut marker.fields {
+                text_fields.map(fields, |text| of(&texts, text));
             }
         }
         Ok(())
@@ -145,7 +110,8 @@ impl Tables {
     /// Where each category of an input is here, and each of its subcategories.
     fn categories(&mut self, categories: Vec<Category>) -> Vec<(u32, Vec<u16>)> {
         let places = categories.into_iter().map(|category| {
-            let known = self.categories.iter().position(|known| known.name == category.name);
+            let is_same = |known: &Category| (&known.name, known.is_wait) == (&category.name, category.is_wait);
+            let known = self.categories.iter().position(is_same);
             let at = known.unwrap_or_else(|| {
                 self.categories.push(Category {
                     subcategories: Vec::new(),
@@ -177,20 +143,4 @@ impl Tables {
         data.stacks = self.stacks.all;
         data.categories = self.categories;
     }
-}
-
-/// Of each type of markers, the fields that are texts by index.
-fn text_fields(schemas: &[Value]) -> FxHashMap<String, Vec<String>> {
-    let fields = |schema: &Value| {
-        let lists = ["fields", "data"]
-            .into_iter()
-            .filter_map(|key| schema.get(key)?.as_array());
-        let texts = lists.flatten().filter(|field| {
-            let format = field.get("format").and_then(Value::as_str);
-            matches!(format, Some("unique-string" | "flow-id" | "terminating-flow-id"))
-        });
-        let keys = texts.filter_map(|field| Some(field.get("key")?.as_str()?.to_owned()));
-        Some((schema.get("name")?.as_str()?.to_owned(), keys.collect()))
-    };
-    schemas.iter().filter_map(fields).collect()
 }

@@ -19,11 +19,12 @@ pub use error::{Position, ReadError};
 pub use foreign::{Foreign, Kind, foreign, kind};
 use inflate::with_blocks;
 use parse::Parser;
+pub use whole::NotKept;
 use whole::{Everything, Extent, ForViews};
 pub(crate) use whole::{Loose, prepare};
 
-use crate::data::Data;
 pub use crate::data::SavedLib;
+use crate::data::{Data, Saved};
 use crate::tracks::Tracks;
 
 /// What reading may cost. Beside these limits, what is kept in memory must stand in a proportion to what was read: a few bytes
@@ -152,11 +153,16 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
 }
 
 /// Reads the profile in `path` with all that is needed to write it again: markers with their data, counters, fields that are not known
-/// here. Times, units and threads are those of the file.
-pub fn everything(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
+/// here.
+pub fn everything(path: &Path, limits: ReadLimits) -> Result<Saved, ReadError> {
+    everything_but(path, limits).map(|(data, _)| data)
+}
+
+/// The same, and what is not there nevertheless.
+pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Saved, NotKept), ReadError> {
     let (mut data, loose) = tables::<Everything>(path, limits)?;
     data.recorded = loose.facts.into_recorded();
-    Ok(data)
+    Ok((Saved(data), loose.not_kept))
 }
 
 fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), ReadError> {

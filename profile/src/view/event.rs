@@ -65,12 +65,10 @@ impl Data {
         }
         if self.unit == Unit::Counts {
             for thread in &mut self.threads {
-                if let Some(name) = thread
-                    .name
-                    .strip_suffix(kept.as_str())
-                    .and_then(|name| name.strip_suffix(" · "))
+                if thread.event.as_ref() == Some(&kept)
+                    && let Some(name) = thread.event_of.take()
                 {
-                    thread.name.truncate(name.len());
+                    thread.name = name;
                 }
             }
             self.event = Some(kept);
@@ -141,7 +139,10 @@ mod tests {
         Data {
             threads: vec![
                 main,
-                thread("main · faults", Some("faults"), Unit::Counts, &[16.0, 16.0, 16.0]),
+                Thread {
+                    event_of: Some("main".to_owned()),
+                    ..thread("main · faults", Some("faults"), Unit::Counts, &[16.0, 16.0, 16.0])
+                },
             ],
             ..Data::default()
         }

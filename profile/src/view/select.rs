@@ -9,9 +9,6 @@ use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
 use crate::data::{Data, NONE, Stack, Thread};
 
-/// Categories of our recordings whose samples are waits. See [`crate::category`].
-const WAITS: [&str; 2] = ["Off-CPU", "Waiting for a CPU"];
-
 /// Which samples. Several conditions must all hold; of several values for one, any.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
@@ -299,11 +296,7 @@ fn seen(
     in_focus: Option<&[bool]>,
     wanted_categories: Option<&[bool]>,
 ) -> Vec<Seen> {
-    let is_wait: Vec<bool> = data
-        .categories
-        .iter()
-        .map(|category| WAITS.contains(&category.name.as_str()))
-        .collect();
+    let is_wait: Vec<bool> = data.categories.iter().map(|category| category.is_wait).collect();
     let has = |of: &[bool], index: u32| of.get(index as usize).is_some_and(|has| *has);
     let kind = |stack: u32, category: u32| {
         let is_focus = in_focus.is_none_or(|in_focus| has(in_focus, stack));

@@ -1,14 +1,13 @@
 //! Symbols go into data that was saved without: addresses become functions, inlined functions, files and lines.
 
-use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
 use crate::category::Kind;
 use crate::data::{Data, Frame, Func, NONE, Stack, Symbol};
+use crate::enrich::functions_at;
 use crate::read::SavedLib;
-
-/// Debug info that nests deeper than this is lying.
-const MAX_INLINE_DEPTH: usize = 255;
+use crate::unique::Unique;
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,24 +65,21 @@ pub fn name_addresses(
 /// The new tables while they are made.
 struct Naming<'a> {
     data: &'a mut Data,
-    texts: FxHashMap<Box<str>, u32>,
+    texts: Unique<Box<str>>,
     /// By library and address.
     symbols: FxHashMap<(u32, u64), u32>,
-    funcs: FxHashMap<Func, u32>,
-    new_funcs: Vec<Func>,
+    funcs: Unique<Func>,
     rust_std: Option<u32>,
 }
 
 impl<'a> Naming<'a> {
     fn new(data: &'a mut Data) -> Self {
-        let texts = (data.texts.iter().enumerate()).map(|(id, text)| (text.clone(), id as u32));
         let rust_std = crate::category::CATEGORIES[Kind::RustStd.category(false).0].name;
         Naming {
-            texts: texts.collect(),
+            texts: std::mem::take(&mut data.texts).into(),
             rust_std: (data.categories.iter().position(|category| category.name == rust_std)).map(|at| at as u32),
             symbols: FxHashMap::default(),
-            funcs: FxHashMap::default(),
-            new_funcs: Vec::new(),
+            funcs: Unique::default(),
             data,
         }
     }
@@ -99,7 +95,8 @@ impl<'a> Naming<'a> {
             self.expand(*old, old_funcs[old.func as usize], info);
             expansions.push((first, self.data.frames.len() as u32 - first));
         }
-        self.data.funcs = self.new_funcs;
+        self.data.texts = self.texts.all;
+        self.data.funcs = self.funcs.all;
 
         let old_stacks = std::mem::take(&mut self.data.stacks);
         let mut leaf_of: Vec<u32> = Vec::with_capacity(old_stacks.len());
@@ -118,74 +115,39 @@ impl<'a> Naming<'a> {
 
     /// Adds the frames of all functions at the frame's address: at least one.
     fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
-        let symbol = info.and_then(|info| info.function.as_ref());
-        let nameless = [SourceFrame {
-            function: None,
-            file: None,
-            line: None,
-            column: None,
-        }];
-        let sources = match info.map(|info| info.frames.as_slice()) {
-            None | Some([]) => &nameless[..],
-            Some(frames) => frames,
-        };
-        let of_lib = symbol.filter(|_| old.lib != NONE);
+        let unknown = AddressInfo::default();
+        let info = info.unwrap_or(&unknown);
+        let of_lib = info.function.as_ref().filter(|_| old.lib != NONE);
         let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
-        for (depth, source) in sources.iter().rev().take(MAX_INLINE_DEPTH + 1).enumerate() {
-            let name = source.function.as_deref();
-            let name = name.or_else(|| symbol.filter(|_| depth == 0).map(|symbol| symbol.name.as_str()));
+        for (inline_depth, name, source) in functions_at(info) {
             let func = Func {
-                name: name.map_or(old_func.name, |name| self.text(name)),
-                lib: old_func.lib,
-                file: source.file.as_deref().map_or(old_func.file, |file| self.text(file)),
-                script: old_func.script,
+                name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
+                file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(file)),
+                ..old_func
             };
             let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
-            let frame = Frame {
-                func: self.func(func),
+            self.data.frames.push(Frame {
+                func: self.funcs.index(func),
                 line: source.line.filter(|line| *line > 0).unwrap_or(old.line),
                 category: self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category),
                 column: source.column.filter(|column| *column > 0).unwrap_or(old.column),
-                inline_depth: depth as u16,
+                inline_depth,
                 symbol: native,
                 ..old
-            };
-            self.data.frames.push(frame);
+            });
         }
     }
 
     fn symbol(&mut self, lib: u32, symbol: &FunctionSymbol) -> u32 {
-        if let Some(&known) = self.symbols.get(&(lib, symbol.start)) {
-            return known;
-        }
-        let name = self.text(&symbol.name);
-        let id = self.data.symbols.len() as u32;
-        self.data.symbols.push(Symbol {
-            lib,
-            address: symbol.start,
-            name,
-            size: symbol.size,
-        });
-        self.symbols.insert((lib, symbol.start), id);
-        id
-    }
-
-    fn text(&mut self, text: &str) -> u32 {
-        if let Some(&known) = self.texts.get(text) {
-            return known;
-        }
-        let id = self.data.texts.len() as u32;
-        self.data.texts.push(text.into());
-        self.texts.insert(text.into(), id);
-        id
-    }
-
-    fn func(&mut self, func: Func) -> u32 {
-        let next = self.new_funcs.len() as u32;
-        let id = *self.funcs.entry(func).or_insert(next);
-        if id == next {
-            self.new_funcs.push(func);
-        }
-        id
+        let (texts, symbols) = (&mut self.texts, &mut self.data.symbols);
+        *self.symbols.entry((lib, symbol.start)).or_insert_with(|| {
+            symbols.push(Symbol {
+                lib,
+                address: symbol.start,
+                name: texts.index_of(&*symbol.name),
+                size: symbol.size,
+            });
+            symbols.len() as u32 - 1
+        })
     }
 }

@@ -648,7 +648,7 @@ fn converted_files_keep_what_they_count() {
     for bytes in (0..GOOD.len()).map(good).chain([large.to_vec()]) {
         let before = read(&bytes, None).data;
         let (_dir, path) = file(b"");
-        firefox::write_data_gz(&before, &mut std::fs::File::create(&path).unwrap()).unwrap();
+        firefox::write_data_gz(&before.clone().into_saved(), &mut std::fs::File::create(&path).unwrap()).unwrap();
         assert_eq!(read::kind(&path), None);
         let after = read::whole(&path, ReadLimits::default()).unwrap();
         let (found, mut expected) = (costs(&after), costs(&before));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
 use crate::common::*;
-use profile::data::{Data, NONE, Unit};
+use profile::data::{Data, NONE, Saved, Unit};
 use profile::merge::{Align, Input, MergeError, merge, usual_align};
 use profile::read::{ReadLimits, everything, whole};
 use profile::saved_form;
@@ -50,7 +50,7 @@ fn sum(parts: &[&Data]) -> BTreeMap<Vec<String>, f64> {
     sums
 }
 
-fn input(name: &str, data: Data) -> Input {
+fn input(name: &str, data: Saved) -> Input {
     Input {
         name: name.to_owned(),
         data,
@@ -58,7 +58,7 @@ fn input(name: &str, data: Data) -> Input {
 }
 
 /// `work` in one, `work` and `rest` in the other, of one program; the second is built elsewhere.
-fn two() -> (Data, Data) {
+fn two() -> (Saved, Saved) {
     let recorded = |ips: &[u64], rename: bool| {
         let mut stream = Stream::with_app();
         stream.thread(1, 2, 0);
@@ -77,7 +77,7 @@ fn two() -> (Data, Data) {
 }
 
 /// Written, checked as a front end would, and read as views have it.
-fn viewed(data: &Data) -> (Value, Data) {
+fn viewed(data: &Saved) -> (Value, Data) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(data, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();
@@ -195,7 +195,7 @@ fn times_of_a_recording_stay_beside_sums_that_have_none() {
     for thread in &mut sums.threads {
         thread.samples.weight = Some(vec![2.0; thread.samples.len()]);
     }
-    let sums = sums.into_saved_form();
+    let sums = sums.into_saved();
     let parts = [input("sums", sums.clone()), input("recorded", recorded.clone())];
     for order in [[0, 1], [1, 0]] {
         let inputs = order.map(|at| parts[at].clone()).into();
@@ -494,17 +494,17 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
 proptest! {
     #[test]
     fn any_profiles_have_the_sum_of_their_stacks_in_the_whole(parts in prop::collection::vec(data::data(), 1..4)) {
-        let parts: Vec<Data> = parts.into_iter().map(Data::into_saved_form).collect();
+        let parts: Vec<Saved> = parts.into_iter().map(Data::into_saved).collect();
         let unit = parts[0].unit;
         prop_assume!(parts.iter().all(|part| part.unit == unit));
         let inputs = parts.iter().enumerate().map(|(at, part)| input(&at.to_string(), part.clone()));
         let merged = merge(inputs.collect(), Align::Start).unwrap();
         let count = |data: &Data| data.threads.iter().map(|thread| thread.samples.len()).sum::<usize>();
-        prop_assert_eq!(count(&merged), parts.iter().map(count).sum::<usize>());
+        prop_assert_eq!(count(&merged), parts.iter().map(|part| count(part)).sum::<usize>());
         let finite = |sums: BTreeMap<Vec<String>, f64>| -> BTreeMap<Vec<String>, f64> {
             sums.into_iter().filter(|(_, weight)| weight.is_finite()).collect()
         };
-        let parts: Vec<&Data> = parts.iter().collect();
+        let parts: Vec<&Data> = parts.iter().map(|part| &**part).collect();
         prop_assert_eq!(finite(stacks(&merged)), finite(sum(&parts)));
     }
 }

@@ -140,10 +140,12 @@ proptest! {
         samples in prop::collection::vec((0..THREADS.len(), prop::collection::vec(frame(), 0..12)), 1..60),
     ) {
         let (ours, theirs) = (ours(&samples), theirs(&samples));
+        let ours_in_55 = as_v55(&ours).unwrap();
         for (thread, tid) in THREADS.iter().enumerate() {
             if samples.iter().any(|(of, _)| of == &thread) {
                 let tid = tid.to_string();
                 prop_assert_eq!(shown_in_70(&ours, &tid), shown_in_55(&theirs, &tid));
+                prop_assert_eq!(shown_in_55(&ours_in_55, &tid), shown_in_55(&theirs, &tid));
             }
         }
         assert_same_when_read_again(read_all(&theirs));

@@ -1,6 +1,7 @@
 //! Views of hand-built data have the answers that are known, and their sums agree on any data.
 
-use profile::data::{Category, Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
+use crate::common::data::category;
+use profile::data::{Data, Frame, Func, Marker, NONE, Samples, Stack, Thread, Unit};
 use profile::view::annotate::{addresses_of, inlined_into, lines_of};
 use profile::view::breakdown::{categories, processes, threads};
 use profile::view::buckets::{Bucket, buckets};
@@ -30,7 +31,7 @@ impl Build {
     fn new() -> Self {
         let mut build = Build::default();
         build.data.categories = ["Program", "Kernel", "Off-CPU", "Waiting for a CPU"]
-            .map(Category::named)
+            .map(category)
             .into();
         build.data.interval_ms = 1.0;
         build

@@ -76,7 +76,9 @@ fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) 
     let modules = data.libs.iter().filter_map(module);
     modules.for_each(|module| symbolicator.add_module(&module));
     if read::kind(path).is_some() {
-        return convert::foreign_data(path, data, term)?.reopen().map_err(failed);
+        return convert::foreign_data(path, data.clone(), term)?
+            .reopen()
+            .map_err(failed);
     }
     File::open(path).map_err(failed)
 }

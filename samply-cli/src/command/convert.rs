@@ -86,17 +86,23 @@ pub(super) fn foreign(
     term: &Term,
 ) -> Result<NamedTempFile, Failure> {
     let input = input::open_and_warn(path, event, symbol_dirs, term)?;
-    foreign_data(path, &input.data, term)
+    foreign_data(path, input.data, term)
 }
 
-/// The same of a file that was read before.
-pub(super) fn foreign_data(path: &Path, data: &Data, term: &Term) -> Result<NamedTempFile, Failure> {
+/// Warns of a file whose samples are none.
+pub(super) fn say_what_is_counted(path: &Path, data: &Data, term: &Term) {
     if let Some(weights) = data.weights.as_ref().filter(|_| data.unit == Unit::Counts) {
         let (path, name) = (path.display(), &weights.name);
         term.warning(format_args!("{path}: what the UI calls samples are {name}"));
     }
+}
+
+/// The same of a file that was read already.
+pub(super) fn foreign_data(path: &Path, data: Data, term: &Term) -> Result<NamedTempFile, Failure> {
+    say_what_is_counted(path, &data, term);
+    let data = data.into_saved();
     let written = NamedTempFile::new().and_then(|mut file| {
-        firefox::write_data_gz(data, &mut file)?;
+        firefox::write_data_gz(&data, &mut file)?;
         Ok(file)
     });
     written.map_err(|error| failed(path, &error))

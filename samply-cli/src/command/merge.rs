@@ -1,8 +1,8 @@
 //! `sprof merge`: several profiles as one, as tracks of one timeline.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use profile::data::Data;
+use profile::data::Saved;
 use profile::export::firefox;
 use profile::merge::{Align, Input, merge, usual_align};
 use profile::read::{self, ReadLimits};
@@ -67,19 +67,34 @@ fn name(path: &Path) -> String {
 }
 
 /// A file of any kind, with names, in the form of a Firefox profile.
-fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Data, Failure> {
+fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
     let symbol_dirs = args.input.symbols.dirs();
-    if read::kind(path).is_some() {
-        let input = input::open_and_warn(path, None, symbol_dirs, term)?;
-        return Ok(input.data.into_saved_form());
+    if let Some(data) = converted(path, None, symbol_dirs, term)? {
+        return Ok(data);
     }
     let symbolicator = symbolicator_of(path, symbol_dirs);
     let mut look_ups = LookUps::new(&symbolicator, term);
-    if import::is_perf_data(path) {
-        let (profile, _) = import::read_named(path, None, &mut look_ups, &Interrupt::default(), term)?;
-        return Ok(saved_form(&profile));
-    }
     let mut data = read::everything(path, ReadLimits::default())?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
     Ok(data)
+}
+
+/// The same of a file that is no Firefox profile.
+pub(super) fn converted(
+    path: &Path,
+    event: Option<&str>,
+    symbol_dirs: &[PathBuf],
+    term: &Term,
+) -> Result<Option<Saved>, Failure> {
+    if read::kind(path).is_some() {
+        let input = input::open_and_warn(path, event, symbol_dirs, term)?;
+        return Ok(Some(input.data.into_saved()));
+    }
+    if !import::is_perf_data(path) {
+        return Ok(None);
+    }
+    let symbolicator = symbolicator_of(path, symbol_dirs);
+    let mut look_ups = LookUps::new(&symbolicator, term);
+    let (profile, _) = import::read_named(path, event, &mut look_ups, &Interrupt::default(), term)?;
+    Ok(Some(saved_form(&profile)))
 }

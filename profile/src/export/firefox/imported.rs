@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::built::{GECKO_VERSION, number};
-use crate::data::{Calls, Category, Data, Fields, NONE, Unit, Weights};
+use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
 use crate::facts::{Facts, counted_name};
 use crate::read::SavedLib;
 
@@ -11,16 +11,8 @@ use crate::read::SavedLib;
 const EACH_MS: f64 = 1.0;
 
 impl Data {
-    /// True if it is in the form that a file of the Firefox Profiler has: see [`read::everything`](crate::read::everything).
-    pub fn is_saved_form(&self) -> bool {
-        !self.meta.is_empty()
-    }
-
-    /// In that form.
-    pub fn into_saved_form(mut self) -> Data {
-        if self.is_saved_form() {
-            return self;
-        }
+    /// In the form of a file of the Firefox Profiler: what is not there is what such a file does not say.
+    pub fn into_saved(mut self) -> Saved {
         if self.is_summed {
             for thread in &mut self.threads {
                 let times = thread.samples.time_ms.iter_mut().enumerate();
@@ -48,7 +40,7 @@ impl Data {
                 thread.samples.cpu_delta = Some(deltas.collect());
             }
         }
-        self
+        Saved(self)
     }
 }
 

@@ -130,13 +130,13 @@ impl<'a> Json<'a> {
 }
 
 /// Milliseconds as nanoseconds.
-pub(super) fn ns(ms: f64) -> i64 {
+pub(in crate::export) fn ns(ms: f64) -> i64 {
     // `as` saturates.
     (ms * 1e6).round() as i64
 }
 
 /// `None` for [`NONE`].
-pub(super) fn some(index: u32) -> Option<u64> {
+pub(in crate::export) fn some(index: u32) -> Option<u64> {
     (index != NONE).then_some(index.into())
 }
 

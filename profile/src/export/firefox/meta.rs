@@ -2,6 +2,8 @@
 
 use std::io;
 
+use serde_json::Value;
+
 use super::FORMAT_VERSION;
 use super::json::Json;
 use crate::data::Data;
@@ -14,9 +16,13 @@ const OWN: [&str; 4] = [
     "markerSchema",
 ];
 
+/// What is written as it was read or built.
+pub(in crate::export) fn other_meta(data: &Data) -> impl Iterator<Item = (&String, &Value)> {
+    data.meta.iter().filter(|(key, _)| !OWN.contains(&key.as_str()))
+}
+
 pub(super) fn write(data: &Data, json: &mut Json) -> io::Result<()> {
-    let others = data.meta.iter().filter(|(key, _)| !OWN.contains(&key.as_str()));
-    json.fields(others)?;
+    json.fields(other_meta(data))?;
     json.entry("preprocessedProfileVersion", &FORMAT_VERSION)?;
     json.entry("categories", &data.categories)?;
     json.entry("symbolicated", &data.symbolicated)?;

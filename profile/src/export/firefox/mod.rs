@@ -19,9 +19,12 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use crate::built::Built;
-use crate::data::{Data, Stack, Thread};
+use crate::data::{Data, Saved, Stack, Thread};
 use crate::model::Profile;
 use json::Json;
+pub(super) use json::{ns, some};
+pub(super) use meta::other_meta;
+pub(super) use threads::{weight_type, with_cause};
 
 /// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is
 /// built, and takes several microseconds a sample, where the shared tree of stacks takes a fraction of one.
@@ -36,14 +39,16 @@ const GZIP_LEVEL: u32 = 1;
 /// Writes the profile as JSON. The same profile gives the same bytes.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let built = Built::new(profile);
-    document(&built.head(), || built.stacks(), built.threads(), out)
+    document(
+        &built.head(),
+        || built.stacks(),
+        built.threads(true).map(Cow::Owned),
+        out,
+    )
 }
 
 /// Writes what was read of a file, as JSON.
-pub fn write_data(data: &Data, out: &mut dyn Write) -> io::Result<()> {
-    if !data.is_saved_form() {
-        return write_data(&data.clone().into_saved_form(), out);
-    }
+pub fn write_data(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
     let threads = data.threads.iter().map(Cow::Borrowed);
     document(data, || data.stacks.iter().copied(), threads, out)
 }
@@ -77,7 +82,7 @@ fn document<'a, S: Iterator<Item = Stack>>(
 }
 
 /// Like [`write_data()`], through gzip.
-pub fn write_data_gz(data: &Data, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_data_gz(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write_data(data, &mut gz)?;
     gz.finish()?.flush()

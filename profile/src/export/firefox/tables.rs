@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::json::{Json, put_optional, put_or_minus_one, put_string, put_unsigned, some};
 use crate::data::{Data, Func, NONE, Resource, Stack};
+use crate::unique::Unique;
 
 pub(super) fn write<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: &mut Json) -> io::Result<()> {
     json.key("libs")?;
@@ -28,15 +29,14 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     })?;
     json.key("frameTable")?;
     json.object(|json| frames(data, json))?;
-    let (mut files, mut file_ids) = (Vec::new(), FxHashMap::default());
-    for func in data.funcs.iter().filter(|func| func.file != NONE) {
-        file_ids.entry(func.file).or_insert_with(|| {
-            files.push(func.file);
-            files.len() as u64 - 1
-        });
-    }
+    let files: Unique<u32> = (data.funcs.iter().map(|func| func.file))
+        .filter(|file| *file != NONE)
+        .collect();
     let names = LibNames::of(data);
-    let resources = Resources::of(data);
+    // Where scripts came from, in the order of the functions, as they are found again when the file is read.
+    let resources: Unique<&Resource> = (data.funcs.iter())
+        .filter_map(|func| data.scripts.get(func.script as usize)?.resource.as_ref())
+        .collect();
     let script = |func: &Func| data.scripts.get(func.script as usize);
     json.key("funcTable")?;
     json.object(|json| {
@@ -50,11 +50,12 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
             put_bool(buf, script(func).is_some_and(|script| script.relevant_for_js));
         })?;
         json.column("resource", funcs(), |buf, func| {
-            let of_script = script(func).and_then(|script| resources.index(data, script.resource.as_ref()?));
-            put_or_minus_one(buf, of_script.or(some(func.lib)));
+            let of_script = script(func).and_then(|script| resources.get(&script.resource.as_ref()?));
+            let behind_libs = of_script.map(|index| data.libs.len() as u64 + u64::from(index));
+            put_or_minus_one(buf, behind_libs.or(some(func.lib)));
         })?;
         json.column("source", funcs(), |buf, func| {
-            put_optional(buf, file_ids.get(&func.file).copied())
+            put_optional(buf, files.get(&func.file).map(u64::from))
         })?;
         json.column("lineNumber", funcs(), |buf, func| {
             put_optional(buf, script(func).and_then(|script| some(script.line)))
@@ -98,6 +99,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         json.column("functionSize", symbols(), |buf, symbol| put_optional(buf, symbol.size))?;
         json.entry("length", &data.symbols.len())
     })?;
+    let files = files.all;
     json.key("sources")?;
     json.object(|json| {
         json.entry("length", &files.len())?;
@@ -147,38 +149,6 @@ impl<'a> LibNames<'a> {
             indexes: indexes.collect(),
             new,
         }
-    }
-}
-
-/// Where scripts came from, each once.
-struct Resources<'a> {
-    all: Vec<&'a Resource>,
-    indexes: FxHashMap<&'a Resource, usize>,
-}
-
-impl<'a> Resources<'a> {
-    fn of(data: &'a Data) -> Resources<'a> {
-        let mut resources = Resources {
-            all: Vec::new(),
-            indexes: FxHashMap::default(),
-        };
-        // In the order of the functions, as they are found again when the file is read.
-        let scripts = data
-            .funcs
-            .iter()
-            .filter_map(|func| data.scripts.get(func.script as usize));
-        for resource in scripts.filter_map(|script| script.resource.as_ref()) {
-            resources.indexes.entry(resource).or_insert_with(|| {
-                resources.all.push(resource);
-                resources.all.len() - 1
-            });
-        }
-        resources
-    }
-
-    /// Behind the libraries.
-    fn index(&self, data: &Data, resource: &Resource) -> Option<u64> {
-        Some((data.libs.len() + self.indexes.get(resource)?) as u64)
     }
 }
 

@@ -34,6 +34,9 @@ pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     if let Some(event) = &thread.event {
         json.entry("event", event)?;
     }
+    if let Some(of) = &thread.event_of {
+        json.entry("eventOf", of)?;
+    }
     json.key("samples")?;
     json.object(|json| write_samples(thread, json))?;
     json.key("markers")?;
@@ -61,15 +64,7 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
         None if samples.is_empty() => json.constant_column("weight", 0, "")?,
         None => json.entry("weight", &())?,
     }
-    // The front end has no unit for counts: it calls them samples, and passes over the thread's `event`, which says what they are.
-    json.entry(
-        "weightType",
-        &match unit {
-            Unit::Milliseconds => "tracing-ms",
-            Unit::Bytes => "bytes",
-            Unit::Samples | Unit::Counts => "samples",
-        },
-    )?;
+    json.entry("weightType", &weight_type(unit))?;
     // Of ours alone: how many samples each of these stands for.
     if let Some(counts) = &samples.count {
         json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
@@ -77,6 +72,15 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     write_cpu(samples, json)?;
     json.fields(&samples.rest)?;
     json.entry("length", &samples.len())
+}
+
+/// The front end has no unit for counts: it calls them samples, and passes over the thread's `event`, which says what they are.
+pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Milliseconds => "tracing-ms",
+        Unit::Bytes => "bytes",
+        Unit::Samples | Unit::Counts => "samples",
+    }
 }
 
 /// How often an event happens says nothing of CPU time.
@@ -118,7 +122,7 @@ fn write_markers(thread: &Thread, json: &mut Json) -> io::Result<()> {
 }
 
 /// The fields with the marker's stack, whose index is the data's.
-fn with_cause(marker: &Marker, fields: &Fields) -> Fields {
+pub(in crate::export) fn with_cause(marker: &Marker, fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let (Some(stack), Some(cause)) = (
         some(marker.stack),

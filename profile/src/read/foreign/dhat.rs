@@ -195,7 +195,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     samples.weight = Some(weights);
     let program = file.command.split_whitespace().next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
-    let mut data = tables.data;
+    let mut data = tables.into_data();
     data.imported_from = match file.mode.as_str() {
         "" => "DHAT".to_owned(),
         mode => format!("DHAT, {mode}"),

@@ -1,11 +1,10 @@
 //! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. What
 //! `stackcollapse-*.pl`, inferno and other profilers write for flame graphs.
 
-use rustc_hash::FxHashMap;
-
 use super::source::Source;
 use super::{Foreign, ReadError};
 use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
+use crate::unique::Unique;
 
 /// True if the first line of these bytes that is not empty is a folded stack.
 pub(super) fn is_folded(start: &[u8]) -> bool {
@@ -41,7 +40,7 @@ pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
             Line::Stack(stack, weight) => folding.add(&String::from_utf8_lossy(stack), weight),
             Line::Wrong(what) => return Err(lines.wrong_line(what)),
         }
-        if folding.data.stacks.len() as u64 > limit {
+        if folding.stacks.all.len() as u64 > limit {
             return Err(lines.too_large("its number of stacks", limit));
         }
     }
@@ -79,48 +78,33 @@ fn parse(line: &[u8]) -> Line<'_> {
 
 #[derive(Default)]
 struct Folding {
-    data: Data,
     samples: Samples,
     weights: Vec<f64>,
-    funcs: FxHashMap<Box<str>, u32>,
-    stacks: FxHashMap<(u32, u32), u32>,
+    /// A text, a function and a frame have the same number here.
+    names: Unique<Box<str>>,
+    stacks: Unique<Stack>,
 }
 
 impl Folding {
     fn add(&mut self, line: &str, weight: f64) {
         let mut stack = NONE;
         for name in line.split(';').map(str::trim).filter(|name| !name.is_empty()) {
-            let frame = self.func(name);
-            let next = self.data.stacks.len() as u32;
-            stack = *self
-                .stacks
-                .entry((stack, frame))
-                .or_insert_with_key(|&(prefix, frame)| {
-                    self.data.stacks.push(Stack { prefix, frame });
-                    next
-                });
+            let (prefix, frame) = (stack, self.names.index_of(name));
+            stack = self.stacks.index(Stack { prefix, frame });
         }
         self.samples.stack.push(stack);
         self.samples.time_ms.push(0.0);
         self.weights.push(weight);
     }
 
-    /// A text, a function and a frame have the same number here.
-    fn func(&mut self, name: &str) -> u32 {
-        if let Some(&known) = self.funcs.get(name) {
-            return known;
-        }
-        let id = self.data.texts.len() as u32;
-        self.data.texts.push(name.into());
-        self.data.funcs.push(Func::native(id, NONE, NONE));
-        self.data.frames.push(Frame { ..Frame::of(id) });
-        self.funcs.insert(name.into(), id);
-        id
-    }
-
     fn finish(mut self) -> Data {
         self.samples.weight = Some(self.weights);
+        let ids = 0..self.names.all.len() as u32;
         Data {
+            funcs: ids.clone().map(|id| Func::native(id, NONE, NONE)).collect(),
+            frames: ids.map(Frame::of).collect(),
+            texts: self.names.all,
+            stacks: self.stacks.all,
             imported_from: "folded stacks".into(),
             unit: Unit::Samples,
             is_summed: true,
@@ -129,7 +113,7 @@ impl Folding {
                 samples: self.samples,
                 ..Thread::default()
             }],
-            ..self.data
+            ..Data::default()
         }
     }
 }

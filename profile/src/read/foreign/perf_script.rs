@@ -428,7 +428,7 @@ impl<'a> Building<'a> {
         };
         let mut stack = NONE;
         let mut outer = NONE;
-        let is_no_stack = |frame: &Place| self.tables.data.text(frame.name) == NO_STACK;
+        let is_no_stack = |frame: &Place| self.tables.text_of(frame.name) == NO_STACK;
         if let [frame] = &self.frames[..]
             && is_no_stack(frame)
         {
@@ -494,7 +494,7 @@ impl<'a> Building<'a> {
                 false => None,
             };
         }
-        let mut data = self.tables.data;
+        let mut data = self.tables.into_data();
         let threads = self.threads.into_iter().map(|rows| {
             let mut order: Vec<usize> = (0..rows.stack.len()).collect();
             order.sort_by_key(|at| rows.time_ns[*at]);

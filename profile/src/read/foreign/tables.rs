@@ -1,26 +1,25 @@
 //! From names to the numbers that [`Data`] is made of.
 
-use rustc_hash::FxHashMap;
-
 use crate::data::{Data, Frame, Func, NONE, Stack};
+use crate::unique::Unique;
 
 /// Tables of data while they grow: equal rows are one.
 #[derive(Default)]
 pub(super) struct Tables {
+    /// All but the tables.
     pub(super) data: Data,
-    texts: FxHashMap<Box<str>, u32>,
-    funcs: FxHashMap<Func, u32>,
-    frames: FxHashMap<FrameKey, u32>,
-    stacks: FxHashMap<(u32, u32), u32>,
-    values: u64,
+    texts: Unique<Box<str>>,
+    funcs: Unique<Func>,
+    frames: Unique<Frame>,
+    stacks: Unique<Stack>,
+    text_bytes: u64,
 }
-
-type FrameKey = (u32, u32, u32, Option<u64>, bool);
 
 impl Tables {
     /// What they take in memory, in 8 bytes, roughly.
     pub(super) fn values(&self) -> u64 {
-        self.values
+        let tables = 8 * self.texts.all.len() + 5 * self.funcs.all.len() + 12 * self.frames.all.len();
+        (tables + 4 * self.stacks.all.len()) as u64 + self.text_bytes / 4
     }
 
     /// Text that is not empty has a number.
@@ -28,14 +27,17 @@ impl Tables {
         if text.is_empty() {
             return NONE;
         }
-        if let Some(known) = self.texts.get(text) {
-            return *known;
+        let known = self.texts.all.len();
+        let id = self.texts.index_of(text);
+        if self.texts.all.len() > known {
+            self.text_bytes += text.len() as u64;
         }
-        let id = self.data.texts.len() as u32;
-        self.data.texts.push(text.into());
-        self.texts.insert(text.into(), id);
-        self.values += 8 + text.len() as u64 / 4;
         id
+    }
+
+    /// The text of this number.
+    pub(super) fn text_of(&self, id: u32) -> &str {
+        self.texts.all.get(id as usize).map_or("", |text| text)
     }
 
     /// A function, by its names and library.
@@ -48,42 +50,33 @@ impl Tables {
 
     /// A function, by texts.
     pub(super) fn func_of(&mut self, name: u32, lib: u32, file: u32) -> u32 {
-        let func = Func::native(name, lib, file);
-        let next = self.data.funcs.len() as u32;
-        let id = *self.funcs.entry(func).or_insert(next);
-        if id == next {
-            self.data.funcs.push(func);
-            self.values += 5;
-        }
-        id
+        self.funcs.index(Func::native(name, lib, file))
     }
 
     /// A place in a function. Line 0 is none.
     pub(super) fn frame(&mut self, func: u32, line: u32, lib: u32, address: Option<u64>, inlined: bool) -> u32 {
-        let line = if line == 0 { NONE } else { line };
-        let next = self.data.frames.len() as u32;
-        let id = *self.frames.entry((func, line, lib, address, inlined)).or_insert(next);
-        if id == next {
-            self.data.frames.push(Frame {
-                line,
-                lib,
-                address,
-                inline_depth: inlined.into(),
-                ..Frame::of(func)
-            });
-            self.values += 12;
-        }
-        id
+        self.frames.index(Frame {
+            line: if line == 0 { NONE } else { line },
+            lib,
+            address,
+            inline_depth: inlined.into(),
+            ..Frame::of(func)
+        })
     }
 
     /// A call path.
     pub(super) fn stack(&mut self, prefix: u32, frame: u32) -> u32 {
-        let next = self.data.stacks.len() as u32;
-        let id = *self.stacks.entry((prefix, frame)).or_insert(next);
-        if id == next {
-            self.data.stacks.push(Stack { prefix, frame });
-            self.values += 4;
+        self.stacks.index(Stack { prefix, frame })
+    }
+
+    /// The data with its tables.
+    pub(super) fn into_data(self) -> Data {
+        Data {
+            texts: self.texts.all,
+            funcs: self.funcs.all,
+            frames: self.frames.all,
+            stacks: self.stacks.all,
+            ..self.data
         }
-        id
     }
 }

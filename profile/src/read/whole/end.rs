@@ -5,12 +5,22 @@ use rustc_hash::FxHashMap;
 use crate::data::{Data, NONE, Samples, Thread, Unit};
 use crate::facts::Facts;
 
+/// What [`Data`] has no room for, and how much of it a file has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotKept {
+    /// Source files with an id, a start position, a source map or their text.
+    pub source_details: u64,
+    /// Frames with a position that a source map gave.
+    pub original_positions: u64,
+}
+
 /// What a file says of its samples that only views take into account.
 #[derive(Default)]
 pub(crate) struct Loose {
     pub(crate) facts: Facts,
     /// Events whose markers are samples, and what each of these stands for.
     pub(crate) periods: FxHashMap<String, f64>,
+    pub(crate) not_kept: NotKept,
     /// When recording began, in the times of the file, ms.
     pub(crate) zero_ms: Option<f64>,
 }
@@ -122,6 +132,7 @@ fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>)
             tid: of.tid.clone(),
             is_main: false,
             event: Some(event),
+            event_of: Some(of.name.clone()),
             unit: Unit::Counts,
             samples: Samples {
                 time_ms: points.iter().map(|point| point.time_ms).collect(),

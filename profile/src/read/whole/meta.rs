@@ -34,17 +34,6 @@ pub(in crate::read) struct RawSchema {
     pub(super) name: String,
     /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
     pub(super) period: RowValue,
-    pub(super) fields: Option<Vec<RawField>>,
-    /// Before `fields`.
-    pub(super) data: Option<Vec<RawField>>,
-}
-
-/// A field of a type of markers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(in crate::read) struct RawField {
-    pub(super) key: Option<String>,
-    pub(super) format: RowValue,
 }
 
 /// What views take of a marker's data.

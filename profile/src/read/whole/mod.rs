@@ -18,6 +18,7 @@ use std::path::Path;
 use super::ReadError;
 use super::parse::{self, Parser};
 use crate::data::Data;
+pub use end::NotKept;
 pub(crate) use end::{Loose, prepare};
 pub(super) use extent::{Everything, Extent, ForViews};
 pub(super) use raw::RawId;

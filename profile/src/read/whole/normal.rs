@@ -1,18 +1,18 @@
 //! From the tables of any version to [`Data`]: every index is checked, equal texts and functions become one.
 
-use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::columns::{Ids, Numbers};
-use super::end::Loose;
+use super::end::{Loose, NotKept};
 use super::extent::{Extent, Kept, MarkerData};
-use super::meta::{RawCause, RawField, RawSchema};
+use super::meta::{RawCause, RawSchema};
 use super::raw::{
     RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
 };
 use super::raw::{RawSymbols, frame_flag, func_flag};
 use crate::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
-use crate::data::{Stack, Symbol, Thread, Unit};
+use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
+use crate::unique::Unique;
 
 /// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;
@@ -37,7 +37,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
     };
     let mut normal = Normal {
         version,
-        texts_of_markers: schemas.iter().filter_map(texts_of_markers).collect(),
+        text_fields: TextFields::of(&all_schemas),
         data: Data {
             product: known.product.unwrap_or_default(),
             imported_from: known.imported_from.unwrap_or_default(),
@@ -59,12 +59,18 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
                 .collect(),
             ..Data::default()
         },
-        texts: FxHashMap::default(),
-        funcs: FxHashMap::default(),
-        scripts: FxHashMap::default(),
-        windows: FxHashMap::default(),
+        texts: Unique::default(),
+        funcs: Unique::default(),
+        scripts: Unique::default(),
+        windows: Unique::default(),
     };
+    let sources = std::mem::take(&mut raw.shared.sources.rest).take();
+    let positions = std::mem::take(&mut raw.shared.frame_table.original_location).take();
     let loose = Loose {
+        not_kept: NotKept {
+            source_details: source_details(&sources),
+            original_positions: positions.0.iter().filter(|position| **position != NONE).count() as u64,
+        },
         facts: known.sprof.unwrap_or_default(),
         periods: schemas.into_iter().filter_map(period).collect(),
         zero_ms: known.profiling_start_time,
@@ -90,7 +96,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
             true => &shared,
             false => {
                 own = Places {
-                    texts: normal.texts(std::mem::take(&mut thread.string_array.0)),
+                    texts: normal.texts(std::mem::take(&mut thread.tables.string_array.0)),
                     ..Places::default()
                 };
                 &own
@@ -99,19 +105,36 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         let mut first_stack = 0;
         if version < SHARED_TABLES {
             first_stack = normal.data.stacks.len();
-            let tables = RawTables {
-                native_symbols: std::mem::take(&mut thread.native_symbols),
-                stack_table: std::mem::take(&mut thread.stack_table),
-                frame_table: std::mem::take(&mut thread.frame_table),
-                func_table: std::mem::take(&mut thread.func_table),
-                resource_table: std::mem::take(&mut thread.resource_table),
-                ..RawTables::default()
-            };
-            normal.tables(tables, places, &at)?;
+            normal.tables(std::mem::take(&mut thread.tables), places, &at)?;
         }
         normal.thread(thread, &places.texts, first_stack, &at)?;
     }
-    Ok((normal.data, loose))
+    let Normal {
+        mut data,
+        texts,
+        funcs,
+        scripts,
+        windows,
+        ..
+    } = normal;
+    (data.texts, data.funcs) = (texts.all, funcs.all);
+    (data.scripts, data.windows) = (scripts.all, windows.all);
+    Ok((data, loose))
+}
+
+/// How many source files have more than a name.
+fn source_details(sources: &Fields) -> u64 {
+    let columns = ["id", "uuid", "startLine", "startColumn", "sourceMapURL", "content"];
+    let columns = columns.into_iter().filter_map(|key| sources.get(key)?.as_array());
+    let mut detailed = std::collections::BTreeSet::new();
+    for column in columns {
+        let unusual = column
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| !(value.is_null() || **value == 1));
+        detailed.extend(unusual.map(|(row, _)| row));
+    }
+    detailed.len() as u64
 }
 
 /// An event whose markers are samples, and what each of these stands for.
@@ -120,14 +143,6 @@ fn period(schema: RawSchema) -> Option<(String, f64)> {
         RowValue::Number(period) => Some((schema.name, period.as_f64()?)),
         RowValue::Text(_) | RowValue::Other(_) | RowValue::None => None,
     }
-}
-
-/// The fields of a type of markers that are texts by index.
-fn texts_of_markers(schema: &RawSchema) -> Option<(String, Vec<String>)> {
-    let fields = [&schema.fields, &schema.data].into_iter().flatten().flatten();
-    let is_text = |field: &&RawField| matches!(&field.format, RowValue::Text(format) if matches!(format.as_str(), "unique-string" | "flow-id" | "terminating-flow-id"));
-    let texts: Vec<String> = fields.filter(is_text).filter_map(|field| field.key.clone()).collect();
-    (!texts.is_empty()).then(|| (schema.name.clone(), texts))
 }
 
 fn counter(mut fields: Fields) -> Counter {
@@ -148,27 +163,18 @@ struct Places {
 
 struct Normal {
     version: u32,
-    texts_of_markers: FxHashMap<String, Vec<String>>,
+    text_fields: TextFields,
     data: Data,
-    texts: FxHashMap<Box<str>, u32>,
-    funcs: FxHashMap<Func, u32>,
-    scripts: FxHashMap<Script, u32>,
-    windows: FxHashMap<u64, u32>,
+    texts: Unique<Box<str>>,
+    funcs: Unique<Func>,
+    scripts: Unique<Script>,
+    windows: Unique<u64>,
 }
 
 impl Normal {
     /// Where each text of a list stands in the data.
     fn texts(&mut self, texts: Vec<Box<str>>) -> Vec<u32> {
-        texts.into_iter().map(|text| self.text(text)).collect()
-    }
-
-    fn text(&mut self, text: Box<str>) -> u32 {
-        let next = self.data.texts.len() as u32;
-        let id = *self.texts.entry(text.clone()).or_insert(next);
-        if id == next {
-            self.data.texts.push(text);
-        }
-        id
+        texts.into_iter().map(|text| self.texts.index(text)).collect()
     }
 
     /// Adds the tables of a thread, or of all threads.
@@ -246,16 +252,6 @@ impl Normal {
             .collect()
     }
 
-    fn script(&mut self, script: &Script) -> u32 {
-        if let Some(id) = self.scripts.get(script) {
-            return *id;
-        }
-        let id = self.data.scripts.len() as u32;
-        self.scripts.insert(script.clone(), id);
-        self.data.scripts.push(script.clone());
-        id
-    }
-
     fn lib(&self, lib: u32, place: impl Fn() -> String) -> Result<u32, Wrong> {
         let count = self.data.libs.len();
         match lib == NONE || (lib as usize) < count {
@@ -288,7 +284,10 @@ impl Normal {
         for index in 0..count {
             let &(mut of, ref script) = &funcs[func.required(index, funcs.len(), "functions")? as usize];
             // As functions, scripts are in the order in which frames name them: a file that is written of this gives the same order.
-            of.script = script.as_ref().map_or(NONE, |script| self.script(script));
+            of.script = match script {
+                Some(script) => (self.scripts.get(script)).unwrap_or_else(|| self.scripts.index(script.clone())),
+                None => NONE,
+            };
             let flags = match self.version >= FLAGS_OF_FRAMES {
                 true => flags.value(index)?,
                 false => u32::MAX ^ frame_flag::INLINED,
@@ -312,7 +311,7 @@ impl Normal {
                 false => NONE,
             };
             let frame = Frame {
-                func: self.func(of),
+                func: self.funcs.index(of),
                 line: if has(frame_flag::LINE) { line.get(index) } else { NONE },
                 column: column.get(index),
                 category,
@@ -334,23 +333,8 @@ impl Normal {
 
     /// JavaScript has made a number of it, which for -1 of 64 bits is 18446744073709552000.
     fn window(&mut self, id: Option<f64>) -> u32 {
-        let Some(id) = id.filter(|id| !id.is_nan()).map(|id| id as u64) else {
-            return NONE;
-        };
-        let windows = &mut self.data.windows;
-        *self.windows.entry(id).or_insert_with(|| {
-            windows.push(id);
-            windows.len() as u32 - 1
-        })
-    }
-
-    fn func(&mut self, func: Func) -> u32 {
-        let next = self.data.funcs.len() as u32;
-        let id = *self.funcs.entry(func).or_insert(next);
-        if id == next {
-            self.data.funcs.push(func);
-        }
-        id
+        let id = id.filter(|id| !id.is_nan());
+        id.map_or(NONE, |id| self.windows.index(id as u64))
     }
 
     fn stacks(&mut self, raw: &RawStacks, first_frame: usize, at: &str) -> Result<(), Wrong> {
@@ -409,11 +393,7 @@ impl Normal {
         let mut rest = raw.rest.take();
         // Its texts are those of a table that is made anew here.
         rest.remove("jsTracer");
-        for key in ["nativeAllocations", "jsAllocations"] {
-            rest.get_mut(key)
-                .into_iter()
-                .for_each(|allocations| move_stacks(allocations, first_stack as u64));
-        }
+        map_stacks_of_allocations(&mut rest, |stack| stack.saturating_add(first_stack as u32));
         self.data.threads.push(Thread {
             process_name: raw.process_name.unwrap_or_default(),
             pid: raw.pid.into_text(),
@@ -421,6 +401,7 @@ impl Normal {
             is_main: raw.is_main_thread || raw.name == "GeckoMain",
             name: raw.name,
             event: raw.event,
+            event_of: raw.event_of,
             unit,
             samples,
             markers,
@@ -485,27 +466,13 @@ impl Normal {
                         stack + first_stack as u32
                     },
                     weight,
-                    fields: fields.map(|fields| Box::new(self.own_texts(fields, texts))),
+                    fields: fields.map(|mut fields| {
+                        self.text_fields.map(&mut fields, |text| id(texts, text));
+                        Box::new(fields)
+                    }),
                 })
             })
             .collect()
-    }
-
-    /// The fields of a marker, with the texts of the data.
-    fn own_texts(&self, mut fields: Fields, texts: &[u32]) -> Fields {
-        let kind = fields.get("type").and_then(Value::as_str);
-        for key in kind
-            .and_then(|kind| self.texts_of_markers.get(kind))
-            .into_iter()
-            .flatten()
-        {
-            if let Some(text) = fields.get_mut(key)
-                && let Some(index) = text.as_u64()
-            {
-                *text = id(texts, u32::try_from(index).unwrap_or(NONE)).into();
-            }
-        }
-        fields
     }
 
     fn samples<E: Extent>(&mut self, raw: RawSamples<E>, first_stack: usize, at: &str) -> Result<Samples, Wrong> {
@@ -604,16 +571,6 @@ impl Scripts {
             && (script.line, script.column) == (NONE, NONE)
             && script.resource.is_none();
         (!is_native).then_some(script)
-    }
-}
-
-/// Moves the indices in a table's column `stack`.
-fn move_stacks(table: &mut Value, by: u64) {
-    let stacks = table.get_mut("stack").and_then(Value::as_array_mut);
-    for stack in stacks.into_iter().flatten() {
-        if let Some(index) = stack.as_u64() {
-            *stack = (index + by).into();
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::read::SavedLib;
 
 /// Reads an object into a structure: these keys into these fields, and what else there is into `rest`.
 macro_rules! object_with_rest {
-    ($name:ident { $($key:literal => $field:ident),* }) => {
+    ($name:ident { $($key:literal => $($field:ident).+),* }) => {
         impl<'de, E: Extent> Deserialize<'de> for $name<E> {
             fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
                 struct Object<E>(PhantomData<E>);
@@ -32,7 +32,7 @@ macro_rules! object_with_rest {
                         let mut raw = $name::<E>::default();
                         while let Some(key) = map.next_key::<String>()? {
                             match key.as_str() {
-                                $($key => raw.$field = map.next_value()?,)*
+                                $($key => raw.$($field).+ = map.next_value()?,)*
                                 _ => E::rest(&mut raw.rest, key, &mut map)?,
                             }
                         }
@@ -86,7 +86,7 @@ pub(super) struct RawTables<E: Extent> {
     pub(super) resource_table: RawResources<E>,
     pub(super) native_symbols: E::Of<RawSymbols>,
     /// From version 58.
-    pub(super) sources: RawSources,
+    pub(super) sources: RawSources<E>,
 }
 
 #[derive(Default, Deserialize)]
@@ -115,6 +115,8 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) inner_window_id: E::Of<Numbers>,
     /// From version 70.
     pub(super) lib: Ids,
+    /// Positions that a source map gave.
+    pub(super) original_location: E::Of<Ids>,
     /// From version 71: what of the other columns counts.
     pub(super) flags: Ids,
 }
@@ -172,11 +174,13 @@ pub(super) struct RawSymbols {
     pub(super) function_size: Addresses,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawSources {
+#[derive(Default)]
+pub(super) struct RawSources<E: Extent> {
     pub(super) filename: Ids,
+    pub(super) rest: E::Of<Fields>,
 }
+
+object_with_rest!(RawSources { "filename" => filename });
 
 #[derive(Default)]
 pub(super) struct RawThread<E: Extent> {
@@ -187,22 +191,20 @@ pub(super) struct RawThread<E: Extent> {
     pub(super) is_main_thread: bool,
     /// sprof's own: what the samples are of, where it is not CPU time.
     pub(super) event: Option<String>,
+    /// sprof's own: the thread in which that happened, where this one is a track beside it.
+    pub(super) event_of: Option<String>,
     pub(super) samples: RawSamples<E>,
     pub(super) markers: RawMarkers<E>,
-    // Until version 59; in `shared` since. (Texts until 55.)
-    pub(super) string_array: Texts,
-    pub(super) stack_table: RawStacks,
-    pub(super) frame_table: RawFrames<E>,
-    pub(super) func_table: RawFuncs<E>,
-    pub(super) resource_table: RawResources<E>,
-    pub(super) native_symbols: E::Of<RawSymbols>,
+    /// Until version 59; in `shared` since. (Texts until 55.)
+    pub(super) tables: RawTables<E>,
     pub(super) rest: E::Of<Fields>,
 }
 
 object_with_rest!(RawThread {
     "name" => name, "processName" => process_name, "pid" => pid, "tid" => tid, "isMainThread" => is_main_thread,
-    "event" => event, "samples" => samples, "markers" => markers, "stringArray" => string_array, "stackTable" => stack_table,
-    "frameTable" => frame_table, "funcTable" => func_table, "resourceTable" => resource_table, "nativeSymbols" => native_symbols
+    "event" => event, "eventOf" => event_of, "samples" => samples, "markers" => markers, "stringArray" => tables.string_array,
+    "stackTable" => tables.stack_table, "frameTable" => tables.frame_table, "funcTable" => tables.func_table,
+    "resourceTable" => tables.resource_table, "nativeSymbols" => tables.native_symbols
 });
 
 #[derive(Default)]

@@ -4,8 +4,8 @@
 use rustc_hash::FxHashMap;
 
 use super::amounts::Side;
-use super::keys::{self, Key, Keys};
-use super::{Amount, Change, Comparison, Limits, Sides, Total, What, by_change};
+use super::keys::{self, Keys};
+use super::{Amount, Comparison, Limits, Sides, Total, What, by_change};
 use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
@@ -88,23 +88,8 @@ pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> C
         if change == 0.0 || change.abs() < limits.least_change * whole {
             return None;
         }
-        let Key {
-            function,
-            lib,
-            line,
-            callers,
-        } = keys.describe(key);
         let of_share = after.share - before.share;
-        Some(Change {
-            function,
-            lib,
-            line,
-            callers,
-            base: before,
-            new: after,
-            share_change: (of_share, of_share),
-            p: 0.0,
-        })
+        Some(keys.change(key, [before, after], (of_share, of_share), 0.0))
     });
     let mut compared = Comparison {
         sides: Sides::exact(base.total, new.total, files),

@@ -2,16 +2,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::What;
+use super::{Amount, Change, What};
 use crate::data::{Data, NONE};
+use crate::unique::Unique;
 
 /// What is compared, over all runs of both sides: functions, lines or paths, each with a number.
 #[derive(Default)]
 pub(super) struct Keys {
-    texts: FxHashMap<Box<str>, u32>,
-    text_of: Vec<Box<str>>,
-    ids: FxHashMap<KeyParts, u32>,
-    parts: Vec<KeyParts>,
+    texts: Unique<Box<str>>,
+    parts: Unique<KeyParts>,
     groups_of: FxHashMap<u32, Vec<u32>>,
 }
 
@@ -31,17 +30,9 @@ struct KeyParts {
     caller: u32,
 }
 
-/// A key in words.
-pub(super) struct Key {
-    pub(super) function: String,
-    pub(super) lib: Option<String>,
-    pub(super) line: Option<(String, u32)>,
-    pub(super) callers: Vec<String>,
-}
-
 impl Keys {
     pub(super) fn len(&self) -> usize {
-        self.parts.len()
+        self.parts.all.len()
     }
 
     /// Makes the keys members of a [`group`].
@@ -59,46 +50,36 @@ impl Keys {
 
     /// The function of a key.
     pub(super) fn function(&self, key: usize) -> &str {
-        &self.text_of[self.parts[key].function as usize]
+        &self.texts.all[self.parts.all[key].function as usize]
     }
 
     fn text(&mut self, text: &str) -> u32 {
-        if self.text_of.is_empty() {
-            self.text_of.push("".into());
-            self.texts.insert("".into(), 0);
+        if self.texts.all.is_empty() {
+            self.texts.index_of("");
         }
-        if let Some(id) = self.texts.get(text) {
-            return *id;
-        }
-        let id = self.text_of.len() as u32;
-        self.texts.insert(text.into(), id);
-        self.text_of.push(text.into());
-        id
+        self.texts.index_of(text)
     }
 
-    fn key(&mut self, parts: KeyParts) -> u32 {
-        *self.ids.entry(parts).or_insert_with(|| {
-            self.parts.push(parts);
-            self.parts.len() as u32 - 1
-        })
-    }
-
-    pub(super) fn describe(&self, key: usize) -> Key {
-        let text = |id: u32| self.text_of[id as usize].to_string();
-        let some = |id: u32| Some(text(id)).filter(|text| !text.is_empty());
-        let parts = self.parts[key];
+    /// What a key changed by, with the key in words.
+    pub(super) fn change(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
+        let text = |id: u32| self.texts.all[id as usize].to_string();
+        let parts = self.parts.all[key];
         let mut callers = Vec::new();
         let mut caller = parts.caller;
-        while let Some(parts) = self.parts.get(caller as usize) {
+        while let Some(parts) = self.parts.all.get(caller as usize) {
             callers.push(text(parts.function));
             caller = parts.caller;
         }
         callers.reverse();
-        Key {
+        Change {
             function: text(parts.function),
-            lib: some(parts.lib),
+            lib: Some(text(parts.lib)).filter(|lib| !lib.is_empty()),
             line: (parts.line != 0).then(|| (text(parts.file), parts.line)),
             callers,
+            base,
+            new,
+            share_change,
+            p,
         }
     }
 }
@@ -116,7 +97,7 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
                 line: if with_line { frame.line } else { 0 },
                 caller: NONE,
             };
-            keys.key(parts)
+            keys.parts.index(parts)
         })
         .collect()
 }
@@ -131,8 +112,8 @@ pub(super) fn of_path(data: &Data, leaf: u32, key_of_frame: &[u32], known: &mut 
     }
     let mut caller = known.get(stack as usize).copied().unwrap_or(NONE);
     while let Some(stack) = open.pop() {
-        let function = keys.parts[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
-        caller = keys.key(KeyParts { caller, ..function });
+        let function = keys.parts.all[key_of_frame[data.stacks[stack as usize].frame as usize] as usize];
+        caller = keys.parts.index(KeyParts { caller, ..function });
         known[stack as usize] = caller;
     }
     caller

@@ -30,7 +30,7 @@ use std::cmp::Ordering;
 
 use crate::data::{Data, Unit};
 use amounts::Side;
-use keys::{Key, Keys};
+use keys::Keys;
 
 pub use increase::Increase;
 pub use libs::{Renamed, match_libs};
@@ -215,22 +215,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
         .filter_map(|key| {
             let (before, after) = (base.amount(key), new.amount(key));
             let tested = test::test(&base, &new, key)?;
-            let Key {
-                function,
-                lib,
-                line,
-                callers,
-            } = keys.describe(key);
-            Some(Change {
-                function,
-                lib,
-                line,
-                callers,
-                base: before,
-                new: after,
-                share_change: tested.share_change,
-                p: tested.p,
-            })
+            Some(keys.change(key, [before, after], tested.share_change, tested.p))
         })
         .collect();
     let tested = changes.len();

@@ -6,6 +6,14 @@ use proptest::prelude::*;
 
 use super::exports::{Costs, common_name};
 
+/// One as recordings of ours have it.
+pub(crate) fn category(name: &str) -> Category {
+    Category {
+        is_wait: matches!(name, "Off-CPU" | "Waiting for a CPU"),
+        ..Category::named(name)
+    }
+}
+
 /// Any profile of few functions, so that stacks share and repeat them.
 pub(crate) fn data() -> impl Strategy<Value = Data> {
     let name = "[ab;<>&\"\\n\u{e9}]{0,3}|f|g|main|operator()\\(\\)|0x1f";
@@ -24,7 +32,7 @@ pub(crate) fn data() -> impl Strategy<Value = Data> {
             unit,
             symbolicated: true,
             categories: ["Program", "Kernel", "Off-CPU", "Waiting for a CPU"]
-                .map(Category::named)
+                .map(category)
                 .into(),
             funcs: (0..=funcs)
                 .map(|name| Func::native(name, if name % 2 == 0 { 0 } else { NONE }, NONE))
@@ -134,7 +142,7 @@ pub(crate) fn example() -> Data {
         start_ms: 1_700_000_000_000.0,
         interval_ms: 1.0,
         symbolicated: true,
-        categories: ["Program", "Kernel", "Off-CPU"].map(Category::named).into(),
+        categories: ["Program", "Kernel", "Off-CPU"].map(category).into(),
         libs: vec![lib("app", "0102"), lib("[kernel.kallsyms]", "aabb")],
         texts: [
             "main",

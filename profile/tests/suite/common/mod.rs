@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use profile::Profile;
 use profile::build::{BuildOptions, Builder};
-use profile::data::{Data, NONE};
-use profile::read::{ReadLimits, everything, whole};
+use profile::data::{Data, NONE, Saved};
+use profile::read::{ReadError, ReadLimits, everything, whole};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread, ThreadEvent};
@@ -206,18 +206,28 @@ pub(crate) fn written(profile: &Profile) -> Value {
 }
 
 /// All of a profile in this JSON.
-pub(crate) fn read_all(json: &Value) -> Data {
+pub(crate) fn read_all(json: &Value) -> Saved {
     read_all_of(&serde_json::to_vec(json).unwrap())
 }
 
-fn read_all_of(json: &[u8]) -> Data {
+fn read_all_of(json: &[u8]) -> Saved {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(json).unwrap();
     everything(file.path(), ReadLimits::default()).unwrap()
 }
 
+/// The same in version 55.
+pub(crate) fn as_v55(profile: &Value) -> Result<Value, ReadError> {
+    let mut file = tempfile::Builder::new().prefix("sprof-whole-").tempfile().unwrap();
+    file.write_all(&serde_json::to_vec(profile).unwrap()).unwrap();
+    let data = everything(file.path(), ReadLimits::default())?;
+    let mut written = Vec::new();
+    profile::export::firefox_v55::write(&data, &mut written).unwrap();
+    Ok(serde_json::from_slice(&written).unwrap())
+}
+
 /// Written and read again, everything is as it was read first.
-pub(crate) fn assert_same_when_read_again(mut first: Data) {
+pub(crate) fn assert_same_when_read_again(mut first: Saved) {
     let mut bytes = Vec::new();
     profile::export::firefox::write_data(&first, &mut bytes).unwrap();
     let json: Value = serde_json::from_slice(&bytes).unwrap();

@@ -373,7 +373,7 @@ impl Building {
     }
 
     fn lib(&mut self, object: u32) -> u32 {
-        let path = self.tables.data.text(object);
+        let path = self.tables.text_of(object);
         if path.is_empty() || path == "???" {
             return NONE;
         }
@@ -381,7 +381,7 @@ impl Building {
         let next = libs.len() as u32;
         let lib = *self.libs.entry(object).or_insert(next);
         if lib == next {
-            let path = self.tables.data.texts[object as usize].to_string();
+            let path = self.tables.text_of(object).to_owned();
             let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
             self.values += 20 + path.len() as u64 / 2;
             self.tables.data.libs.push(SavedLib {
@@ -402,7 +402,7 @@ impl Building {
             self.at_thread = *self.thread_ids.entry(key).or_insert(next);
             if self.at_thread == next {
                 self.threads.push(key);
-                let names = self.tables.data.text(self.pid).len() + 2 * self.tables.data.text(self.thread).len();
+                let names = self.tables.text_of(self.pid).len() + 2 * self.tables.text_of(self.thread).len();
                 self.values += 48 + (names + self.command.len()) as u64 / 8;
             }
             self.thread_is_known = true;
@@ -431,7 +431,7 @@ impl Building {
         if self.columns.instr && kind == Kind::Callgrind {
             notes.push("the file has no build ids: machine code is that of the files as they are now".to_owned());
         }
-        let mut data = self.tables.data;
+        let mut data = self.tables.into_data();
         let texts_of = |(pid, thread): (u32, u32)| (data.text(pid).to_owned(), data.text(thread).to_owned());
         let threads: Vec<(String, String)> = self.threads.into_iter().map(texts_of).collect();
         let mut samples: Vec<Samples> = vec![Samples::default(); threads.len()];

@@ -464,7 +464,7 @@ impl Building<'_> {
 
     fn finish(self, product: String) -> crate::data::Data {
         let header = self.header;
-        let mut data = self.tables.data;
+        let mut data = self.tables.into_data();
         data.imported_from = "a pprof profile".to_owned();
         data.unit = self.measure.unit;
         data.is_summed = true;
