@@ -6,7 +6,8 @@ use recording::event::Role;
 use recording::info::{EventInfo, PeriodUnit, RecordingInfo, SampleBy};
 use recording::module::BuildId;
 
-use super::encode::{self, EVENT_ID, FIRST_NAMED_ID, SAMPLE_RAW, SAMPLE_TYPE, WAIT_EVENT_ID, pad, put_record};
+use super::encode::{SAMPLE_RAW, SAMPLE_TYPE};
+use super::record::{EVENT_ID, FIRST_NAMED_ID, WAIT_EVENT_ID, pad, put_record, put_sample_id};
 use crate::abi::{feature, misc, record_type};
 
 /// How the VERSION feature of a spool begins.
@@ -199,7 +200,7 @@ fn kernel_mapping(out: &mut Vec<u8>, text: u64, build_id: Option<BuildId>) {
             body.extend(word.to_ne_bytes());
         }
         put_c_string(body, b"[kernel.kallsyms]_text");
-        encode::put_sample_id(body, [-1, 0], 0, EVENT_ID);
+        put_sample_id(body, [-1, 0], 0, EVENT_ID);
     });
     let Some(BuildId(id)) = build_id.filter(|id| id.0.len() <= 20) else {
         return;

@@ -12,14 +12,16 @@
 //! What a spool can't hold: what is known at the end alone (the kernel's counts of CPU time and of events), and more than [`MAX_CHAIN`]
 //! frames of one stack.
 //!
-//! 1. `encode`: events to perf's records.
+//! 1. `record`: the bytes of one record.
 //! 2. `own`: what perf has no records for.
-//! 3. `head`: what stands before the first event.
-//! 4. `writer`: records to the disk.
+//! 3. `encode`: events to perf's records.
+//! 4. `head`: what stands before the first event.
+//! 5. `writer`: records to the disk.
 
 mod encode;
 mod head;
 mod own;
+mod record;
 mod writer;
 
 use std::fs::File;

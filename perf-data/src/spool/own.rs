@@ -6,7 +6,7 @@
 use recording::clock::Timestamp;
 use recording::event::{Counter, Event, LostCause, Pid, ProcessEvent, RecordingEvent};
 
-use super::encode::{EVENT_ID, put_record, put_words};
+use super::record::{EVENT_ID, put_record, put_words};
 use crate::abi::record_type;
 use crate::decode::{Header, Reader};
 

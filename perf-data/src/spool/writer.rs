@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use recording::event::Role;
 use zstd_safe::{CCtx, InBuffer, OutBuffer};
 
-use super::encode::{self, put_record};
 use super::head::PIECE_BYTES;
+use super::record::{EVENT_ID, WAIT_EVENT_ID, put_lost, put_record};
 use crate::abi::record_type;
 
 /// How long a record stays in memory at most.
@@ -197,11 +197,11 @@ impl Output {
             self.compress(piece)?;
             records = rest;
         }
-        for (count, event) in [(lost.records, encode::EVENT_ID), (lost.switches, encode::WAIT_EVENT_ID)] {
+        for (count, event) in [(lost.records, EVENT_ID), (lost.switches, WAIT_EVENT_ID)] {
             if count > 0 {
                 let mut record = Vec::new();
                 // At an unknown time in this round.
-                encode::put_lost(&mut record, 0, count, 0, event);
+                put_lost(&mut record, 0, count, 0, event);
                 self.compress(&record)?;
             }
         }
