@@ -147,8 +147,13 @@ fn split_of_cpu_time_with_debug_frame_only() {
     // code in the same file has `.eh_frame`.
     let profile = split(program("split_debug_frame").unwrap());
     assert_split_rooted(&profile, "main");
-    let guessed = profile.quality().keys().any(|label| label.contains("frame pointer"));
-    assert!(!guessed, "{:?}", profile.quality());
+    // A sample in the first instructions of the dynamic linker, which have no rules, is none of these: seen once in 15,193.
+    let elsewhere = profile.share(|_| true, |names| !names.contains(&"run_split")).hits;
+    let guessed = profile
+        .quality()
+        .get("Stacks with frames found by frame pointer")
+        .map_or(0.0, |count| count.as_f64().unwrap());
+    assert!(guessed <= elsewhere as f64, "{:?}", profile.quality());
 }
 
 #[test]
