@@ -251,6 +251,24 @@ fn equal_weights_show_the_same_as_none() {
 }
 
 #[test]
+fn waits_of_earlier_profiles_of_sprof_are_known_by_the_names_of_their_categories() {
+    let waits = |profile: &Value| -> Vec<String> {
+        let categories = read(profile).unwrap().categories;
+        let waits = categories.into_iter().filter(|category| category.is_wait);
+        waits.map(|category| category.name).collect()
+    };
+    let mut profile = sample();
+    assert_eq!(waits(&profile), ["Off-CPU", "Waiting for a CPU"]);
+    for category in profile["meta"]["categories"].as_array_mut().unwrap() {
+        category.as_object_mut().unwrap().remove("isWait");
+    }
+    assert_eq!(waits(&profile), ["Off-CPU", "Waiting for a CPU"]);
+    // In files of others these are names as any other.
+    profile["meta"].as_object_mut().unwrap().remove("sprof");
+    assert!(waits(&profile).is_empty());
+}
+
+#[test]
 fn versions_that_are_not_known_are_refused_with_what_to_do() {
     for (version, step) in [(49, "save it from there"), (76, "update sprof")] {
         let mut profile = sample();

@@ -69,7 +69,7 @@ fn name(path: &Path) -> String {
 /// A file of any kind, with names, in the form of a Firefox profile.
 fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
     let symbol_dirs = args.input.symbols.dirs();
-    if let Some(data) = converted(path, None, symbol_dirs, term)? {
+    if let Some(data) = converted(path, None, symbol_dirs, &Interrupt::default(), term)? {
         return Ok(data);
     }
     let symbolicator = symbolicator_of(path, symbol_dirs);
@@ -84,6 +84,7 @@ pub(super) fn converted(
     path: &Path,
     event: Option<&str>,
     symbol_dirs: &[PathBuf],
+    interrupt: &Interrupt,
     term: &Term,
 ) -> Result<Option<Saved>, Failure> {
     if read::kind(path).is_some() {
@@ -95,6 +96,6 @@ pub(super) fn converted(
     }
     let symbolicator = symbolicator_of(path, symbol_dirs);
     let mut look_ups = LookUps::new(&symbolicator, term);
-    let (profile, _) = import::read_named(path, event, &mut look_ups, &Interrupt::default(), term)?;
+    let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
     Ok(Some(saved_form(&profile)))
 }

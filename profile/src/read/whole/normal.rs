@@ -10,7 +10,9 @@ use super::raw::{
     RawFrames, RawFuncs, RawMarkers, RawProfile, RawResources, RawSamples, RawStacks, RawTables, RawThread,
 };
 use super::raw::{RawSymbols, frame_flag, func_flag};
-use crate::data::{Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script};
+use crate::data::{
+    Category, Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
+};
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
 use crate::unique::Unique;
 
@@ -49,7 +51,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
             extra: known.extra.unwrap_or_default(),
             interval_ms: known.interval.unwrap_or(1.0),
             symbolicated: known.symbolicated.unwrap_or(true),
-            categories: known.categories,
+            categories: categories(known.categories, known.sprof.is_some()),
             libs: std::mem::take(&mut raw.libs),
             schemas: all_schemas,
             meta,
@@ -143,6 +145,16 @@ fn period(schema: RawSchema) -> Option<(String, f64)> {
         RowValue::Number(period) => Some((schema.name, period.as_f64()?)),
         RowValue::Text(_) | RowValue::Other(_) | RowValue::None => None,
     }
+}
+
+/// Profiles of sprof had no `isWait` at first: their waits have these names.
+fn categories(mut categories: Vec<Category>, is_of_sprof: bool) -> Vec<Category> {
+    if is_of_sprof && !categories.iter().any(|category| category.is_wait) {
+        for category in &mut categories {
+            category.is_wait = matches!(&*category.name, "Off-CPU" | "Waiting for a CPU");
+        }
+    }
+    categories
 }
 
 fn counter(mut fields: Fields) -> Counter {

@@ -16,6 +16,7 @@ use super::super::{convert, merge};
 use crate::args::{self, ExportArgs, ExportFormat};
 use crate::exit::{Failure, Outcome};
 use crate::import;
+use crate::interrupt::Interrupt;
 use crate::term::Term;
 
 pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>, term: &Term) -> Outcome {
@@ -37,7 +38,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         _ => is_gzip,
     };
     let (event, symbol_dirs) = (args.event.name(), args.input.symbols.dirs());
-    let (data, is_gzip) = match merge::converted(path, event, symbol_dirs, term)? {
+    // Ctrl-C ends the look-up of names, which only a file of perf needs.
+    let interrupt = match import::is_perf_data(path) {
+        true => Interrupt::watch()?,
+        false => Interrupt::default(),
+    };
+    let (data, is_gzip) = match merge::converted(path, event, symbol_dirs, &interrupt, term)? {
         Some(data) => {
             convert::say_what_is_counted(path, &data, term);
             (data, !import::is_perf_data(path))
