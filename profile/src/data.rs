@@ -1,8 +1,8 @@
-//! A profile in one form, whoever recorded it and in whichever version it was saved: what is viewed, merged and written.
+//! One form for every profile, whichever program recorded it and whichever version of a file holds it.
 //!
-//! Views take what `Data::from` makes of a profile that was just built, or [`read::whole`](crate::read::whole) of a file: the same. What is
-//! written or merged is [`Saved`]. Tables point at each other by index; a stack comes after the stack that called it, so one pass
-//! backwards adds up subtrees.
+//! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file. Writers and
+//! [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its caller's stack, so one backward pass adds
+//! up subtrees.
 
 use std::collections::HashSet;
 
@@ -14,83 +14,83 @@ use serde_json::{Number, Value};
 
 use crate::category::{CATEGORIES, Kind};
 
-/// No index: a root's prefix, a sample without a stack, a frame without a line.
+/// No index: the prefix of a root, the stack of a sample without one, the line of a frame without one.
 pub const NONE: u32 = u32::MAX;
 
-/// Samples of all threads with all that they point at. Indices are checked: none points beyond its table.
+/// The samples of all threads, with the tables that they refer to. Reading has checked every index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Data {
-    /// What was recorded.
+    /// The recorded program.
     pub product: String,
-    /// Who wrote the file, where it says so.
+    /// The program that wrote the file, if the file names it.
     pub imported_from: String,
-    /// Arguments of the program, where they were recorded.
+    /// The program's arguments, if they were recorded.
     pub arguments: String,
-    /// Operating system that was recorded on, where the file says so.
+    /// The recorded machine's operating system, if the file names it.
     pub os: String,
-    /// Processor that was recorded on, where the file says so.
+    /// The recorded machine's processor, if the file names it.
     pub cpu: String,
     /// Unix time of the samples' time 0, ms.
     pub start_ms: f64,
-    /// How long recording took, ms; `None` if the file does not say.
+    /// Duration of the recording, ms.
     pub duration_ms: Option<f64>,
     /// Time between two samples of a busy thread, ms.
     pub interval_ms: f64,
     /// What weights count.
     pub unit: Unit,
-    /// How the file names what its weights count, where it holds several or names them by other words than [`Unit`].
+    /// The file's own name and unit of its weights, if it holds several kinds or a unit that [`Unit`] lacks.
     pub weights: Option<Weights>,
-    /// The event that was sampled in the place of CPU time, of a recording: see [`Data::keep_event`].
+    /// The sampled event, if it is not CPU time: see [`Data::keep_event`].
     pub event: Option<String>,
-    /// Events that were recorded one by one, whether or not any happened.
+    /// Events that were recorded one by one, including those that never happened.
     pub point_events: Vec<String>,
-    /// What the file knows of calls.
+    /// What the file records of calls.
     pub calls: Calls,
-    /// True if each sample stands for as many as it weighs, which came at times that are not known: folded stacks.
+    /// True for folded stacks: each sample is a sum of samples, whose times are unknown.
     pub is_summed: bool,
-    /// True if functions have the names that symbols gave; false if they are addresses.
+    /// True if functions have names from symbols; false if their names are addresses.
     pub symbolicated: bool,
-    /// Of frames and markers.
+    /// Categories of frames and markers.
     pub categories: Vec<Category>,
     /// Libraries.
     pub libs: Vec<SavedLib>,
-    /// All texts, each once.
+    /// All texts, without duplicates.
     pub texts: Vec<Box<str>>,
-    /// Functions, each once: two of the same name in different libraries or files are two.
+    /// All functions, without duplicates. Functions with one name in different libraries or files are different.
     pub funcs: Vec<Func>,
-    /// For each function the one that it is a part of: of a function with code of several source files, by which callgrind takes it
-    /// apart, only one is called. Empty where each is whole.
+    /// For each function, the function that it is a part of. Callgrind splits a function by source file; only one part is called. Empty if no
+    /// function is split.
     pub part_of: Vec<u32>,
     /// Places in functions.
     pub frames: Vec<Frame>,
-    /// Functions of scripts, which have more than native ones.
+    /// Properties that only functions of scripts have.
     pub scripts: Vec<Script>,
-    /// Symbols of libraries that frames fall into.
+    /// Library symbols that contain frames.
     pub symbols: Vec<Symbol>,
-    /// Ids of the browser windows (`innerWindowID`) that frames belong to, each once.
+    /// Ids of the browser windows (`innerWindowID`) of frames, without duplicates.
     pub windows: Vec<u64>,
-    /// Call paths.
+    /// Call chains.
     pub stacks: Vec<Stack>,
-    /// Threads, in the order of the file.
+    /// Threads, in the file's order.
     pub threads: Vec<Thread>,
-    /// How it was recorded and how far it can be trusted, of files of sprof.
+    /// How the recording was made and how far it can be trusted; only sprof writes it.
     pub recorded: Option<Recorded>,
-    /// The file was written by a later sprof, whose facts have other meanings: none of them is known here.
+    /// A later sprof wrote the file. Its facts have other meanings, so none was read.
     pub newer_facts: bool,
-    /// What recorders tell about the recording beside that, to be shown as it is: `meta.extra`.
+    /// Other rows about the recording, shown as they are: `meta.extra`.
     pub extra: Vec<Section>,
-    /// Lines over time.
+    /// Counters.
     pub counters: Vec<Counter>,
     /// Types of markers: `MarkerSchema` of the front end's src/types/markers.ts.
     pub schemas: Vec<Value>,
-    /// What else a file of the Firefox Profiler has in `meta`, by its own names.
+    /// Other fields of `meta`, under the names of the Firefox Profiler's format.
     pub meta: Fields,
-    /// What else such a file has.
+    /// Other fields of the file.
     pub rest: Fields,
 }
 
-/// Data in the form of a file of the Firefox Profiler, with all that is written and no view is of: what
-/// [`read::everything`](crate::read::everything) reads, and what is merged and written. Times, units and threads are those of the file.
+/// A whole file of the Firefox Profiler, including the fields that no view uses. [`read::everything`](crate::read::everything) reads it; it can be
+/// merged and written. Times, units and threads are the file's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved(pub Data);
 
@@ -108,26 +108,26 @@ impl std::ops::DerefMut for Saved {
     }
 }
 
-/// Fields of a file that only who writes it again takes notice of.
+/// Fields that are only written again.
 pub type Fields = serde_json::Map<String, Value>;
 
 /// A category of frames and markers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Category {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// `CategoryColor` of the front end's src/types/profile.ts.
     pub color: String,
-    /// The first stands for the category itself.
+    /// The first one is the category itself.
     pub subcategories: Vec<String>,
-    /// Its frames stand for waits: sprof's own.
+    /// sprof's own field: frames of this category are waits.
     #[serde(rename = "isWait", skip_serializing_if = "std::ops::Not::not")]
     pub is_wait: bool,
 }
 
 impl Category {
-    /// Those that all profiles of ours have.
+    /// The categories of every profile that sprof records.
     pub(crate) fn all() -> Vec<Category> {
         let all = CATEGORIES.iter().enumerate().map(|(index, category)| Category {
             name: category.name.to_owned(),
@@ -138,7 +138,7 @@ impl Category {
         all.collect()
     }
 
-    /// One of this name, without subcategories.
+    /// A category with this name and no subcategories.
     pub fn named(name: &str) -> Category {
         Category {
             name: name.to_owned(),
@@ -149,22 +149,22 @@ impl Category {
     }
 }
 
-/// What a function of a script has beside its name and file.
+/// The properties of a script's function besides its name and file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Script {
-    /// False for native functions that a browser marks for scripts' sake.
+    /// False for native functions that a browser lists among scripts.
     pub is_js: bool,
-    /// Native, and shown among scripts.
+    /// The function is native, and shown among scripts.
     pub relevant_for_js: bool,
-    /// Line where it begins, or [`NONE`].
+    /// First line, or [`NONE`].
     pub line: u32,
-    /// Column where it begins, or [`NONE`].
+    /// First column, or [`NONE`].
     pub column: u32,
-    /// Where it came from, where that is no library.
+    /// The script's origin, if it is not a library.
     pub resource: Option<Resource>,
 }
 
-/// A site, an add-on: where scripts came from.
+/// The origin of scripts: a site or an add-on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// Index of a text.
@@ -180,18 +180,18 @@ pub struct Resource {
 pub struct Symbol {
     /// Index of a library.
     pub lib: u32,
-    /// In the library.
+    /// Relative to the library.
     pub address: u64,
     /// Index of a text.
     pub name: u32,
-    /// Bytes, where known.
+    /// Size in bytes.
     pub size: Option<u64>,
 }
 
-/// A line over time, as the front end's `RawCounter` has it.
+/// Values over time: `RawCounter` of the front end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counter {
-    /// Index of the thread that stands for its process.
+    /// Index of the thread that represents the counter's process.
     pub thread: u32,
     /// Its other fields.
     pub fields: Fields,
@@ -212,9 +212,9 @@ pub struct Section {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
-    /// What it tells.
+    /// Its label.
     pub label: String,
-    /// How the front end would write a number: `integer`, `duration` (ms)...
+    /// The front end's format of numbers: `integer`, `duration` (ms)...
     #[serde(deserialize_with = "text_or_empty")]
     pub format: String,
     /// The value.
@@ -230,17 +230,17 @@ impl Row {
         }
     }
 
-    /// Words.
+    /// A row with a text.
     pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> Row {
         Row::of(label, "string", RowValue::Text(value.into()))
     }
 
-    /// A count.
+    /// A row with a count.
     pub(crate) fn count(label: impl Into<String>, value: u64) -> Row {
         Row::of(label, "integer", RowValue::Number(value.into()))
     }
 
-    /// A time, which the front end wants in ms.
+    /// A row with a time. The front end takes ms.
     pub(crate) fn duration(label: impl Into<String>, ns: u64) -> Row {
         let ms = Number::from_f64(ns as f64 / 1e6);
         Row::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
@@ -255,7 +255,7 @@ pub enum RowValue {
     Number(Number),
     /// A text.
     Text(String),
-    /// Neither: a list or an object of a form that no recorder is known to write.
+    /// A list or an object. No recorder is known to write one.
     Other(IgnoredAny),
     /// `null`.
     #[default]
@@ -272,7 +272,7 @@ impl Serialize for RowValue {
     }
 }
 
-/// A format may be an object, which says how a table is shown.
+/// A format may be an object, which describes how a table is shown.
 fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match RowValue::deserialize(deserializer)? {
         RowValue::Text(text) => text,
@@ -280,7 +280,7 @@ fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
     })
 }
 
-/// What the weights of samples count.
+/// The unit of samples' weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
     /// Samples.
@@ -290,30 +290,30 @@ pub enum Unit {
     Milliseconds,
     /// Bytes.
     Bytes,
-    /// What [`Weights`] says: instructions, calls, allocations. Never time, and nothing was sampled.
+    /// [`Weights`] names the unit: instructions, calls, allocations. The weights are never time, and nothing was sampled.
     Counts,
 }
 
-/// What the weights of an imported file are.
+/// The weights of an imported file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     /// `Ir`, `cpu`, `alloc_space`.
     pub name: String,
-    /// What the file says that they are in: `nanoseconds`; empty if it does not say.
+    /// Their unit as the file names it: `nanoseconds`; empty if it names none.
     pub unit: String,
-    /// What else the file counts, by name: any of them could have been read instead.
+    /// Names of the file's other counts. Any of them could have been read instead.
     pub others: Vec<String>,
 }
 
-/// What is known of who called whom.
+/// What a file records of callers and callees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Calls {
-    /// The call path of each sample.
+    /// The call chain of each sample.
     #[default]
     Paths,
-    /// What calls from one function to another cost, but no path: each stack is one frame.
+    /// The cost of calls from one function to another, without call chains. Each stack is one frame.
     Arcs(Vec<Arc>),
-    /// Nothing: each stack is one frame.
+    /// Nothing. Each stack is one frame.
     Unknown,
 }
 
@@ -322,13 +322,13 @@ pub enum Calls {
 pub struct Arc {
     /// Index of the thread.
     pub thread: u32,
-    /// Index of the frame that calls.
+    /// Index of the calling frame.
     pub caller: u32,
-    /// Index of the function that is called.
+    /// Index of the called function.
     pub callee: u32,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
-    /// What these calls cost, with all that was called in turn, in [`Data::unit`].
+    /// Cost of these calls, including their callees, in [`Data::unit`].
     pub weight: f64,
 }
 
@@ -339,9 +339,9 @@ pub struct Func {
     pub name: u32,
     /// Index of a library, or [`NONE`].
     pub lib: u32,
-    /// Index of a text: the path of its source file, or [`NONE`].
+    /// Index of the text of its source file's path, or [`NONE`].
     pub file: u32,
-    /// Index of a script's function, or [`NONE`] for native ones.
+    /// Index of a script's function, or [`NONE`] for native functions.
     pub script: u32,
 }
 
@@ -354,11 +354,11 @@ pub struct Frame {
     pub line: u32,
     /// From 1, or [`NONE`].
     pub column: u32,
-    /// Index of a category, or [`NONE`]: that of its caller.
+    /// Index of a category. [`NONE`]: the caller's category.
     pub category: u32,
-    /// Index into the category's, or 0.
+    /// Index into the category's subcategories, or 0.
     pub subcategory: u16,
-    /// 0 for a function with code of its own; functions inlined into it count up.
+    /// 0 for a function with code of its own, one more for each level of inlining.
     pub inline_depth: u16,
     /// Index of a symbol, or [`NONE`].
     pub symbol: u32,
@@ -366,12 +366,12 @@ pub struct Frame {
     pub lib: u32,
     /// Index of the id of a browser's window, or [`NONE`].
     pub window: u32,
-    /// In the library, or `None`.
+    /// Address relative to the library.
     pub address: Option<u64>,
 }
 
 impl Func {
-    /// No script's.
+    /// A function of no script.
     pub const fn native(name: u32, lib: u32, file: u32) -> Func {
         Func {
             name,
@@ -383,7 +383,7 @@ impl Func {
 }
 
 impl Frame {
-    /// Of this function, and of nothing else.
+    /// A frame with a function and no other property.
     pub const fn of(func: u32) -> Frame {
         Frame {
             func,
@@ -399,16 +399,16 @@ impl Frame {
         }
     }
 
-    /// True if the function was inlined into the one that called it.
+    /// True if the function was inlined into its caller.
     pub const fn is_inlined(&self) -> bool {
         self.inline_depth > 0
     }
 }
 
-/// A call path: a frame, and the path to it.
+/// A call chain: a frame and its caller's call chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stack {
-    /// Index of the stack of the caller, less than this one's; [`NONE`] for a root.
+    /// Index of the caller's stack, less than this stack's; [`NONE`] for a root.
     pub prefix: u32,
     /// Index of a frame.
     pub frame: u32,
@@ -421,28 +421,28 @@ pub struct Thread {
     pub name: String,
     /// Its process's name.
     pub process_name: String,
-    /// As the file has it: a number, but for tracks that stand for parts of a process.
+    /// The file's process id. Usually a number; some tracks represent a part of a process.
     pub pid: String,
-    /// As the file has it.
+    /// The file's thread id.
     pub tid: String,
     /// True for a main thread.
     pub is_main: bool,
-    /// What its samples are of, where the file says so: see [`Data::keep_event`].
+    /// The event of its samples, if the file names it: see [`Data::keep_event`].
     pub event: Option<String>,
-    /// The name of the thread in which that event happened, where this one is a track beside it.
+    /// For a track of an event: the name of the thread in which the event happened.
     pub event_of: Option<String>,
-    /// What its samples' weights count.
+    /// Unit of its samples' weights.
     pub unit: Unit,
     /// Its samples, in time order.
     pub samples: Samples,
     /// Its markers.
     pub markers: Vec<Marker>,
-    /// What else a file of the Firefox Profiler has of it.
+    /// Other fields of a thread in the format of the Firefox Profiler.
     pub rest: Fields,
 }
 
 impl Thread {
-    /// The same of this thread.
+    /// Maps the stack index of each sample and marker.
     pub(crate) fn map_stacks(&mut self, mut map: impl FnMut(u32) -> u32) {
         let of_markers = self.markers.iter_mut().map(|marker| &mut marker.stack);
         let stacks = self.samples.stack.iter_mut().chain(of_markers);
@@ -453,7 +453,7 @@ impl Thread {
     }
 }
 
-/// The same of `RawNativeAllocationTable` and `RawJsAllocationsTable` of the front end's src/types/profile.ts.
+/// Maps the stack indices of `RawNativeAllocationTable` and `RawJsAllocationsTable` (the front end's src/types/profile.ts).
 pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u32) -> u32) {
     for key in ["nativeAllocations", "jsAllocations"] {
         let stacks = rest.get_mut(key).and_then(|table| table.get_mut("stack"));
@@ -472,28 +472,28 @@ pub struct Samples {
     pub time_ms: Vec<f64>,
     /// Index of a stack, or [`NONE`].
     pub stack: Vec<u32>,
-    /// What each stands for, in [`Data::unit`]; `None`: one each.
+    /// Weight of each sample, in [`Data::unit`]; `None`: 1 each.
     pub weight: Option<Vec<f64>>,
-    /// How many samples each stands for, where an imported file says so.
+    /// The number of samples that each row represents, if an imported file has it.
     pub count: Option<Vec<u64>>,
-    /// CPU time since the sample before, in `sampleUnits.threadCPUDelta`; NaN where not known.
+    /// CPU time since the previous sample, in `sampleUnits.threadCPUDelta`; NaN if unknown.
     pub cpu_delta: Option<Vec<f64>>,
-    /// Further columns of a file of the Firefox Profiler.
+    /// Other columns of a file of the Firefox Profiler.
     pub rest: Fields,
 }
 
 impl Samples {
-    /// How many.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.stack.len()
     }
 
-    /// True if there is none.
+    /// True if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.stack.is_empty()
     }
 
-    /// Time, stack and weight of each.
+    /// Time, stack and weight of each sample.
     pub fn iter(&self) -> impl Iterator<Item = (f64, u32, f64)> + '_ {
         (0..self.len()).map(|at| {
             let weight = self.weight.as_ref().map_or(1.0, |weights| weights[at]);
@@ -501,7 +501,7 @@ impl Samples {
         })
     }
 
-    /// Keeps those that are true in the list.
+    /// Keeps the samples whose entry is true.
     pub(super) fn retain(&mut self, is_kept: &[bool]) {
         fn column<T>(column: &mut Vec<T>, is_kept: &[bool]) {
             let mut is_kept = is_kept.iter();
@@ -531,22 +531,22 @@ pub struct Marker {
     pub name: u32,
     /// Since [`Data::start_ms`], ms.
     pub start_ms: f64,
-    /// The same as `start_ms` for a point in time.
+    /// End; equals `start_ms` for a point in time.
     pub end_ms: f64,
-    /// Whether it has an end.
+    /// Which of its start and end the marker has.
     pub phase: Phase,
     /// Index of a category.
     pub category: u32,
-    /// Index of the stack that led to it, or [`NONE`].
+    /// Index of the stack that caused it, or [`NONE`].
     pub stack: u32,
-    /// How many it stands for, where that is another number than its type says.
+    /// The number of events that it represents, if it differs from its type's number.
     pub weight: Option<f64>,
-    /// Its other fields; those that are texts by index (see [`Data::schemas`]) are so here.
+    /// Its other fields. Those that are texts by index (see [`Data::schemas`]) are indices of this data's texts.
     pub fields: Option<Box<Fields>>,
 }
 
 impl Marker {
-    /// A span of time with this name.
+    /// A marker of a span of time.
     pub const fn spanning(name: u32, start_ms: f64, end_ms: f64) -> Marker {
         Marker {
             name,
@@ -561,12 +561,12 @@ impl Marker {
     }
 }
 
-/// Of each type of markers, the fields that are texts by index.
+/// For each type of markers, the fields that are texts by index.
 #[derive(Default)]
 pub(crate) struct TextFields(FxHashMap<String, Vec<String>>);
 
 impl TextFields {
-    /// Of types as the front end has them, in the place of [`Data::schemas`].
+    /// Reads types in the front end's form, as in [`Data::schemas`].
     pub(crate) fn of(schemas: &[Value]) -> TextFields {
         let fields = |schema: &Value| {
             let lists = ["fields", "data"].into_iter();
@@ -581,7 +581,7 @@ impl TextFields {
         TextFields(schemas.iter().filter_map(fields).collect())
     }
 
-    /// Gives each text of a marker's fields another index.
+    /// Maps the text indices in a marker's fields.
     pub(crate) fn map(&self, fields: &mut Fields, mut map: impl FnMut(u32) -> u32) {
         let keys = fields
             .get("type")
@@ -603,26 +603,26 @@ pub enum Phase {
     /// A point in time.
     #[default]
     Instant,
-    /// From its start to its end.
+    /// A span from start to end.
     Interval,
-    /// Its start; the end is another marker.
+    /// A start; another marker is the end.
     Start,
-    /// Its end.
+    /// An end.
     End,
 }
 
 impl Data {
-    /// A text.
+    /// The text with this index.
     pub fn text(&self, text: u32) -> &str {
         self.texts.get(text as usize).map_or("", |text| text)
     }
 
-    /// True if something was sampled, and the file tells how often. What an imported file counts may be no samples.
+    /// True if the file has samples and their number. Counts of an imported file may be no samples.
     pub fn has_samples(&self) -> bool {
         self.weights.is_none() || self.threads.iter().any(|thread| thread.samples.count.is_some())
     }
 
-    /// How many samples the one at this place of a thread's list stands for: at least one, or 0 where nothing was sampled.
+    /// The number of samples in this row of a thread: at least one, or 0 if nothing was sampled.
     pub fn count_of(&self, samples: &Samples, at: usize, weight: f64) -> u64 {
         match (&samples.count, self.unit) {
             (Some(counts), _) => counts.get(at).copied().unwrap_or(0),
@@ -632,7 +632,7 @@ impl Data {
         }
     }
 
-    /// Processes that ran while recording, if the file says so; else those that it has threads of.
+    /// Number of processes during the recording, or else of processes with threads in the file.
     pub fn processes(&self) -> u64 {
         self.recorded.as_ref().map_or_else(
             || {
@@ -643,12 +643,12 @@ impl Data {
         )
     }
 
-    /// Threads that ran while recording, if the file says so; else those that it has.
+    /// Number of threads during the recording, or else of threads in the file.
     pub fn threads_in_all(&self) -> u64 {
         (self.recorded.as_ref()).map_or(self.threads.len() as u64, |recorded| recorded.threads)
     }
 
-    /// When each run of the program began, ms, in order, where the file holds several (`--iteration-count`); else nothing.
+    /// The start of each run of the program, ms, in order, if the file holds several runs (`--iteration-count`).
     pub fn run_starts_ms(&self) -> &[f64] {
         let starts = self
             .recorded
@@ -660,7 +660,7 @@ impl Data {
         }
     }
 
-    /// True for a sample of a thread that was not on a CPU; as far as known: in profiles of sprof.
+    /// True if the sampled thread was off-CPU. Only profiles of sprof record that.
     pub fn is_wait(&self, stack: u32) -> bool {
         let Some(stack) = self.stacks.get(stack as usize) else {
             return false;
@@ -669,7 +669,7 @@ impl Data {
         category.is_some_and(|category| category.is_wait)
     }
 
-    /// The frame of the function that a stack's leaf is compiled into: the nearest one that is not inlined.
+    /// The frame of the function whose code contains the stack's leaf: the nearest frame that is not inlined.
     pub fn frame_with_code(&self, mut stack: u32) -> u32 {
         loop {
             let Stack { prefix, frame } = self.stacks[stack as usize];
@@ -680,7 +680,7 @@ impl Data {
         }
     }
 
-    /// Gives each stack that samples and markers point at another index.
+    /// Maps the stack index of each sample and marker.
     pub(crate) fn map_stacks(&mut self, map: impl Fn(u32) -> u32) {
         self.threads.iter_mut().for_each(|thread| thread.map_stacks(&map));
     }
@@ -697,13 +697,13 @@ impl Data {
     }
 }
 
-/// `f64::round` of a number that is not negative. That one is a call into the C library for each sample.
+/// `f64::round` of a number that is not negative. `f64::round` calls the C library, once for each sample.
 pub(crate) fn rounded(number: f64) -> u64 {
     let whole = number as u64;
     whole.saturating_add(u64::from(number - whole as f64 >= 0.5))
 }
 
-/// How a recording of sprof was made, and how far it can be trusted.
+/// How a recording of sprof was made and how far it can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Recorded {
@@ -711,62 +711,62 @@ pub struct Recorded {
     pub event: String,
     /// `included`, or why samples have no kernel code.
     pub kernel_code: String,
-    /// Samples per second of CPU time that were asked for; `None` of what is not time.
+    /// Requested samples per second of CPU time; `None` if samples are not of time.
     pub asked_rate_hz: Option<f64>,
-    /// Samples per second of CPU time that there are, where the kernel counted that time.
+    /// Achieved samples per second of CPU time, if the kernel counted CPU time.
     pub achieved_rate_hz: Option<f64>,
-    /// When each run of the program began, in ms since the profile's time 0, where it was run several times (`--iteration-count`).
+    /// The start of each run of the program, ms since the profile's time 0, if it ran several times (`--iteration-count`).
     pub run_starts_ms: Vec<f64>,
-    /// Processes that ran while recording, those without samples, too.
+    /// Number of processes during the recording, including those without samples.
     pub processes: u64,
-    /// The same of threads.
+    /// Number of threads during the recording, including those without samples.
     pub threads: u64,
-    /// Records that were lost, for any cause.
+    /// Lost records, for any reason.
     pub lost: u64,
-    /// Stacks that do not reach their root, for any cause.
+    /// Stacks that do not reach their root, for any reason.
     pub truncated: u64,
-    /// Stacks of which a step could not be verified.
+    /// Stacks with a step that could not be verified.
     pub unverified: u64,
-    /// What else is missing or doubtful, and of which of these it is a part. In the order in which it is shown.
+    /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
     pub limits: Vec<Limit>,
 }
 
-/// Something that is missing or doubtful, as a count, a time or words.
+/// Something missing or doubtful: a count, a time or words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Limit {
-    /// What, for people.
+    /// Its description for people.
     pub what: String,
-    /// How often.
+    /// Number of cases.
     pub count: Option<u64>,
-    /// For how much CPU time.
+    /// The CPU time of the cases, ns.
     pub ns: Option<u64>,
-    /// Of which process, and why.
+    /// The process and the reason.
     pub words: Option<String>,
 }
 
-/// A library as a profile names it. Fields that the file does not have are `None`.
+/// A library as a profile names it. A field is `None` if the file lacks it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SavedLib {
     /// File name.
     pub name: Option<String>,
-    /// Path on the machine that recorded.
+    /// Path on the recorded machine.
     pub path: Option<String>,
-    /// File name of the debug file: one half of what symbols are asked by.
+    /// File name of the debug file. A request for symbols names it and the Breakpad id.
     pub debug_name: Option<String>,
-    /// Its path.
+    /// The debug file's path.
     pub debug_path: Option<String>,
-    /// Breakpad id: the other half.
+    /// Breakpad id.
     pub breakpad_id: Option<String>,
-    /// Build id in hex (Linux), or what the platform has instead.
+    /// Build id in hex (Linux), or the platform's equivalent.
     pub code_id: Option<String>,
     /// `x86_64`, `arm64`...
     pub arch: Option<String>,
 }
 
 impl SavedLib {
-    /// As a profile of ours names the module.
+    /// The module's names in a profile of sprof.
     pub(crate) fn of(module: &Module) -> SavedLib {
         let name = module.name();
         let readable = module.readable_path.as_ref().unwrap_or(&module.path);

@@ -1,20 +1,16 @@
-//! A profile: built from a recording's events, enriched with symbols, written, read back, and viewed.
+//! A profile: built from a recording's events, enriched with symbols, written, read, and viewed.
 //!
-//! Give a [`build::Builder`] the events that leave the unwinder; get a [`Profile`]. What it needs of symbols it tells
-//! ([`Profile::libs`]) and is told ([`enrich::enrich`]) as plain data. Out of scope: where symbols come from, sockets,
-//! system calls, and which file to write.
+//! The caller gives a [`build::Builder`] the events of a recording with unwound stacks, and gets a [`Profile`]. [`Profile::libs`] lists the addresses
+//! that need symbols; [`enrich::enrich`] takes the symbols. Both are plain data. Out of scope: finding symbols, sockets, system calls, and the choice
+//! of files to write.
 //!
-//! The journey, in reading order:
+//! The modules, in reading order:
 //!
-//! 1. [`build`]: events to samples, threads and stacks.
-//! 2. `model`: the tables in memory; `category`: what kind of code a frame is. `built`: the finished profile as
-//!    [`data::Data`], which all that follows is of.
-//! 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
-//!    [`harness`]: of benchmarks and tests, which one ran when.
-//! 4. [`export`]: the file formats.
-//! 5. [`merge`](mod@merge): several profiles as one.
-//! 6. [`read`]: saved profiles, whoever wrote them, in whichever version.
-//! 7. [`view`]: what a terminal shows; [`text`]: how names from outside are shown.
+//! 1. [`build`]: events to samples, threads and stacks. 2. `model`: the tables in memory; `category`: the kinds of code. `built`: converts the
+//! finished profile to [`data::Data`], which the modules below take. 3. [`enrich`]: addresses to functions, inlined functions, files and lines.
+//! [`harness`]: the running benchmark or test of each sample. 4. [`export`]: the file formats. 5. [`merge`](mod@merge): several profiles as one. 6.
+//! [`read`]: saved profiles of sprof and of other profilers, of every known version. 7. [`view`]: the terminal's views; [`text`]: safe display of
+//! names from outside.
 
 pub mod build;
 mod built;

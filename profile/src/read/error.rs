@@ -1,4 +1,4 @@
-//! Why a saved profile can't be used: which file, what was expected, where, and the next step.
+//! Errors of reading a saved profile. Each names the file, the expected content, the place, and the next step.
 
 use std::fmt;
 use std::io;
@@ -9,23 +9,23 @@ use super::parse;
 /// Why [`open`](super::open) failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system would not open or read it.
+    /// The system could not open or read the file.
     #[error("cannot read {}: {source}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Its first bytes tell that it is something else.
+    /// The first bytes are of another format.
     #[error("{} is {found}; expected a Firefox profile: JSON, or JSON in gzip", path.display())]
     NotAProfile {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Its format.
         found: &'static str,
     },
-    /// It ends early: an interrupted copy, download or recording.
+    /// The file ends early: an interrupted copy, download or recording.
     #[error("{} is cut off: it ends at {at}, in the middle of the profile; copy or record it again", path.display())]
     Truncated {
         /// The file.
@@ -33,25 +33,25 @@ pub enum ReadError {
         /// Its end.
         at: Position,
     },
-    /// It is not valid gzip or JSON at this place, or a field is not what it must be.
+    /// The gzip or JSON is not valid at this place, or a field has a wrong type or value.
     #[error("{} is damaged or no profile: {what} at {at}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what was expected.
+        /// The fault, and the expected content.
         what: String,
         /// Where.
         at: Position,
     },
-    /// Valid JSON that is not a profile.
+    /// The file is valid JSON and not a profile.
     #[error("{} is JSON, but not a Firefox profile: expected {expected}", path.display())]
     Incomplete {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing part.
         expected: &'static str,
     },
-    /// A version of the format that is not known.
+    /// The version of the format is not known.
     #[error(
         "{} has version {version} of the Firefox Profiler's format; versions {} to {} are read: {}",
         path.display(), known.start(), known.end(),
@@ -62,35 +62,35 @@ pub enum ReadError {
         path: PathBuf,
         /// Its version.
         version: u32,
-        /// What is read.
+        /// The versions that can be read.
         known: std::ops::RangeInclusive<u32>,
     },
-    /// Valid JSON whose tables do not fit each other.
+    /// The JSON is valid, but its tables contradict each other.
     #[error("{} is damaged: {what}", path.display())]
     Inconsistent {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault and its place.
         what: String,
     },
-    /// It does not count what was asked for.
+    /// The file lacks the requested count.
     #[error("{} counts no {asked:?}; it counts {known}: name one of these, or none", path.display())]
     NoEvent {
         /// The file.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested count.
         asked: String,
-        /// What there is.
+        /// The file's counts.
         known: String,
     },
-    /// Reading it would cost more than the caller allows.
+    /// Reading would cost more than the caller allows.
     #[error("{} is too large: {what} exceeds the limit of {limit_bytes}; record a shorter time or at a lower rate", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// What of it.
+        /// The part that is too large.
         what: &'static str,
-        /// The limit: bytes, but for nesting.
+        /// The limit: bytes, or levels for nesting.
         limit_bytes: u64,
     },
 }
@@ -98,7 +98,7 @@ pub enum ReadError {
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// In the JSON (inflated, if the file is compressed). Both count from 1; column counts bytes.
+    /// A place in the JSON, after inflating. Line and column count from 1; the column counts bytes.
     Json {
         /// Line.
         line: usize,
@@ -110,14 +110,14 @@ pub enum Position {
         /// From 1.
         line: u64,
     },
-    /// In a file that is no text.
+    /// A place in a binary file.
     Byte {
         /// Bytes from the start.
         byte: u64,
-        /// True if the file is compressed: these are bytes of what is in it.
+        /// True if the file is compressed and the offset is in its inflated content.
         is_inflated: bool,
     },
-    /// In the compressed file, at about this byte: reading is buffered.
+    /// A place in the compressed file. It is approximate, because reading is buffered.
     Compressed {
         /// Bytes from the start.
         byte: u64,
@@ -142,8 +142,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// What parsing found, of the file. `compressed` is how far reading had come if it is compressed; `json_bytes` tells whether
-/// there was anything.
+/// A parse error with the file's path. `compressed` is the offset in a compressed file; `json_bytes` is 0 for an empty file.
 pub(super) fn of_parsing(path: &Path, error: parse::Error, compressed: Option<u64>, json_bytes: u64) -> ReadError {
     let (why, at) = error.into_parts();
     let damaged = |what: String| ReadError::Damaged {
@@ -177,7 +176,7 @@ pub(super) fn io_error(path: &Path, is_gzip: bool, byte: u64, source: io::Error)
     let at = Position::Compressed { byte };
     match source.kind() {
         io::ErrorKind::UnexpectedEof if is_gzip => ReadError::Truncated { path, at },
-        // What flate2 answers to bytes that are no deflate stream, and to a wrong checksum.
+        // flate2's errors for invalid deflate data and for a wrong checksum.
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_gzip => ReadError::Damaged {
             path,
             what: format!("broken gzip stream ({source})"),

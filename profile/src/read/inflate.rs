@@ -1,4 +1,4 @@
-//! The bytes of a file in blocks. A compressed file is inflated on a thread of its own, while the caller parses what came out.
+//! The bytes of a file in blocks. A compressed file is inflated on its own thread while the caller parses.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -10,11 +10,11 @@ use flate2::read::MultiGzDecoder;
 
 use super::parse::{Block, Blocks};
 
-/// Blocks that are inflated ahead of the parser: 8 MB, what takes longer than a time slice. With less, on a busy machine each
-/// thread waits for the other's turn.
+/// Blocks that are inflated ahead of the parser: 8 MB take longer than a time slice. With fewer blocks, the two threads of a busy machine wait for
+/// each other's time slices.
 const BLOCKS_AHEAD: usize = 8;
 
-/// Hands the file's blocks to `work`. Returns its answer, and how many bytes of the file were read.
+/// Passes the file's blocks to `work`. Returns its answer and the number of bytes read from the file.
 pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut dyn Blocks) -> T) -> (T, u64) {
     let bytes = AtomicU64::new(0);
     let counted = || Counted { file, bytes: &bytes };
@@ -22,13 +22,13 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
     let done = match is_gzip {
         false => work(&mut Here::of(counted())),
         true => thread::scope(|scope| {
-            // Dropped before the scope waits for the thread: it ends when nobody takes its blocks.
+            // The receiver is dropped before the scope joins the thread. The thread ends when its receiver is gone.
             let (filled, from_thread) = sync_channel(BLOCKS_AHEAD);
             let (to_thread, used) = channel();
             let thread = thread::Builder::new().name("inflate".into());
             match thread.spawn_scoped(scope, move || inflate(inflated(), &used, &filled)) {
                 Ok(_) => work(&mut Elsewhere { from_thread, to_thread }),
-                // No more threads are allowed: then one after the other.
+                // No more threads are allowed, so one thread inflates and parses.
                 Err(_) => work(&mut Here::of(inflated())),
             }
         }),
@@ -36,7 +36,7 @@ pub(super) fn with_blocks<T>(file: &File, is_gzip: bool, work: impl FnOnce(&mut 
     (done, bytes.into_inner())
 }
 
-/// Blocks that are read when they are asked for.
+/// Blocks that the parser's own thread reads.
 struct Here<R> {
     from: R,
     failed: Option<io::Error>,
@@ -55,7 +55,7 @@ impl<R: Read> Blocks for Here<R> {
         }
         match used.fill(&mut self.from) {
             Err(error) if used.is_empty() => return Err(error),
-            // What came before an error comes first.
+            // The bytes before the error come first.
             Err(error) => self.failed = Some(error),
             Ok(()) => {}
         }
@@ -71,7 +71,7 @@ struct Elsewhere {
 
 impl Blocks for Elsewhere {
     fn next(&mut self, used: Block) -> io::Result<Block> {
-        // It may have come to its end, and take none.
+        // The thread may have ended.
         let _ = self.to_thread.send(used);
         match self.from_thread.recv() {
             Ok(block) => block,
@@ -85,7 +85,7 @@ fn inflate(mut from: impl Read, used: &Receiver<Block>, filled: &SyncSender<io::
         let mut block = used.try_recv().unwrap_or_else(|_| Block::new());
         let error = block.fill(&mut from).err();
         let is_last = block.is_empty() || error.is_some();
-        // What came before an error comes first.
+        // The bytes before the error come first.
         if (error.is_none() || !block.is_empty()) && filled.send(Ok(block)).is_err() {
             return;
         }
@@ -98,7 +98,7 @@ fn inflate(mut from: impl Read, used: &Receiver<Block>, filled: &SyncSender<io::
     }
 }
 
-/// Counts what has been read of a file: where it was when it turned out to be damaged.
+/// Counts the bytes read from a file: the place of an error.
 struct Counted<'a> {
     file: &'a File,
     bytes: &'a AtomicU64,

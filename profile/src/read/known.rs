@@ -1,4 +1,4 @@
-//! The few fields of a profile that loading needs; everything else is checked to be JSON and passed over.
+//! The few fields of a profile that loading needs. All others are only checked to be JSON.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use super::whole::RawId;
 use super::{Form, ReadLimits, SavedLib};
 use crate::tracks::{Track, Visible};
 
-/// Tracks that are kept, and bytes of the process id of each: more than a link can speak of.
+/// Most tracks, and most bytes of each process id, that are kept: a link cannot hold more.
 const MOST_TRACKS: usize = 100_000;
 const MOST_PID_BYTES: usize = 64;
 
-/// What was found.
+/// The fields that were found.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) meta: Meta,
     pub(super) libs: Vec<SavedLib>,
     pub(super) threads: u64,
-    /// The first of them.
+    /// The first tracks of the file.
     pub(super) tracks: Vec<Track>,
     has_meta: bool,
     has_threads: bool,
@@ -40,7 +40,7 @@ pub(super) struct Meta {
 }
 
 impl Found {
-    /// The form of the profile, or what is missing for it to be one.
+    /// The form of the profile, or its missing part.
     pub(super) fn form(&self) -> Result<Form, &'static str> {
         if !self.has_meta {
             return Err("an object `meta`");
@@ -77,7 +77,7 @@ impl Found {
 
 pub(super) fn read(json: &mut Parser<'_>, limits: ReadLimits) -> parse::Result<Found> {
     let mut found = Found {
-        // A vector doubles while it grows.
+        // A vector doubles as it grows.
         max_lib_bytes: limits.memory_bytes / 4,
         ..Found::default()
     };
@@ -101,7 +101,7 @@ enum Key {
     Other,
 }
 
-/// A profile, or (in Firefox's own form) the profile of a subprocess inside it.
+/// A profile, or a subprocess's profile inside a file in Firefox's own form.
 struct Process<'a> {
     found: &'a mut Found,
     is_top: bool,
@@ -181,7 +181,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// A thread; before processed version 41 it had the libraries.
+/// A thread. Before processed version 41, threads held the libraries.
 struct Thread<'a>(&'a mut Found);
 
 impl<'de> DeserializeSeed<'de> for Thread<'_> {

@@ -1,8 +1,7 @@
-//! Reads saved profiles, whoever wrote them: what `sprof load` has to know before it serves one untouched.
+//! Reads saved profiles of sprof and of other profilers.
 //!
-//! The file is checked from its first byte to its last, as a stream: memory stays within what the caller allows, however
-//! large the file or however far it inflates. [`open`] reads what serving needs, [`whole()`] what views need, [`foreign()`] the
-//! same from folded stacks and files of other profilers.
+//! Reading checks the file as a stream from first byte to last. Memory stays within the caller's limit, whatever the file's size or compression.
+//! [`open`] reads what serving needs and [`whole()`] what views need. [`foreign()`] reads the same from folded stacks and other profilers' files.
 
 mod error;
 mod foreign;
@@ -27,29 +26,29 @@ pub use crate::data::SavedLib;
 use crate::data::{Data, Saved};
 use crate::tracks::Tracks;
 
-/// What reading may cost. Beside these limits, what is kept in memory must stand in a proportion to what was read: a few bytes
-/// that stand for large structures, or refer to one long text again and again, are refused.
+/// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large structures or refer to one long
+/// text many times are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
-    /// Bytes of memory, roughly. Default 128 MiB.
+    /// Approximate bytes of memory. Default 128 MiB.
     pub memory_bytes: u64,
-    /// Bytes of JSON after inflating. Default 4 GiB; browsers give up well below.
+    /// Bytes of inflated JSON. Default 4 GiB; browsers fail well below.
     pub json_bytes: u64,
-    /// Values in lists and objects: 8 bytes each where [`whole()`] keeps them. Default 400 million.
+    /// Values in lists and objects. [`whole()`] keeps 8 bytes of each. Default 400 million.
     pub values: u64,
 }
 
-/// Bytes in memory that need no proportion to the file.
+/// Bytes of memory that any file may use, however small it is.
 const FREE_BYTES: u64 = 64 << 20;
-/// Bytes in memory for each byte of the inflated file. A column of `0,` takes 16 where each is an address.
+/// Bytes of memory for each byte of the inflated file. Each `0,` in a column of addresses takes 16.
 const BYTES_FOR_ONE: u64 = 16;
 
-/// Bytes that may be kept in memory of so many that were read.
+/// The memory allowed for this many bytes read.
 fn proportionate_bytes(read_bytes: u64) -> u64 {
     FREE_BYTES.saturating_add(read_bytes.saturating_mul(BYTES_FOR_ONE))
 }
 
-/// What exceeds [`proportionate_bytes`].
+/// The name of the limit [`proportionate_bytes`] in messages.
 const DISPROPORTIONATE: &str = "the memory that its content would take";
 
 impl Default for ReadLimits {
@@ -62,37 +61,37 @@ impl Default for ReadLimits {
     }
 }
 
-/// Which of the two forms of the Firefox Profiler a file has.
+/// The two forms of Firefox profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The front end's own, with `meta.preprocessedProfileVersion`: sprof, samply, saved from the front end.
+    /// The front end's form, with `meta.preprocessedProfileVersion`: written by sprof, samply and the front end.
     Processed {
-        /// That version. A front end refuses one newer than its own.
+        /// That version. A front end refuses versions newer than its own.
         version: u32,
     },
-    /// As Firefox itself hands it out; the front end converts it.
+    /// Firefox's form, which the front end converts.
     Gecko {
         /// `meta.version`.
         version: u32,
     },
 }
 
-/// A saved profile that is sound as far as a file goes: JSON to its end, with the parts that the front end looks for.
+/// A saved profile whose JSON is valid to its end and has the parts that the front end needs.
 #[derive(Debug)]
 pub struct SavedProfile {
-    /// Which form.
+    /// Its form.
     pub form: Form,
-    /// `meta.product`: the program.
+    /// `meta.product`: the recorded program.
     pub product: Option<String>,
-    /// `meta.importedFrom`: who wrote it, where it says so.
+    /// `meta.importedFrom`: the program that wrote the file, if named.
     pub imported_from: Option<String>,
-    /// `meta.symbolicated`: whether it has function names already.
+    /// `meta.symbolicated`: true if functions have names.
     pub symbolicated: Option<bool>,
-    /// Libraries, those of subprocesses and threads included, each once.
+    /// Libraries without duplicates, including those of subprocesses and threads.
     pub libs: Vec<SavedLib>,
-    /// Threads, those of subprocesses included.
+    /// Number of threads, including those of subprocesses.
     pub threads: u64,
-    /// The rows of the timeline; `None` where the file does not say which are shown at first.
+    /// The rows of the timeline; `None` if the file does not list the initially visible ones.
     pub tracks: Option<Tracks>,
     /// True if the file is compressed with gzip.
     pub is_gzip: bool,
@@ -104,7 +103,7 @@ pub struct SavedProfile {
 }
 
 impl SavedProfile {
-    /// The file that was read, at its first byte: to serve it untouched. Still the same one if its path now names another.
+    /// The file that was read, positioned at its first byte, to serve it unchanged. It is the same file even if its path now names another.
     pub fn into_file(self) -> Result<File, std::io::Error> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(0))?;
@@ -114,7 +113,7 @@ impl SavedProfile {
 
 /// Reads and checks the profile in `path`.
 ///
-/// Errors name the file, what was expected, where, and what to do.
+/// Errors name the file, the expected content, the place and the next step.
 pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> {
     let opened = Opened::open(path)?;
     let (found, json_bytes) = opened.parse(path, limits, |json| known::read(json, limits))?;
@@ -143,22 +142,21 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
     })
 }
 
-/// Reads the profile in `path` with all that views need: the front end's form, versions 50 to 75.
+/// Reads everything that views need: the front end's form, versions 50 to 75.
 ///
-/// Errors name the file, what was expected, where, and what to do.
+/// Errors name the file, the expected content, the place and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     let (mut data, loose) = tables::<ForViews>(path, limits)?;
     prepare(&mut data, loose);
     Ok(data)
 }
 
-/// Reads the profile in `path` with all that is needed to write it again: markers with their data, counters, fields that are not known
-/// here.
+/// Reads everything needed to write the profile again: data of markers, counters, unknown fields.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<Saved, ReadError> {
     everything_but(path, limits).map(|(data, _)| data)
 }
 
-/// The same, and what is not there nevertheless.
+/// Like [`everything`], and returns what could not be kept.
 pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Saved, NotKept), ReadError> {
     let (mut data, loose) = tables::<Everything>(path, limits)?;
     data.recorded = loose.facts.into_recorded();
@@ -167,7 +165,7 @@ pub fn everything_but(path: &Path, limits: ReadLimits) -> Result<(Saved, NotKept
 
 fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), ReadError> {
     let read = Opened::open(path)?.parse(path, limits, whole::parse::<E>);
-    // Tables of Firefox's own form are lists of rows. The error of the first one would say that a sound file is damaged.
+    // Tables in Firefox's own form are lists of rows. The first row's error would call a sound file damaged.
     if let Err(ReadError::Damaged { .. }) = &read
         && let Ok(SavedProfile {
             form: Form::Gecko { .. },
@@ -180,7 +178,7 @@ fn tables<E: Extent>(path: &Path, limits: ReadLimits) -> Result<(Data, Loose), R
     whole::to_data(raw).map_err(|error| error.of(path))
 }
 
-/// A file that may be a profile, at its first byte.
+/// An open file that may be a profile, at its first byte.
 struct Opened {
     file: File,
     is_gzip: bool,
@@ -194,7 +192,7 @@ impl Opened {
             path: path_buf(),
             source,
         };
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would wait for a writer.
         let is_file = |metadata: &std::fs::Metadata| metadata.is_file();
         let before = std::fs::metadata(path).map_err(unreadable)?;
         let opened = is_file(&before)
@@ -227,7 +225,7 @@ impl Opened {
         })
     }
 
-    /// Hands the JSON to `parse`, inflated. Returns its answer, and how many bytes of JSON there were.
+    /// Inflates the JSON and passes it to `parse`. Returns the answer and the number of bytes of JSON.
     fn parse<T>(
         &self,
         path: &Path,
@@ -248,10 +246,10 @@ impl Opened {
     }
 }
 
-/// Of a pipe or a device. Opening a pipe would wait for its other end.
+/// The message for a pipe or a device. Opening a pipe would wait for a writer.
 const NO_FILE: &str = "not a regular file (what comes through a pipe is read with `-` in the place of the file)";
 
-/// What the file is instead, if its first bytes say so.
+/// The file's actual format, if its first bytes identify one.
 fn not_a_profile(start: &[u8]) -> Option<&'static str> {
     // From tools/perf/util/header.c and the front end's importers.
     const MAGICS: &[(&[u8], &str)] = &[

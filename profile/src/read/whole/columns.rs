@@ -1,4 +1,4 @@
-//! Columns as profiles write them: numbers, indices and texts in lists, with `null` or -1 where there is none.
+//! Columns of profiles: lists of numbers, indices and texts. `null` or -1 is an absent value.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -75,7 +75,7 @@ impl Value for Option<u64> {
     }
 }
 
-/// One value: what a list's elements are read as.
+/// One value: an element of a list.
 struct One<T>(T);
 
 impl<'de, T: Value> Deserialize<'de> for One<T> {
@@ -135,7 +135,7 @@ impl<'de, T: Value> Visitor<'de> for ListVisitor<T> {
         values.shrink_to_fit();
         Ok(values)
     }
-    /// An absent column may be written as null.
+    /// An absent column may be `null`.
     fn visit_unit<E: de::Error>(self) -> Result<Vec<T>, E> {
         Ok(Vec::new())
     }

@@ -1,38 +1,38 @@
-//! What is decided once all threads of a file have been read: what its samples stand for, and when its times begin.
+//! The last step of reading, when all threads are known: the unit of samples and the start of time.
 
 use rustc_hash::FxHashMap;
 
 use crate::data::{Data, NONE, Samples, Thread, Unit};
 use crate::facts::Facts;
 
-/// What [`Data`] has no room for, and how much of it a file has.
+/// Counts of a file's values that [`Data`] cannot hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotKept {
     /// Source files with an id, a start position, a source map or their text.
     pub source_details: u64,
-    /// Frames with a position that a source map gave.
+    /// Frames with a position from a source map.
     pub original_positions: u64,
 }
 
-/// What a file says of its samples that only views take into account.
+/// Properties of samples that only views use.
 #[derive(Default)]
 pub(crate) struct Loose {
     pub(crate) facts: Facts,
-    /// Events whose markers are samples, and what each of these stands for.
+    /// Events whose markers are samples, and the number of events for each marker.
     pub(crate) periods: FxHashMap<String, f64>,
     pub(crate) not_kept: NotKept,
-    /// When recording began, in the times of the file, ms.
+    /// Start of the recording in the file's times, ms.
     pub(crate) zero_ms: Option<f64>,
 }
 
-/// Makes data as a file has it what views are of: with threads of point events, times since recording began, and samples that are
-/// counted where they all stand for the same.
+/// Converts a file's data for views: markers of point events become threads, times count from the recording's start, and samples of equal weight are
+/// counted.
 pub(crate) fn prepare(data: &mut Data, loose: Loose) {
     if !loose.facts.restore(data) {
         count_equal_weights(data);
     }
     let points = (data.threads.iter()).flat_map(|thread| threads_of_points(data, thread, &loose.periods));
-    // Behind all others: CPU time is what a file is of, unless it has none.
+    // Point events come last: CPU time is the profile's main event, if the profile has it.
     let points: Vec<Thread> = points.collect();
     data.threads.extend(points);
     data.point_events = loose.periods.into_keys().collect();
@@ -41,7 +41,7 @@ pub(crate) fn prepare(data: &mut Data, loose: Loose) {
     data.unit = unit_of_first(data);
 }
 
-/// Where all samples stand for the same time, they are counted, each of them for that time: sums stay whole numbers.
+/// If all samples have the same weight of time, they are counted in units of that time. Sums stay whole numbers.
 fn count_equal_weights(data: &mut Data) {
     let Some(each_ms) = equal_weight_ms(&data.threads) else {
         return;
@@ -53,13 +53,13 @@ fn count_equal_weights(data: &mut Data) {
     }
 }
 
-/// What the samples of the first thread with samples count.
+/// The unit of the first thread with samples.
 fn unit_of_first(data: &Data) -> Unit {
     let first = data.threads.iter().find(|thread| !thread.samples.is_empty());
     first.map_or(Unit::default(), |thread| thread.unit)
 }
 
-/// What each sample stands for, if it is the same for all.
+/// The weight of each sample, if all are equal.
 fn equal_weight_ms(threads: &[Thread]) -> Option<f64> {
     let timed = threads.iter().filter(|thread| is_own_time(thread));
     let mut weights = timed.flat_map(|thread| thread.samples.iter().map(|(_, _, weight)| weight));
@@ -67,13 +67,13 @@ fn equal_weight_ms(threads: &[Thread]) -> Option<f64> {
     weights.all(|weight| weight == first).then_some(first)
 }
 
-/// The samples of further events have threads of their own.
+/// Threads of further events hold other samples.
 fn is_own_time(thread: &Thread) -> bool {
     thread.unit == Unit::Milliseconds && thread.event.is_none()
 }
 
-/// Makes times those since recording began: since the time that the file gives, or else since the first sample or marker, as the
-/// front end has it (`getTimeRangeIncludingAllThreads`). samply's begin when the machine did.
+/// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the front end
+/// (`getTimeRangeIncludingAllThreads`). samply's times begin at the machine's start.
 fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
     let first_ms = || {
         let threads = data.threads.iter();
@@ -97,18 +97,17 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
     }
 }
 
-/// A marker of a point event, as a sample of that event.
+/// A marker of a point event as a sample of the event.
 struct Point {
-    /// Index of the text that names the event.
+    /// Index of the event's name.
     name: u32,
     time_ms: f64,
     stack: u32,
-    /// How many it stands for.
+    /// The number of events that it represents.
     weight: f64,
 }
 
-/// Markers of events that happen at one time are samples of these, too, so that all views, exports and comparisons have them: a
-/// thread for each event that a thread has such markers of.
+/// Makes markers of point events samples, in one thread for each event of a thread. All views, exports and comparisons then include them.
 fn threads_of_points(data: &Data, of: &Thread, periods: &FxHashMap<String, f64>) -> Vec<Thread> {
     let points = of.markers.iter().filter_map(|marker| {
         let period = periods.get(data.text(marker.name))?;

@@ -1,4 +1,4 @@
-//! How much of a file is read: what views are of, or everything that is written again.
+//! How much of a file is read: only what views use, or everything that is written again.
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess};
@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::meta::{KnownMeta, RawCause, RawMarkerData};
 use crate::data::Fields;
 
-/// How much is read.
+/// A choice of fields to read.
 pub(in crate::read) trait Extent: Default {
-    /// What views have no use for: kept, or skipped.
+    /// Fields that views do not use: kept or skipped.
     type Of<T: Default + DeserializeOwned>: Default + DeserializeOwned + Kept<T>;
-    /// Of a marker.
+    /// The data of a marker.
     type MarkerData: Default + DeserializeOwned + MarkerData;
 
-    /// A field that has no type here.
+    /// Reads a field without a typed counterpart.
     fn rest<'de, A: MapAccess<'de>>(rest: &mut Self::Of<Fields>, key: String, map: &mut A) -> Result<(), A::Error>;
-    /// `meta` as typed, and all of it.
+    /// `meta` as typed fields, and as all its fields.
     fn meta<'de, D: Deserializer<'de>>(json: D) -> Result<(KnownMeta, Self::Of<Fields>), D::Error>;
 }
 
-/// Something that may have been skipped.
+/// A value that may have been skipped.
 pub(in crate::read) trait Kept<T> {
-    /// What was kept, or nothing.
+    /// The kept value, or a default.
     fn take(self) -> T;
 }
 
@@ -34,7 +34,7 @@ impl<T> Kept<T> for T {
 
 /// Data of a marker.
 pub(in crate::read) trait MarkerData {
-    /// What led to the marker, and everything.
+    /// The marker's cause, and all its fields.
     fn split(self) -> (RawCause, Option<Fields>);
 }
 
@@ -51,7 +51,7 @@ impl MarkerData for Fields {
     }
 }
 
-/// What views are of.
+/// Only what views use.
 #[derive(Default)]
 pub(in crate::read) struct ForViews;
 

@@ -1,4 +1,4 @@
-//! What is typed of `meta`, and of a marker's data.
+//! The typed fields of `meta` and of markers' data.
 
 use serde::Deserialize;
 
@@ -32,24 +32,24 @@ pub(in crate::read) struct KnownMeta {
 #[serde(default)]
 pub(in crate::read) struct RawSchema {
     pub(super) name: String,
-    /// sprof's own: markers of this type are samples of an event, each of which stands for so many.
+    /// sprof's own field: markers of this type are samples of an event, and each represents this many events.
     pub(super) period: RowValue,
 }
 
-/// What views take of a marker's data.
+/// The fields of a marker's data that views use.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(in crate::read) struct RawMarkerData {
     pub(super) cause: RawCause,
 }
 
-/// What led to a marker. Some types have a text of this name.
+/// A marker's cause. Some types have a text field with this name.
 #[derive(Default, Deserialize)]
 #[serde(untagged)]
 pub(in crate::read) enum RawCause {
     Stack {
         stack: Option<u32>,
-        /// sprof's own, where it is another than the type's period.
+        /// sprof's own field: the number of events, if it differs from the type's period.
         weight: Option<f64>,
     },
     Other(serde::de::IgnoredAny),

@@ -1,9 +1,7 @@
-//! All of a profile that views need, of any version of the format.
+//! Reads all that views need, from any version of the format.
 //!
-//! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
-//! 2. `raw`: the tables as the file has them; `meta`: what is typed of the rest.
-//! 3. `normal`: checked, and brought to one form, from which the file can be written again.
-//! 4. `end`: what views want of it beside that.
+//! 1. `columns`: lists of numbers and texts; `extent`: how much is read. 2. `raw`: the file's tables; `meta`: typed fields of the rest. 3. `normal`:
+//! checks the tables and converts them to one form, which can be written again. 4. `end`: conversions that only views need.
 
 mod columns;
 mod end;
@@ -24,10 +22,10 @@ pub(super) use extent::{Everything, Extent, ForViews};
 pub(super) use raw::RawId;
 use raw::RawProfile;
 
-/// Versions that are known. A later one may keep what is needed, or not.
+/// Known versions. A later version may keep the needed fields or change them.
 const VERSIONS: std::ops::RangeInclusive<u32> = 50..=75;
 
-/// Hands over the tables of a file as they are in it.
+/// The file's tables, unchecked.
 pub(super) fn parse<E: Extent>(json: &mut Parser<'_>) -> parse::Result<RawProfile<E>> {
     json.read(PhantomData)
 }

@@ -1,4 +1,4 @@
-//! From the tables of any version to [`Data`]: every index is checked, equal texts and functions become one.
+//! Converts tables of any version to [`Data`]: checks every index, and makes equal texts and functions one.
 
 use serde_json::Value;
 
@@ -16,12 +16,12 @@ use crate::data::{
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
 use crate::unique::Unique;
 
-/// What is wrong with which part: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
+/// The fault and its place: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
 pub(super) type Wrong = String;
 
-/// From this version on stacks, frames and functions are shared by all threads.
+/// From this version on, all threads share stacks, frames and functions.
 const SHARED_TABLES: u32 = 60;
-/// From this version on texts are.
+/// From this version on, all threads share texts.
 const SHARED_TEXTS: u32 = 56;
 const SOURCES: u32 = 58;
 const PREFIX_OFFSETS: u32 = 66;
@@ -77,7 +77,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         periods: schemas.into_iter().filter_map(period).collect(),
         zero_ms: known.profiling_start_time,
     };
-    // Where things of the file stand in the data.
+    // The data's index of each of the file's items.
     let mut shared = Places::default();
     if version >= SHARED_TEXTS {
         shared.texts = normal.texts(std::mem::take(&mut raw.shared.string_array.0));
@@ -124,7 +124,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
     Ok((data, loose))
 }
 
-/// How many source files have more than a name.
+/// Number of source files with more than a name.
 fn source_details(sources: &Fields) -> u64 {
     let columns = ["id", "uuid", "startLine", "startColumn", "sourceMapURL", "content"];
     let columns = columns.into_iter().filter_map(|key| sources.get(key)?.as_array());
@@ -139,7 +139,7 @@ fn source_details(sources: &Fields) -> u64 {
     detailed.len() as u64
 }
 
-/// An event whose markers are samples, and what each of these stands for.
+/// An event whose markers are samples, and the number of events for each marker.
 fn period(schema: RawSchema) -> Option<(String, f64)> {
     match schema.period {
         RowValue::Number(period) => Some((schema.name, period.as_f64()?)),
@@ -165,7 +165,7 @@ fn counter(mut fields: Fields) -> Counter {
     }
 }
 
-/// Where in the data the texts and sources of the file are.
+/// The data's index of each text and source of the file.
 #[derive(Default)]
 struct Places {
     texts: Vec<u32>,
@@ -184,7 +184,7 @@ struct Normal {
 }
 
 impl Normal {
-    /// Where each text of a list stands in the data.
+    /// The data's index of each text of a list.
     fn texts(&mut self, texts: Vec<Box<str>>) -> Vec<u32> {
         texts.into_iter().map(|text| self.texts.index(text)).collect()
     }
@@ -214,7 +214,7 @@ impl Normal {
         Ok(())
     }
 
-    /// A function of each of the table's, with the library of its resource, and what it has more if it is a script's.
+    /// The functions of the table, with the libraries of their resources, and properties of script functions.
     fn funcs<E: Extent>(
         &self,
         raw: RawFuncs<E>,
@@ -295,7 +295,7 @@ impl Normal {
         self.data.frames.reserve_exact(count);
         for index in 0..count {
             let &(mut of, ref script) = &funcs[func.required(index, funcs.len(), "functions")? as usize];
-            // As functions, scripts are in the order in which frames name them: a file that is written of this gives the same order.
+            // Script properties are in the order in which frames refer to them. Writing the data and reading it again gives the same order.
             of.script = match script {
                 Some(script) => (self.scripts.get(script)).unwrap_or_else(|| self.scripts.index(script.clone())),
                 None => NONE,
@@ -343,7 +343,7 @@ impl Normal {
         Ok(())
     }
 
-    /// JavaScript has made a number of it, which for -1 of 64 bits is 18446744073709552000.
+    /// JavaScript converts the id to a double: 64-bit -1 becomes 18446744073709552000.
     fn window(&mut self, id: Option<f64>) -> u32 {
         let id = id.filter(|id| !id.is_nan());
         id.map_or(NONE, |id| self.windows.index(id as u64))
@@ -403,7 +403,7 @@ impl Normal {
         let samples = self.samples(raw.samples, first_stack, at)?;
         let markers = self.markers(raw.markers, texts, first_stack, at)?;
         let mut rest = raw.rest.take();
-        // Its texts are those of a table that is made anew here.
+        // Its texts refer to a table that is rebuilt here.
         rest.remove("jsTracer");
         map_stacks_of_allocations(&mut rest, |stack| stack.saturating_add(first_stack as u32));
         self.data.threads.push(Thread {
@@ -448,7 +448,7 @@ impl Normal {
                     NONE if end.is_some_and(|end| start.is_none_or(|start| start <= end)) => Phase::Interval,
                     _ => Phase::Instant,
                 };
-                // Firefox itself writes 0 for the time that the phase has not.
+                // Firefox writes 0 for the time that the phase lacks.
                 let (start, end) = match phase {
                     Phase::Interval => (start.or(end), end.or(start)),
                     Phase::Instant | Phase::Start => (start.or(end), start.or(end)),
@@ -516,7 +516,7 @@ impl Normal {
                 now += *time;
                 *time = now;
             }
-            // The front end writes one difference, `null`, for a thread without samples.
+            // For a thread without samples, the front end writes one difference: `null`.
             if count == 0 {
                 time_ms.clear();
             }
@@ -548,7 +548,7 @@ impl Normal {
     }
 }
 
-/// Columns that only functions of scripts have values in.
+/// Columns that only script functions fill.
 struct Scripts {
     is_js: Ids,
     relevant_for_js: Ids,
@@ -560,10 +560,10 @@ struct Scripts {
 }
 
 impl Scripts {
-    /// `ResourceType.Library`, whose functions are native.
+    /// `ResourceType.Library`: its functions are native.
     const LIBRARY: u32 = 1;
 
-    /// What the function at this index has of these; `None` for native ones.
+    /// The script properties of the function at this index; `None` for native functions.
     fn of(&self, index: usize, resource: u32, texts: &[u32]) -> Option<Script> {
         let get = |column: &Ids, index: usize| column.0.get(index).copied().unwrap_or(NONE);
         let kind = get(&self.resource_type, resource as usize);
@@ -586,16 +586,16 @@ impl Scripts {
     }
 }
 
-/// A column of indices, with the place and the name that it has in the file.
+/// A column of indices, with its place and name in the file.
 struct Column<'a>(&'a str, &'a str, &'a [u32]);
 
 impl Column<'_> {
-    /// [`NONE`] where the column is shorter or absent.
+    /// [`NONE`] if the column is shorter or absent.
     fn get(&self, index: usize) -> u32 {
         self.2.get(index).copied().unwrap_or(NONE)
     }
 
-    /// A number that must be there.
+    /// A required number.
     fn value(&self, index: usize) -> Result<u32, Wrong> {
         match self.get(index) {
             NONE => Err(format!("{}.{}[{index}] is missing", self.0, self.1)),

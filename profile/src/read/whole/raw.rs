@@ -1,7 +1,6 @@
-//! A processed profile as it is in the file, versions 50 to 75. Names are those of the format; what becomes of unknown fields is the
-//! [`Extent`]'s.
+//! A processed profile as in the file, versions 50 to 75, under the format's names. [`Extent`] keeps or skips unknown fields.
 //!
-//! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; after that, its upgraders.
+//! Versions: docs-developer/CHANGELOG-formats.md of the front end up to 70; its upgraders after 70.
 
 use std::marker::PhantomData;
 
@@ -14,7 +13,7 @@ use super::meta::KnownMeta;
 use crate::data::Fields;
 use crate::read::SavedLib;
 
-/// Reads an object into a structure: these keys into these fields, and what else there is into `rest`.
+/// Reads an object into a structure: the listed keys into fields, all others into `rest`.
 macro_rules! object_with_rest {
     ($name:ident { $($key:literal => $($field:ident).+),* }) => {
         impl<'de, E: Extent> Deserialize<'de> for $name<E> {
@@ -61,7 +60,7 @@ object_with_rest!(RawProfile {
     "meta" => meta, "libs" => libs, "shared" => shared, "threads" => threads, "counters" => counters
 });
 
-/// `meta`, with and without types.
+/// `meta`: typed fields, and all fields.
 #[derive(Default)]
 pub(super) struct RawMeta<E: Extent> {
     pub(super) known: KnownMeta,
@@ -75,7 +74,7 @@ impl<'de, E: Extent> Deserialize<'de> for RawMeta<E> {
     }
 }
 
-/// What stacks are made of.
+/// The tables of stacks.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "")]
 pub(super) struct RawTables<E: Extent> {
@@ -95,7 +94,7 @@ pub(super) struct RawStacks {
     pub(super) frame: Ids,
     /// Until version 65.
     pub(super) prefix: Ids,
-    /// From version 66: how far back the prefix is; 0 for a root.
+    /// From version 66: the distance back to the prefix; 0 for a root.
     pub(super) prefix_offset: Ids,
 }
 
@@ -115,9 +114,9 @@ pub(super) struct RawFrames<E: Extent> {
     pub(super) inner_window_id: E::Of<Numbers>,
     /// From version 70.
     pub(super) lib: Ids,
-    /// Positions that a source map gave.
+    /// Positions from a source map.
     pub(super) original_location: E::Of<Ids>,
-    /// From version 71: what of the other columns counts.
+    /// From version 71: which other columns are valid.
     pub(super) flags: Ids,
 }
 
@@ -145,7 +144,7 @@ pub(super) struct RawFuncs<E: Extent> {
     pub(super) relevant_for_js: E::Of<Ids>,
     pub(super) line_number: E::Of<Ids>,
     pub(super) column_number: E::Of<Ids>,
-    /// From version 75: what of the other columns counts.
+    /// From version 75: which other columns are valid.
     pub(super) flags: Ids,
 }
 
@@ -189,13 +188,13 @@ pub(super) struct RawThread<E: Extent> {
     pub(super) pid: RawId,
     pub(super) tid: RawId,
     pub(super) is_main_thread: bool,
-    /// sprof's own: what the samples are of, where it is not CPU time.
+    /// sprof's own field: the sampled event, if it is not CPU time.
     pub(super) event: Option<String>,
-    /// sprof's own: the thread in which that happened, where this one is a track beside it.
+    /// sprof's own field, of a track of an event: the thread in which the event happened.
     pub(super) event_of: Option<String>,
     pub(super) samples: RawSamples<E>,
     pub(super) markers: RawMarkers<E>,
-    /// Until version 59; in `shared` since. (Texts until 55.)
+    /// Until version 59; then in `shared`. (Texts until 55.)
     pub(super) tables: RawTables<E>,
     pub(super) rest: E::Of<Fields>,
 }
@@ -211,12 +210,12 @@ object_with_rest!(RawThread {
 pub(super) struct RawSamples<E: Extent> {
     pub(super) length: Option<u64>,
     pub(super) stack: Ids,
-    /// Either these,
+    /// Either these times,
     pub(super) time: Numbers,
-    /// or these.
+    /// or these differences.
     pub(super) time_deltas: Numbers,
     pub(super) weight: Numbers,
-    /// sprof's own: see `Samples::count` of the data.
+    /// sprof's own field: see `Samples::count` of the data.
     pub(super) count: Numbers,
     pub(super) weight_type: Option<String>,
     pub(super) thread_cpu_delta: E::Of<Option<Numbers>>,
@@ -239,7 +238,7 @@ pub(super) struct RawMarkers<E: Extent> {
     pub(super) category: E::Of<Ids>,
 }
 
-/// A pid or tid: a number in profiles of Firefox, a text elsewhere.
+/// A pid or tid: a number in profiles of Firefox, otherwise a text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(in crate::read) enum RawId {
