@@ -1,10 +1,10 @@
 //! Views of a profile as plain data.
 //!
-//! Of a profile that was read ([`data`](crate::data)): [`select`] says which samples, and every view is a function of its answer.
-//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`].
-//! [`mod@shortfalls`]: what a result lacks, and why.
+//! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of the selection.
+//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`]. [`mod@shortfalls`]: what a result lacks, and
+//! why.
 //!
-//! Of a profile that was just recorded: [`recorded()`] makes such data, `top` and `waits` take it as it is.
+//! Views of a new recording: [`recorded()`] converts it to such data; `top` and `waits` take it directly.
 
 pub mod annotate;
 pub mod arcs;

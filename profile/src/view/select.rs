@@ -1,4 +1,4 @@
-//! Which samples are looked at, and how their stacks are seen: what all views begin with.
+//! Chooses samples and simplifies their stacks: the first step of every view.
 
 use std::borrow::Cow;
 
@@ -9,40 +9,40 @@ use super::names::merged;
 use crate::category::{CATEGORIES, Kind};
 use crate::data::{Data, NONE, Stack, Thread};
 
-/// Which samples. Several conditions must all hold; of several values for one, any.
+/// Conditions on samples. All conditions must hold. A condition with several values holds for any of them.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Waits instead of samples of running threads. One of both is looked at, never their sum.
+    /// True selects waits, false samples of running threads. A view never adds up both.
     pub waits: bool,
     /// Threads, by name or tid. Empty: all.
     pub threads: Vec<String>,
     /// Processes, by name or pid. Empty: all.
     pub processes: Vec<String>,
-    /// Categories of the leaf. Empty: all.
+    /// Categories of the leaf frame. Empty: all.
     pub categories: Vec<String>,
-    /// From when, ms since recording began.
+    /// Start of the range, ms since recording began.
     pub from_ms: Option<f64>,
-    /// Until when, not included, ms since recording began.
+    /// End of the range, exclusive, ms since recording began.
     pub to_ms: Option<f64>,
-    /// While a marker of this name lasted in a thread of the same process.
+    /// Only times inside a marker of this name in a thread of the same process.
     pub marker: Option<String>,
-    /// With any of these functions on the stack (see [`find`]).
+    /// Only stacks with any of these functions (see [`find`]).
     pub focus: Vec<String>,
-    /// These functions are taken out of stacks; what they cost is their callers'.
+    /// Functions to remove from stacks. Their callers get their cost.
     pub hide: Vec<String>,
-    /// Instances of a generic function are one.
+    /// Treats instances of a generic function as one function.
     pub merge_generics: bool,
 }
 
-/// Nothing has the name that was asked for.
+/// Nothing has the requested name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {kind} {asked:?} in this profile; {}", list(.known))]
 pub struct NotFound {
-    /// Of what kind.
+    /// The kind of thing: thread, function.
     pub kind: &'static str,
-    /// What was asked for.
+    /// The requested name.
     pub asked: String,
-    /// What there is, some of it.
+    /// Some of the existing names.
     pub known: Vec<String>,
 }
 
@@ -53,53 +53,53 @@ fn list(known: &[String]) -> String {
     }
 }
 
-/// Names that an error lists.
+/// Most names that an error lists.
 const KNOWN: usize = 12;
 
-/// Samples by stack.
+/// Selected samples by stack.
 #[derive(Clone, Debug)]
 pub struct Selection<'a> {
-    /// What was selected from.
+    /// The profile.
     pub data: &'a Data,
-    /// The stacks, without hidden functions. A stack comes after that of its caller.
+    /// The stacks without hidden functions. A stack comes after its caller's stack.
     pub stacks: Cow<'a, [Stack]>,
     /// Self cost of each stack.
     pub own: Vec<Cost>,
     /// Samples that have no stack.
     pub without_stack: Cost,
-    /// Of all selected samples.
+    /// All selected samples.
     pub total: Cost,
-    /// Samples that meet all conditions but are of the other kind: waits, or with [`Filter::waits`] those of running threads.
+    /// Samples of the other kind that meet all other conditions: waits, or with [`Filter::waits`] samples of running threads.
     pub other_kind: Cost,
-    /// Cost of each thread, by its index: (selected, of the other kind).
+    /// For each thread: the cost of its selected samples, and of those of the other kind.
     pub threads: Vec<(Cost, Cost)>,
-    /// Selected samples by category of their leaf; the last is of those without.
+    /// Selected samples by category of the leaf; the last entry is for leaves without a category.
     pub categories: Vec<Cost>,
-    /// Which threads were selected, by their index.
+    /// For each thread, true if the filter selects it.
     wanted_threads: Vec<bool>,
-    /// For each function the one that stands for it.
+    /// For each function, the function that represents it.
     merged: Option<Vec<u32>>,
     names: FxHashMap<u32, String>,
 }
 
 impl Selection<'_> {
-    /// True if the thread of this index was selected.
+    /// True if the filter selects the thread with this index.
     pub(super) fn has_thread(&self, thread: u32) -> bool {
         self.wanted_threads.get(thread as usize).is_some_and(|wanted| *wanted)
     }
 
-    /// The function of a stack's leaf, or the one that stands for it.
+    /// The function that represents the stack's leaf.
     pub fn func(&self, stack: u32) -> u32 {
         let func = self.data.frames[self.stacks[stack as usize].frame as usize].func;
         self.representative(func)
     }
 
-    /// The function that stands for this one.
+    /// The function that represents this one.
     pub fn representative(&self, func: u32) -> u32 {
         self.merged.as_ref().map_or(func, |merged| merged[func as usize])
     }
 
-    /// Name of a function that stands for itself.
+    /// The name of a function that represents itself.
     pub fn name(&self, func: u32) -> &str {
         match self.names.get(&func) {
             Some(name) => name,
@@ -107,7 +107,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Functions that stand for those that [`find`] finds.
+    /// Like [`find`], with each function replaced by the one that represents it.
     pub fn find(&self, asked: &str) -> Result<Vec<u32>, NotFound> {
         let mut found: Vec<u32> = find(self.data, asked)?
             .into_iter()
@@ -118,7 +118,7 @@ impl Selection<'_> {
         Ok(found)
     }
 
-    /// Cost of each stack with all that it called.
+    /// Cost of each stack including its callees.
     pub fn totals(&self) -> Vec<Cost> {
         let mut totals = self.own.clone();
         for stack in (0..totals.len()).rev() {
@@ -132,10 +132,10 @@ impl Selection<'_> {
     }
 }
 
-/// Selects.
+/// Selects the samples that meet the filter.
 pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotFound> {
     let conditions = Conditions::of(data, filter)?;
-    // The last is of samples without a stack.
+    // The last entry is for samples without a stack.
     let mut own = vec![Cost::default(); conditions.seen.len()];
     let no_stack = data.stacks.len();
     let mut selection = Selection {
@@ -193,8 +193,8 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     Ok(selection)
 }
 
-/// Drops all samples that [`select`] would not select. What a filter changes of stacks ([`Filter::hide`],
-/// [`Filter::merge_generics`]) is left as it is.
+/// Drops the samples that [`select`] does not select. Stacks stay as they are: [`Filter::hide`] and [`Filter::merge_generics`] have no
+/// effect.
 pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
     let conditions = Conditions::of(data, filter)?;
     let no_stack = data.stacks.len();
@@ -214,15 +214,15 @@ pub fn keep(data: &mut Data, filter: &Filter) -> Result<(), NotFound> {
     Ok(())
 }
 
-/// What a filter means for a profile.
+/// A filter, applied to the tables of a profile.
 struct Conditions<'a> {
-    /// Of each thread.
+    /// For each thread.
     wanted_threads: Vec<bool>,
-    /// Of each stack's leaf.
+    /// For each stack, its leaf's category.
     category_of: Vec<u32>,
-    /// Of each stack; the last is for samples that have none.
+    /// For each stack; the last entry is for samples without one.
     seen: Vec<Seen>,
-    /// `None`: no marker was asked for.
+    /// `None`: the filter names no marker.
     spans: Option<FxHashMap<&'a str, Spans>>,
     from_ms: Option<f64>,
     to_ms: Option<f64>,
@@ -254,7 +254,7 @@ impl<'a> Conditions<'a> {
         })
     }
 
-    /// When samples of a process's threads are selected.
+    /// The selected times of a process's threads.
     fn times(&self, pid: &str) -> Times<'_> {
         Times {
             from_ms: self.from_ms,
@@ -279,7 +279,7 @@ impl Times<'_> {
     }
 }
 
-/// What the samples of a stack are, as far as the stack tells.
+/// The kind of a stack's samples, as far as it follows from the stack.
 #[derive(Clone, Copy)]
 enum Seen {
     Selected,
@@ -288,7 +288,7 @@ enum Seen {
     Not,
 }
 
-/// For each stack; the last is for samples that have none.
+/// The kind of each stack; the last entry is for samples without one.
 fn seen(
     data: &Data,
     filter: &Filter,
@@ -312,7 +312,7 @@ fn seen(
     stacks.chain([kind(NONE, NONE)]).collect()
 }
 
-/// Functions of this name (see [`of_name`](super::names::of_name)). If there are none, all whose name contains it.
+/// Functions with this name (see [`of_name`](super::names::of_name)). If none has it, all functions whose name contains it.
 pub fn find(data: &Data, asked: &str) -> Result<Vec<u32>, NotFound> {
     let names = (0..data.funcs.len() as u32).map(|func| data.func_name(func));
     let mut found = super::names::of_name(names.clone(), asked);
@@ -346,7 +346,7 @@ fn not_found(kind: &'static str, asked: &str, mut known: Vec<String>) -> NotFoun
     }
 }
 
-/// What a thread, or its process, may be asked for by.
+/// The two names of a thread, or of its process.
 type Names = fn(&Thread) -> [&str; 2];
 
 fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
@@ -404,7 +404,7 @@ fn wanted_categories(data: &Data, filter: &Filter) -> Result<Option<Vec<bool>>, 
     Ok(Some(wanted))
 }
 
-/// Category of each stack's leaf: its own, or else its caller's.
+/// The category of each stack's leaf, or else of its nearest caller with one.
 pub(super) fn leaf_categories(data: &Data) -> Vec<u32> {
     let mut categories: Vec<u32> = Vec::with_capacity(data.stacks.len());
     for stack in &data.stacks {
@@ -419,7 +419,7 @@ pub(super) fn leaf_categories(data: &Data) -> Vec<u32> {
 /// (start, end), ms
 type Spans = Vec<(f64, f64)>;
 
-/// For each process, when markers of this name lasted: in order, not overlapping.
+/// For each process, the times of markers with this name: sorted and not overlapping.
 fn spans<'a>(data: &'a Data, name: &str) -> Result<FxHashMap<&'a str, Spans>, NotFound> {
     let mut spans: FxHashMap<&str, Spans> = FxHashMap::default();
     for thread in &data.threads {
@@ -451,7 +451,7 @@ fn contains(spans: &[(f64, f64)], time: f64) -> bool {
     next.checked_sub(1).is_some_and(|at| time <= spans[at].1)
 }
 
-/// Which stacks have one of the functions.
+/// For each stack, true if it contains one of the functions.
 fn in_focus(data: &Data, focus: &[String]) -> Result<Vec<bool>, NotFound> {
     let is_focus = marked(data, focus)?;
     let mut on_path: Vec<bool> = Vec::with_capacity(data.stacks.len());
@@ -474,7 +474,7 @@ fn marked(data: &Data, names: &[String]) -> Result<Vec<bool>, NotFound> {
 
 fn hide(selection: &mut Selection<'_>, names: &[String]) -> Result<(), NotFound> {
     let is_hidden = marked(selection.data, names)?;
-    // For each old stack the new one of its first caller that is not hidden, itself included.
+    // For each old stack, the new stack of its nearest frame that is not hidden.
     let mut kept: Vec<u32> = Vec::with_capacity(selection.stacks.len());
     let (mut stacks, mut own) = (Vec::new(), Vec::<Cost>::new());
     for (stack, cost) in selection.stacks.iter().zip(&selection.own) {
@@ -517,12 +517,11 @@ fn merge_generics(selection: &mut Selection<'_>) {
     selection.merged = Some(of);
 }
 
-/// What addresses of code of no file are called together.
+/// The name for all addresses of code without a file.
 const WITHOUT_NAMES: &str = "[code of no file, without names]";
 
-/// Addresses are no functions: of a loop that Node compiled, each instruction was one, the largest with 7 % of the samples. Of
-/// code of no file nothing tells where functions begin, so all of it is one row. Addresses that another profiler wrote are left as
-/// they are: nobody knows what code they are of.
+/// Merges addresses of code without a file into one row. In a loop that Node compiled, each instruction was a row, the largest with 7 % of
+/// the samples: nothing records where such functions begin. Addresses from another profiler stay, because their code is unknown.
 fn merge_addresses(selection: &mut Selection<'_>) {
     let data = selection.data;
     let jit = CATEGORIES[Kind::Jit.category(false).0].name;

@@ -1,4 +1,4 @@
-//! What was read of another profiler's file, in the form that a profile of the Firefox Profiler is read in.
+//! Converts another profiler's file to the form of a Firefox profile.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::data::{Calls, Category, Data, Fields, NONE, Saved, Unit, Weights};
 use crate::facts::{Facts, counted_name};
 use crate::read::SavedLib;
 
-/// Of what has no times, the room that each stack gets: the front end shows nothing of samples that all stand at one time.
+/// The width of each stack without times. The front end shows nothing if all samples have the same time.
 const EACH_MS: f64 = 1.0;
 
 impl Data {
-    /// In the form of a file of the Firefox Profiler: what is not there is what such a file does not say.
+    /// Adds the fields that a Firefox profile needs and other formats lack.
     pub fn into_saved(mut self) -> Saved {
         if self.is_summed {
             for thread in &mut self.threads {
@@ -30,7 +30,7 @@ impl Data {
             for (key, value) in of_thread() {
                 thread.rest.entry(key).or_insert(value);
             }
-            // Such files have one unit.
+            // All threads of such a file have one unit.
             thread.unit = self.unit;
             if let Some(weights) = self.weights.as_ref().filter(|_| self.unit == Unit::Counts) {
                 thread.name = counted_name(&thread.name, weights);
@@ -44,7 +44,7 @@ impl Data {
     }
 }
 
-/// What the front end wants of a thread, and such a file does not say.
+/// Fields of a thread that the front end needs and other formats lack.
 fn of_thread() -> [(&'static str, Value); 6] {
     [
         ("processType", json!("default")),
@@ -56,7 +56,7 @@ fn of_thread() -> [(&'static str, Value); 6] {
     ]
 }
 
-/// Gives a library all that the front end wants of one.
+/// Adds the fields of a library that the front end needs.
 fn complete(lib: &mut SavedLib) {
     for text in [
         &mut lib.arch,
@@ -108,7 +108,7 @@ fn meta(data: &Data) -> Fields {
     }
 }
 
-/// What the front end can't know, for its "more info" panel.
+/// Rows for the front end's "more info" panel: facts that it cannot compute.
 fn extra(data: &Data) -> Value {
     let mut rows = Vec::new();
     let mut row = |label: &str, value: &str| rows.push(json!({"label": label, "format": "string", "value": value}));

@@ -1,4 +1,4 @@
-//! JSON, streamed: big columns never exist as a whole.
+//! Writes JSON as a stream: a large column is never in memory as a whole.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::data::NONE;
 
-/// Written to the output whenever this much is there. Measured: 16 KiB to 256 KiB write equally fast.
+/// Bytes in the buffer before a write. Measured: 16 KiB to 256 KiB write equally fast.
 const FLUSH_BYTES: usize = 64 * 1024;
 
-/// Writes JSON front to back. Commas are its own business; keys must be free of characters that need escaping.
+/// Writes JSON from start to end, with commas. Keys must not contain characters that need escaping.
 pub(super) struct Json<'a> {
     out: &'a mut dyn Write,
     buf: Vec<u8>,
@@ -25,7 +25,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the buffer.
     pub(super) fn finish(self) -> io::Result<()> {
         self.out.write_all(&self.buf)?;
         self.out.flush()
@@ -73,7 +73,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// One value, by a function that appends it.
+    /// Writes one value; `put` appends it to the buffer.
     pub(super) fn value(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         self.comma()?;
         put(&mut self.buf);
@@ -97,18 +97,18 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// `"key":[v,v,v...]`, `count` times the same.
+    /// `"key":[v,v,v...]`: `count` equal values.
     pub(super) fn constant_column(&mut self, key: &str, count: usize, value: &str) -> io::Result<()> {
         self.column(key, 0..count, |buf, _| buf.extend_from_slice(value.as_bytes()))
     }
 
-    /// `"key":value` with the small values that serde_json is good enough for.
+    /// `"key":value` for small values, by serde_json.
     pub(super) fn entry(&mut self, key: &str, value: &impl serde::Serialize) -> io::Result<()> {
         self.key(key)?;
         self.item(value)
     }
 
-    /// `"key":value` for each, whatever their keys are.
+    /// `"key":value` for each field. The keys may contain any characters.
     pub(super) fn fields<'f>(&mut self, fields: impl IntoIterator<Item = (&'f String, &'f Value)>) -> io::Result<()> {
         for (key, value) in fields {
             self.comma()?;
@@ -120,7 +120,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// The same in a list.
+    /// An element of a list, by serde_json.
     pub(super) fn item(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
         self.comma()?;
         serde_json::to_writer(&mut self.buf, value)?;
@@ -131,7 +131,7 @@ impl<'a> Json<'a> {
 
 /// Milliseconds as nanoseconds.
 pub(in crate::export) fn ns(ms: f64) -> i64 {
-    // `as` saturates.
+    // `as` saturates on overflow.
     (ms * 1e6).round() as i64
 }
 
@@ -162,7 +162,7 @@ pub(super) fn put_optional(buf: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// For columns in which the format has -1 instead of null.
+/// An index in a column where the format uses -1 instead of null.
 pub(super) fn put_or_minus_one(buf: &mut Vec<u8>, value: Option<u64>) {
     match value {
         Some(value) => put_unsigned(buf, value),
@@ -170,7 +170,7 @@ pub(super) fn put_or_minus_one(buf: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// Nanoseconds as milliseconds, exactly: 1_000_123 is `1.000123`.
+/// Nanoseconds as exact milliseconds: 1_000_123 is `1.000123`.
 pub(super) fn put_ms(buf: &mut Vec<u8>, ns: i64) {
     if ns < 0 {
         buf.push(b'-');
@@ -201,7 +201,7 @@ pub(super) fn put_optional_ms(buf: &mut Vec<u8>, ns: Option<i64>) {
     }
 }
 
-/// A string in quotes, escaped as RFC 8259, section 7 demands: quote, backslash and control characters.
+/// A quoted string, escaped as in RFC 8259, section 7: quotes, backslashes and control characters.
 pub(super) fn put_string(buf: &mut Vec<u8>, string: &str) {
     buf.push(b'"');
     let mut rest = string.as_bytes();

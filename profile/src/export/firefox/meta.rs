@@ -1,4 +1,4 @@
-//! `meta`: what the profile is of, as it was read or built.
+//! `meta`: the profile's origin and contents.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::FORMAT_VERSION;
 use super::json::Json;
 use crate::data::Data;
 
-/// What is written from fields of the data.
+/// Fields that are written from typed data.
 const OWN: [&str; 4] = [
     "preprocessedProfileVersion",
     "categories",
@@ -16,7 +16,7 @@ const OWN: [&str; 4] = [
     "markerSchema",
 ];
 
-/// What is written as it was read or built.
+/// Fields that are written unchanged.
 pub(in crate::export) fn other_meta(data: &Data) -> impl Iterator<Item = (&String, &Value)> {
     data.meta.iter().filter(|(key, _)| !OWN.contains(&key.as_str()))
 }

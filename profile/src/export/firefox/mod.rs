@@ -3,8 +3,8 @@
 //! The format is described by `src/types/profile.ts` and `docs-developer/CHANGELOG-formats.md` of
 //! <https://github.com/firefox-devtools/profiler>.
 //!
-//! `meta`, `tables`, `threads`: the parts of the file, in its order; `json`: how they are written. `imported`: what files of other
-//! profilers lack.
+//! `meta`, `tables`, `threads` are the parts of the file, in its order. `json` writes JSON. `imported` adds the fields that other
+//! profilers' files lack.
 
 mod imported;
 mod json;
@@ -26,17 +26,17 @@ pub(super) use json::{ns, some};
 pub(super) use meta::other_meta;
 pub(super) use threads::{weight_type, with_cause};
 
-/// A writer of our own, because the published `fxprof-processed-profile` writes version 55, which has no inline frames when the profile is
-/// built, and takes several microseconds a sample, where the shared tree of stacks takes a fraction of one.
+/// `meta.preprocessedProfileVersion`. 70 is the newest version that the front end of August 2026 reads; it refuses newer ones.
 ///
-/// `meta.preprocessedProfileVersion`. 70 is the newest that the front end of August 2026 reads; it refuses newer ones.
+/// The published `fxprof-processed-profile` is not used here. It writes version 55, which has no inline frames when the profile is built,
+/// and takes several microseconds a sample. The shared tree of stacks takes a fraction of one.
 pub const FORMAT_VERSION: u32 = 70;
 
-/// Level 1 compresses a profile of one million samples to about a fifth at 4 times the speed of level 6, which gains
-/// another eighth: `cargo run --release -p profile --example million`.
+/// Level 1 compresses a profile of one million samples to about a fifth, at 4 times the speed of level 6. Level 6 gains another eighth.
+/// Measure with `cargo run --release -p profile --example million`.
 const GZIP_LEVEL: u32 = 1;
 
-/// Writes the profile as JSON. The same profile gives the same bytes.
+/// Writes a built profile as JSON. Equal profiles give equal bytes.
 pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let built = Built::new(profile);
     document(
@@ -47,13 +47,13 @@ pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Writes what was read of a file, as JSON.
+/// Writes a profile that was read, as JSON.
 pub fn write_data(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
     let threads = data.threads.iter().map(Cow::Borrowed);
     document(data, || data.stacks.iter().copied(), threads, out)
 }
 
-/// `data` but for its stacks and threads, which are these.
+/// Writes `data` with these stacks and threads instead of its own.
 fn document<'a, S: Iterator<Item = Stack>>(
     data: &Data,
     stacks: impl Fn() -> S,
@@ -88,7 +88,7 @@ pub fn write_data_gz(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
     gz.finish()?.flush()
 }
 
-/// Like [`write()`], through gzip: the form that profiles are saved and served in.
+/// Like [`write()`], through gzip. Profiles are saved and served in this form.
 pub fn write_gz(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut gz = GzEncoder::new(out, Compression::new(GZIP_LEVEL));
     write(profile, &mut gz)?;

@@ -1,4 +1,4 @@
-//! The library list, and the `shared` tables that all threads' stacks point into.
+//! The library list, and the `shared` tables of all threads.
 
 use std::io;
 
@@ -33,7 +33,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         .filter(|file| *file != NONE)
         .collect();
     let names = LibNames::of(data);
-    // Where scripts came from, in the order of the functions, as they are found again when the file is read.
+    // The origins of scripts, in the order of the functions. Reading the file finds them in the same order.
     let resources: Unique<&Resource> = (data.funcs.iter())
         .filter_map(|func| data.scripts.get(func.script as usize)?.resource.as_ref())
         .collect();
@@ -68,7 +68,7 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     })?;
     json.key("resourceTable")?;
     json.object(|json| {
-        // One for each library, with the same index, and behind them those of scripts.
+        // One resource for each library, with the library's index; the resources of scripts follow.
         let count = data.libs.len() + resources.all.len();
         let of_scripts = || resources.all.iter();
         let libs = || names.indexes.iter().copied();
@@ -121,9 +121,9 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
     json.column("stringArray", texts.chain(names.new.iter().copied()), put_string)
 }
 
-/// The names of libraries as texts: those that are none yet stand behind the others.
+/// The texts of library names. Names that are not among the data's texts follow them.
 struct LibNames<'a> {
-    /// Of each library.
+    /// The text index of each library's name.
     indexes: Vec<u64>,
     new: Vec<&'a str>,
 }

@@ -14,9 +14,9 @@ fn put_weight(buf: &mut Vec<u8>, weight: f64, unit: Unit) {
     }
 }
 
-/// In decimal form without an exponent, which gives the same number back.
+/// A decimal number without an exponent, which reads back as the same number.
 fn put_number(buf: &mut Vec<u8>, number: f64) {
-    // Above, not every whole number is an f64.
+    // Above this number, f64 skips whole numbers.
     const WHOLE: f64 = (1u64 << 53) as f64;
     match number.fract() == 0.0 && (0.0..WHOLE).contains(&number) {
         true => put_unsigned(buf, number as u64),
@@ -43,8 +43,8 @@ pub(super) fn write(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.object(|json| write_markers(thread, json))
 }
 
-/// Samples with weights of time have each its own: the front end would take the gaps between samples for the time of samples without
-/// weights. Of 206 samples of 1 ms beside waits it made 3,008 ms.
+/// Samples weighted by time each have a weight. Without weights, the front end takes the gaps between samples as their time: 206 samples of
+/// 1 ms with waits between them became 3,008 ms.
 fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     let samples = &thread.samples;
     let unit = thread.unit;
@@ -65,7 +65,7 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
         None => json.entry("weight", &())?,
     }
     json.entry("weightType", &weight_type(unit))?;
-    // Of ours alone: how many samples each of these stands for.
+    // sprof's own column: the number of samples that each row represents.
     if let Some(counts) = &samples.count {
         json.column("count", counts.iter(), |buf, count| put_unsigned(buf, *count))?;
     }
@@ -74,7 +74,7 @@ fn write_samples(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.entry("length", &samples.len())
 }
 
-/// The front end has no unit for counts: it calls them samples, and passes over the thread's `event`, which says what they are.
+/// The front end has no unit for counts, so they are written as samples. It ignores the thread's `event`, which names the count.
 pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
     match unit {
         Unit::Milliseconds => "tracing-ms",
@@ -83,7 +83,7 @@ pub(in crate::export) fn weight_type(unit: Unit) -> &'static str {
     }
 }
 
-/// How often an event happens says nothing of CPU time.
+/// Writes CPU time, only for samples of time: an event's count gives no CPU time.
 fn write_cpu(samples: &Samples, json: &mut Json) -> io::Result<()> {
     const KEY: &str = "threadCPUDelta";
     match &samples.cpu_delta {
@@ -98,7 +98,7 @@ fn write_cpu(samples: &Samples, json: &mut Json) -> io::Result<()> {
 fn write_markers(thread: &Thread, json: &mut Json) -> io::Result<()> {
     let markers = &thread.markers;
     json.column("data", markers.iter(), |buf, marker| match &marker.fields {
-        // JSON that is written to memory can't fail.
+        // Writing JSON to memory cannot fail.
         Some(fields) => drop(serde_json::to_writer(buf, &with_cause(marker, fields))),
         None => buf.extend_from_slice(b"null"),
     })?;
@@ -121,7 +121,7 @@ fn write_markers(thread: &Thread, json: &mut Json) -> io::Result<()> {
     json.entry("length", &markers.len())
 }
 
-/// The fields with the marker's stack, whose index is the data's.
+/// The fields with the index of the marker's stack in the data.
 pub(in crate::export) fn with_cause(marker: &Marker, fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     if let (Some(stack), Some(cause)) = (

@@ -9,9 +9,8 @@ use super::samples::{Recording, Sampled};
 use super::{Amount, Total, What};
 use crate::data::{Data, NONE};
 
-/// Blocks of a run with samples enough. The fewer, the longer are the calls and bursts that fall into a block as a whole, and
-/// so don't count as chance; the more, the better is chance known.
-/// Blocks of 20 samples took each long call for chance, and found nothing.
+/// Blocks of a run that has enough samples. Fewer blocks: longer calls and bursts fall into one block and do not count as chance. More
+/// blocks: chance is known better. Blocks of 20 samples took each long call for chance, and found nothing.
 const BLOCKS: usize = 32;
 const FEWEST_SAMPLES_OF_A_BLOCK: usize = 20;
 
@@ -20,24 +19,23 @@ const FEWEST_SAMPLES_OF_A_BLOCK: usize = 20;
 pub(super) struct Side {
     pub(super) runs: Vec<Run>,
     recordings: usize,
-    /// Runs without a sample: they say nothing of shares.
+    /// Runs without a sample. They have no shares.
     empty_runs: usize,
 }
 
 /// One run of the program.
 pub(super) struct Run {
-    /// In which recording of its side.
+    /// The index of its recording in the side.
     pub(super) recording: usize,
     /// The weight of each block.
     pub(super) blocks: Vec<f64>,
     pub(super) weight: f64,
     pub(super) samples: u64,
-    /// Sum of the squares of the weights: the more they differ, the less the samples tell.
+    /// Sum of the squares of the weights. The more the weights differ, the less the samples show.
     pub(super) squares: f64,
-    /// Sum over the threads of the square of a sample's largest weight: a clock that ticks once a period misses less than one
-    /// tick of each thread.
+    /// Sum over the threads of the square of the largest weight: a periodic clock misses less than one tick of each thread.
     pub(super) ticks: f64,
-    /// From weights to [`Total::per_run`]: recordings may have different rates.
+    /// Converts weights to [`Total::per_run`]. Recordings may have different rates.
     pub(super) factor: f64,
     amounts: FxHashMap<u32, RunAmount>,
 }
@@ -47,7 +45,7 @@ pub(super) struct Run {
 pub(super) struct RunAmount {
     pub(super) samples: u64,
     pub(super) weight: f64,
-    /// In the blocks in which it is not 0.
+    /// The blocks in which it is not 0.
     pub(super) blocks: Vec<(u32, f64)>,
 }
 
@@ -60,7 +58,7 @@ impl Side {
         Side::of_frames(recordings, of_frames, what, keys)
     }
 
-    /// `of_frames` are the keys of each recording's frames.
+    /// `of_frames` holds the keys of each recording's frames.
     pub(super) fn of_frames(recordings: &[Data], of_frames: Vec<Vec<u32>>, what: What, keys: &mut Keys) -> Side {
         let mut side = Side::default();
         for (data, of_frame) in recordings.iter().zip(of_frames) {
@@ -72,7 +70,7 @@ impl Side {
         side
     }
 
-    /// Adds the runs of a recording. `each_key` calls its second argument with each key that a sample counts for, once.
+    /// Adds the runs of a recording. `each_key` calls its second argument once with each key of a sample.
     pub(super) fn add(&mut self, recording: &Recording, mut each_key: impl FnMut(&Sampled, &mut dyn FnMut(u32))) {
         for samples in recording.runs() {
             match samples.is_empty() {
@@ -89,7 +87,7 @@ impl Side {
     pub(super) fn amount(&self, key: usize) -> Amount {
         let amounts = || self.runs.iter().filter_map(|run| Some((run, run.amount(key)?)));
         let weight: f64 = self.runs.iter().map(|run| run.weight).sum();
-        // The sum of no numbers is -0.0.
+        // An empty f64 sum is -0.0.
         Amount {
             samples: amounts().map(|(_, amount)| amount.samples).sum(),
             share: (0.0 + amounts().map(|(_, amount)| amount.weight).sum::<f64>()) / weight.max(f64::MIN_POSITIVE),
@@ -120,7 +118,7 @@ impl Run {
 
     fn of(recording: &Recording, samples: &[Sampled], each_key: &mut impl FnMut(&Sampled, &mut dyn FnMut(u32))) -> Run {
         let is_summed = recording.is_summed;
-        // Without times there is one block, and each line of the file is many samples.
+        // Samples without times form one block. Each line of such a file is many samples.
         let most_blocks = if is_summed { 1 } else { BLOCKS };
         let count_of = |weight: f64| if is_summed { weight as u64 } else { 1 };
         let block_count = (samples.len() / FEWEST_SAMPLES_OF_A_BLOCK).clamp(1, most_blocks);
@@ -159,12 +157,12 @@ impl Run {
     }
 }
 
-/// Which keys the stacks of a recording count for.
+/// The keys of a recording's stacks.
 struct KeysOf {
     of_frame: Vec<u32>,
-    /// As far as known.
+    /// The keys that are known so far.
     of_path: Vec<u32>,
-    /// In which sample each key was seen last: recursion counts once.
+    /// The last sample with each key. A recursive key counts once.
     seen: FxHashMap<u32, u64>,
     sample: u64,
 }

@@ -1,5 +1,5 @@
-//! Figures of other profilers, compared as they are. There is nothing by which chance could be told: callgrind counts each instruction,
-//! and a pprof file holds sums without times.
+//! Compares other profilers' counts exactly. They have no statistics: callgrind counts each instruction, and a pprof file holds sums
+//! without times.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use crate::data::{Calls, Data};
 use crate::view::functions::functions;
 use crate::view::select::{Filter, select};
 
-/// One side: what each key costs a run, and all of it.
+/// One side: the cost of each key a run, and the total cost.
 pub(super) struct Figures {
     of_key: FxHashMap<usize, f64>,
     pub(super) total: Total,
@@ -42,14 +42,14 @@ impl Figures {
         figures
     }
 
-    /// Totals that paths do not give.
+    /// Adds total costs that call paths do not give.
     fn add_totals(&mut self, data: &Data, keys: &mut Keys, runs: usize) {
         let key_of_frame = keys::of_frames(data, What::Total, keys);
         let mut key_of_func: FxHashMap<u32, u32> = FxHashMap::default();
         for (frame, key) in data.frames.iter().zip(key_of_frame) {
             key_of_func.entry(frame.func).or_insert(key);
         }
-        // Without conditions there is nothing to be not found.
+        // An empty filter names nothing, so nothing can be missing.
         let Ok(selection) = select(data, &Filter::default()) else {
             return;
         };
@@ -74,7 +74,7 @@ impl Figures {
     }
 }
 
-/// Compares two sides. A change is one of the amount: of the share alone many change when one function does.
+/// Compares two sides. A change is a change of the amount: if one function changes, many shares change.
 pub(super) fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
     let mut keys = Keys::default();
     let files = base;

@@ -1,57 +1,57 @@
-//! How much more something takes than before, and between which bounds that is known.
+//! How much more something takes than before, with a confidence interval.
 //!
-//! Time differs from recording to recording of the same program: by caches, clocks and whatever else the machine does, and more than
-//! the runs of one recording show, which follow each other at once. Several recordings show it. Until they do, [`VARYING`] is
-//! assumed, with the weight of [`ASSUMED`] recordings: one recording has nothing else, three that happen to be equal do not count
-//! as exact, and of ten the assumption is the smaller part (a moderated t statistic: Smyth 2004, doi:10.2202/1544-6115.1027).
+//! The time of one program differs between recordings: by caches, clocks and other work of the machine. Runs in one recording follow each
+//! other at once and differ less. Several recordings show the difference. With few recordings, [`VARYING`] is assumed with the weight of
+//! [`ASSUMED`] recordings (a moderated t statistic: Smyth 2004, doi:10.2202/1544-6115.1027). One recording then has only the assumption,
+//! three equal recordings do not count as exact, and for ten recordings the assumption is the smaller part.
 //!
-//! What was disturbed counts less: of five runs or recordings or more the means are trimmed (Yuen 1974, doi:10.1093/biomet/61.1.165).
+//! With five or more runs or recordings, means are trimmed, so outliers count less (Yuen 1974, doi:10.1093/biomet/61.1.165).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::amounts::{Run, Side};
 use super::test::Chance;
 
-/// What a rule is on.
+/// What a rule limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The time of a run.
     Time,
-    /// The share of all.
+    /// The share of the whole.
     Share,
 }
 
-/// The standard deviation of a program's CPU time from recording to recording, of that time. On a machine with nine times as many
-/// busy threads as CPUs it was 3 to 5 % for a loop of half a second, and equal programs differed by up to 9 %, while the five runs in
-/// each recording differed by 2 %. To measure it again: `sprof diff` of equal recordings, taken in turn.
+/// The standard deviation of a program's CPU time between recordings, as a part of that time. On a machine with nine times as many busy
+/// threads as CPUs, it was 3 to 5 % for a loop of half a second. Equal programs differed by up to 9 %, the five runs in each recording by 2
+/// %. To measure it again: `sprof diff` of equal recordings, taken in turn.
 const VARYING: f64 = 0.015;
-/// How many recordings the assumption counts for.
+/// Number of recordings that the assumption weighs as much as.
 const ASSUMED: f64 = 6.0;
-/// The part that is left out at either end, rounded down.
+/// The part that is trimmed at either end, rounded down.
 const TRIMMED: f64 = 0.2;
 
-/// How much more it takes, of what it took before: 0.2 is a fifth more. Where it took nothing before, infinite.
+/// The increase, as a part of the old amount: 0.2 is a fifth more. Infinite if the old amount is 0.
 ///
-/// Of shares: by how much more of all. 0.02 is two points.
+/// For shares, the difference: 0.02 is two percentage points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Increase {
-    /// Before, a run: in [`Sides::unit`](super::Sides::unit), or as a share of all.
+    /// Old amount of a run in [`Sides::unit`](super::Sides::unit), or old share.
     pub base: f64,
-    /// After.
+    /// New amount or share.
     pub new: f64,
-    /// As measured.
+    /// The measured increase.
     pub by: f64,
-    /// It is between these, with the confidence that was asked for.
+    /// Its confidence interval.
     pub range: (f64, f64),
 }
 
 impl Increase {
-    /// Of an amount that is counted, and not sampled.
+    /// The exact increase of a counted amount.
     pub(super) fn of_time(base: f64, new: f64) -> Increase {
         Increase::exact(base, new, ratio(base, new))
     }
 
-    /// Of a share that is counted.
+    /// The exact increase of a counted share.
     pub(super) fn of_share(base: f64, new: f64) -> Increase {
         Increase::exact(base, new, new - base)
     }
@@ -70,7 +70,7 @@ fn ratio(base: f64, new: f64) -> f64 {
     }
 }
 
-/// A key on both sides; `None` is all that was sampled.
+/// A key on both sides; `None` is the whole.
 pub(super) struct Pair {
     base: Estimate,
     new: Estimate,
@@ -96,13 +96,13 @@ impl Pair {
         }
     }
 
-    /// What it takes a run: before, after.
+    /// The mean of a run: before, after.
     pub(super) fn means(&self) -> (f64, f64) {
         (self.base.mean, self.new.mean)
     }
 
-    /// The chance of such an increase if the true one is `allowed` and no more. Of time, `allowed` is a part of what it took before;
-    /// `more` is an amount that may come on top.
+    /// The probability of such an increase if the true increase is `allowed`. For time, `allowed` is a part of the old amount and `more` is
+    /// an additional amount.
     pub(super) fn p_above(&self, allowed: f64, more: f64) -> f64 {
         let Difference { mean, deviation } = self.beyond(allowed, more);
         match (deviation > 0.0, mean > 0.0) {
@@ -112,13 +112,13 @@ impl Pair {
         }
     }
 
-    /// What it takes beyond the allowed increase is at most this, an amount. `p` is the chance that it is more.
+    /// The upper bound of the amount beyond the allowed increase. `p` is the probability that the true amount is above it.
     pub(super) fn most_beyond(&self, allowed: f64, p: f64) -> f64 {
         let Difference { mean, deviation } = self.beyond(allowed, 0.0);
         mean + self.quantile(p) * deviation
     }
 
-    /// The increase; `p` is the chance that it is below its range, and the same that it is above.
+    /// The increase; `p` is the probability that it is below its range, and also that it is above.
     pub(super) fn increase(&self, p: f64) -> Increase {
         let (a, b, t) = (self.base.mean, self.new.mean, self.quantile(p));
         let (by, range) = match self.measure {
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// Fieller 1954, doi:10.1111/j.2517-6161.1954.tb00159.x: where `b - r a` is not surely more or less than 0.
+    /// Fieller 1954, doi:10.1111/j.2517-6161.1954.tb00159.x: where `b - r a` does not differ significantly from 0.
     fn range_of_ratio(&self, t: f64) -> (f64, f64) {
         let (a, b) = (self.base.mean, self.new.mean);
         let lead = a * a - t * t * self.base.variance;
@@ -145,7 +145,7 @@ impl Pair {
             .sqrt();
         match lead > 0.0 {
             true => ((a * b - root) / lead - 1.0, (a * b + root) / lead - 1.0),
-            // That it took anything before may be chance: there is no upper bound.
+            // The old amount may be 0 within chance, so there is no upper bound.
             false if a * b + root > 0.0 => {
                 let lowest = (b * b - t * t * self.new.variance) / (a * b + root);
                 (lowest.max(0.0) - 1.0, f64::INFINITY)
@@ -180,12 +180,12 @@ struct Difference {
     deviation: f64,
 }
 
-/// The increase of the whole time, for those who test nothing else.
+/// The increase of the whole time, without a test of parts.
 pub(super) fn of_all(base: &Side, new: &Side, confidence: f64) -> Increase {
     Pair::of(base, new, None, Measure::Time).increase((1.0 - confidence) / 2.0)
 }
 
-/// What a run takes on a side, the variance of that, and how well it is known.
+/// A side's mean of a run, the variance of the mean, and its degrees of freedom.
 struct Estimate {
     mean: f64,
     variance: f64,
@@ -206,8 +206,8 @@ impl Estimate {
             within += trimmed.variance.max(of_runs);
         }
         let recordings = (means.len() as f64).max(1.0);
-        // What a clock misses of a run's last tick it misses of each run: more runs don't make up for it. Five runs of 56 ms had one
-        // sample of 33 ms each.
+        // A clock misses the same part of each run's last tick, so more runs do not reduce the error. Five runs of 56 ms had one sample of
+        // 33 ms each.
         let missed = side
             .runs
             .iter()
@@ -226,7 +226,7 @@ impl Estimate {
         };
         let assumed = within + (varying * VARYING).powi(2) / recordings;
         let variance = ((ASSUMED * assumed + free * seen) / (ASSUMED + free)).max(sampling);
-        // What sampling gives is known; the rest as well as from so many recordings.
+        // The sampling variance is known. The rest is known only from the recordings.
         let rest = (variance - sampling).max(0.0);
         Estimate {
             mean,
@@ -236,7 +236,7 @@ impl Estimate {
     }
 }
 
-/// The trimmed mean of values, and the variance of that mean.
+/// The trimmed mean of values, and its variance.
 struct Trimmed {
     mean: f64,
     /// 0 for one value.
@@ -253,7 +253,7 @@ impl Trimmed {
         let degrees_of_freedom = kept.len().saturating_sub(1) as f64;
         let variance = match (kept.first(), kept.last()) {
             (Some(low), Some(high)) if degrees_of_freedom > 0.0 => {
-                // Those that are left out count as the nearest that is not.
+                // A trimmed value counts as the nearest kept value.
                 let winsorized = values.iter().map(|value| value.clamp(*low, *high));
                 let center = winsorized.clone().sum::<f64>() / values.len() as f64;
                 let squares: f64 = winsorized.map(|value| (value - center) * (value - center)).sum();
@@ -283,7 +283,7 @@ fn value(run: &Run, key: Option<usize>, measure: Measure) -> f64 {
     }
 }
 
-/// The share of a key, as if it had one sample more, and the rest, too: what was not seen may be rare.
+/// The share of a key with one sample added to the key and one to the rest: an unseen key may be rare.
 fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
     let Some(key) = key else {
         return 1.0;
@@ -294,7 +294,7 @@ fn smoothed_share(side: &Side, key: Option<usize>) -> f64 {
     (side.amount(key).share * all + of_one) / (all + 2.0 * of_one)
 }
 
-/// The variance of a run's value, as far as it comes from looking now and then only.
+/// The part of a run's variance that comes from sampling.
 fn sampling_variance(run: &Run, key: Option<usize>, measure: Measure, share: f64) -> f64 {
     let of_share = match key {
         None => 0.0,
@@ -309,7 +309,7 @@ fn sampling_variance(run: &Run, key: Option<usize>, measure: Measure, share: f64
     }
 }
 
-/// The square of what a run's clock misses at most: less than one tick of each thread. Of shares it cancels out.
+/// The square of the most that a run's clock misses: one tick of each thread. It cancels out in shares.
 fn missed_variance(run: &Run, measure: Measure, share: f64) -> f64 {
     match measure {
         Measure::Share => 0.0,

@@ -1,4 +1,4 @@
-//! What is compared: functions, lines or call paths, known by the same number in all recordings.
+//! The compared functions, lines or call paths. A key is one number in all recordings.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::{Amount, Change, What};
 use crate::data::{Data, NONE};
 use crate::unique::Unique;
 
-/// What is compared, over all runs of both sides: functions, lines or paths, each with a number.
+/// All keys of both sides.
 #[derive(Default)]
 pub(super) struct Keys {
     texts: Unique<Box<str>>,
@@ -14,7 +14,7 @@ pub(super) struct Keys {
     groups_of: FxHashMap<u32, Vec<u32>>,
 }
 
-/// The key of what several keys of frames take together, by its number. These keys are the last ones that there can be.
+/// The key of a group of frame keys, by the group's number. Group keys count down from the largest key.
 pub(super) fn group(number: usize) -> usize {
     NONE as usize - 1 - number
 }
@@ -43,7 +43,7 @@ impl Keys {
         }
     }
 
-    /// The groups that the key of a frame is a member of.
+    /// The groups of a frame's key.
     pub(super) fn groups(&self, key: u32) -> &[u32] {
         self.groups_of.get(&key).map_or(&[], Vec::as_slice)
     }
@@ -60,7 +60,7 @@ impl Keys {
         self.texts.index_of(text)
     }
 
-    /// What a key changed by, with the key in words.
+    /// The change of a key, with its names.
     pub(super) fn change(&self, key: usize, [base, new]: [Amount; 2], share_change: (f64, f64), p: f64) -> Change {
         let text = |id: u32| self.texts.all[id as usize].to_string();
         let parts = self.parts.all[key];
@@ -84,7 +84,7 @@ impl Keys {
     }
 }
 
-/// The key of each frame: of its function, or its line.
+/// The key of each frame: its function or its line.
 pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
     (data.frames.iter())
         .map(|frame| {
@@ -102,7 +102,7 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
         .collect()
 }
 
-/// The key of a call path, made from the root on.
+/// The key of a call path, built from the root.
 pub(super) fn of_path(data: &Data, leaf: u32, key_of_frame: &[u32], known: &mut [u32], keys: &mut Keys) -> u32 {
     let mut open = Vec::new();
     let mut stack = leaf;

@@ -1,13 +1,13 @@
-//! Which libraries of two recordings are the same, under another name: `app.old` and `app`, `libfoo.so.1.2` and `libfoo.so.1.3`.
+//! Matches libraries that have different names in two recordings: `app.old` and `app`, `libfoo.so.1.2` and `libfoo.so.1.3`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::data::Data;
 
-/// The kernel keeps so many bytes of a program's name (`TASK_COMM_LEN`, include/linux/sched.h).
+/// Longest program name that the kernel keeps, in bytes (`TASK_COMM_LEN`, include/linux/sched.h).
 const LONGEST_COMM: usize = 15;
 
-/// A library of both sides under two names.
+/// A library with a different name on each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renamed {
     /// Before.
@@ -16,12 +16,10 @@ pub struct Renamed {
     pub new: String,
 }
 
-/// Gives the libraries and processes of `base` the names that they have in `new`, where these differ. In this order, of those whose
-/// names are on one side only:
+/// Renames libraries and processes of `base` to their names in `new`. Only names that one side alone has are matched, in this order:
 ///
-/// 1. The program that was recorded, if each side has one.
-/// 2. Libraries whose names are equal but for versions and hashes.
-/// 3. Libraries of which one has most of the other's functions.
+/// 1. The recorded program, if each side has one. 2. Libraries whose names differ only by versions and hashes. 3. Libraries that share most
+/// functions of one of them.
 pub fn match_libs(base: &mut [Data], new: &[Data]) -> Vec<Renamed> {
     let (mut before, mut after) = (Libs::of(base), Libs::of(new));
     let both: Vec<String> = (before.functions.keys())
@@ -84,9 +82,9 @@ fn rename(data: &mut Data, old: &str, new: &str) {
     }
 }
 
-/// The libraries of a side that functions are of.
+/// The libraries with functions on one side.
 struct Libs {
-    /// Names of functions; addresses are none.
+    /// Names of functions, without addresses.
     functions: BTreeMap<String, BTreeSet<String>>,
     products: BTreeSet<String>,
 }
@@ -110,7 +108,7 @@ impl Libs {
         }
     }
 
-    /// The recorded program's file, if there is one for all recordings of the side.
+    /// The recorded program's file, if all recordings of the side have the same.
     fn program(&self) -> Option<String> {
         let product = self.products.first().filter(|_| self.products.len() == 1)?;
         let file = product.rsplit('/').next().unwrap_or(product);
@@ -121,7 +119,7 @@ impl Libs {
         found.next().filter(|_| found.next().is_none()).cloned()
     }
 
-    /// By name without version; `None` for one that several have.
+    /// Libraries by name without version; `None` if several have that name.
     fn by_stem(&self) -> BTreeMap<String, Option<String>> {
         let mut stems = BTreeMap::new();
         for name in self.functions.keys() {
@@ -134,12 +132,12 @@ impl Libs {
     }
 }
 
-/// True if a process has this name because it runs this file.
+/// True if a process that runs this file gets this name.
 fn is_of_file(process: &str, file: &str) -> bool {
     !process.is_empty() && (process == file || process == comm(file))
 }
 
-/// A file's name as a process has it.
+/// The process name of a program file.
 fn comm(file: &str) -> &str {
     let mut end = file.len().min(LONGEST_COMM);
     while !file.is_char_boundary(end) {
@@ -148,7 +146,7 @@ fn comm(file: &str) -> &str {
     &file[..end]
 }
 
-/// A library's name without versions and hashes: `libfoo` of `libfoo.so.1.2`, `libfoo-1.2.so` and `libfoo-0f3a9c71b2d4e586.so`.
+/// A library's name without versions and hashes: `libfoo` for `libfoo.so.1.2`, `libfoo-1.2.so` and `libfoo-0f3a9c71b2d4e586.so`.
 fn stem(name: &str) -> String {
     let name = match name.find(".so") {
         Some(at) if name[at + 3..].is_empty() || name[at + 3..].starts_with('.') => &name[..at],
@@ -158,7 +156,7 @@ fn stem(name: &str) -> String {
         let part = part.strip_prefix('v').unwrap_or(part);
         let digits = part.bytes().filter(u8::is_ascii_digit).count();
         let is_number = digits > 0 && part.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        // Cargo's and many build systems' hashes.
+        // Hashes of cargo and many build systems.
         let is_hash = part.len() >= 8 && digits > 0 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_number || is_hash
     };
@@ -169,7 +167,7 @@ fn stem(name: &str) -> String {
         }
         stem = rest;
     }
-    // `libpython3.11`: what is left of it is `libpython3`.
+    // The stem of `libpython3.11` is `libpython3`.
     let bare = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     if bare.is_empty() { stem } else { bare }.to_owned()
 }

@@ -1,20 +1,17 @@
-//! What got slower and faster between two programs, or two versions of one, from recordings of both.
+//! Finds what got slower and faster between two programs, or two versions of one, from recordings of both.
 //!
-//! 1. `samples`: which samples count, and of which run they are.
-//! 2. `keys`: the functions, lines or call paths that they count for.
-//! 3. `amounts`: what each of these took in each run, in small blocks of time.
-//! 4. `test`: how surely that differs; `increase`: by how much, at least and at most.
-//! 5. `rules`: what of it is allowed.
+//! 1. `samples`: the samples that count, by run. 2. `keys`: the functions, lines or call paths to compare. 3. `amounts`: what each key took
+//! in each run, in small blocks of time. 4. `test`: the significance of a difference; `increase`: its confidence interval. 5. `rules`:
+//! limits on increases.
 //!
-//! `exact` compares what other profilers counted, of which chance can't be told. `nodes` does the same for the frames of a flame graph.
+//! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph.
 //!
-//! A change counts only if both the share and the time of it changed. The share alone changes when another function does; the
-//! time alone when the whole machine is slower. Chance is kept out by a limit on false discoveries (Benjamini and Hochberg
-//! 1995, doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of the same program nothing is listed, but for the
-//! agreed share of cases.
+//! A change counts only if both the share and the time changed. A share alone also changes when another function does; a time alone changes
+//! when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and Hochberg 1995,
+//! doi:10.1111/j.2517-6161.1995.tb02031.x): of two recordings of one program, a change is listed only in the accepted share of cases.
 //!
-//! Measured: of 90 pairs of recordings of the same program one pair differs. A function of 19 % that gets 20 % slower is found in each of 100
-//! pairs, with 13,000 samples a side. By share alone, one function of 8 that got 20 % slower made 8 changes.
+//! Measured: of 90 pairs of recordings of the same program one pair differs. A function of 19 % that gets 20 % slower is found in each of
+//! 100 pairs, with 13,000 samples a side. By share alone, one function of 8 that got 20 % slower made 8 changes.
 
 mod amounts;
 mod exact;
@@ -35,96 +32,96 @@ use keys::Keys;
 pub use increase::Increase;
 pub use libs::{Renamed, match_libs};
 
-/// What is compared.
+/// The things to compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
-    /// Functions, by the time in their own code, with that of all functions that the compiler inlined into them.
+    /// Functions by self time, including all functions inlined into them.
     #[default]
     Own,
-    /// Functions, inlined ones each on their own.
+    /// Functions by self time, each inlined function separately.
     Inlined,
-    /// Functions, by the time in them and all that they call.
+    /// Functions by total time, including callees.
     Total,
-    /// Source lines, by their own time.
+    /// Source lines by self time.
     Lines,
-    /// Call paths, by the time of their last function's own code.
+    /// Call paths by self time of their last function.
     Paths,
 }
 
-/// What changed, and of what.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What was compared.
+    /// The compared profiles.
     pub sides: Sides,
-    /// How many functions, lines or paths had samples enough to be tested.
+    /// Number of functions, lines or paths with enough samples for a test.
     pub tested: usize,
-    /// Changes that are not chance; what got slower first, largest change of share first.
+    /// Significant changes: increases first, each group by change of share, largest first.
     pub changes: Vec<Change>,
 }
 
 /// Both sides as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sides {
-    /// What amounts are in: time, where the profiles tell how much time a sample stands for.
+    /// Unit of amounts: time, if the profiles give the time of a sample.
     pub unit: Unit,
-    /// The name of what is compared, of files of other profilers: their figures are compared as they are, and chance is not told.
+    /// For files of other profilers, the name of the compared count. Counts are compared exactly, without statistics.
     pub weights: Option<String>,
-    /// The event that was sampled in the place of CPU time.
+    /// The sampled event, if it is not CPU time.
     pub event: Option<String>,
-    /// What was compared to.
+    /// The old side.
     pub base: Total,
-    /// What was compared.
+    /// The new side.
     pub new: Total,
-    /// How the time of a run changed.
+    /// The change of the time of a run.
     pub increase: Increase,
-    /// The confidence of [`Increase::range`], 0 to 1; 1 of figures, which are exact.
+    /// The confidence of [`Increase::range`], 0 to 1; 1 for counts, which are exact.
     pub confidence: f64,
 }
 
 /// One side as a whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Total {
-    /// Files.
+    /// Number of files.
     pub recordings: usize,
-    /// Runs of the program, in all files. Of one with no sample nothing is known: it is none of these.
+    /// Number of runs with samples, in all files.
     pub runs: usize,
-    /// Runs without a sample.
+    /// Number of runs without samples. Nothing is known of them.
     pub empty_runs: usize,
     /// Samples of running threads.
     pub samples: u64,
-    /// What they weigh, a run, in [`Sides::unit`].
+    /// Weight of a run's samples, in [`Sides::unit`].
     pub per_run: f64,
 }
 
-/// A function, line or path that takes another share and another time than before.
+/// A function, line or path whose share and time changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The function's name.
     pub function: String,
     /// File name of its library.
     pub lib: Option<String>,
-    /// Source file and line, where lines were compared.
+    /// Source file and line, if lines are compared.
     pub line: Option<(String, u32)>,
-    /// The callers, rootmost first, where call paths were compared.
+    /// The callers, root first, if call paths are compared.
     pub callers: Vec<String>,
     /// Before.
     pub base: Amount,
     /// After.
     pub new: Amount,
-    /// The change of the share, 0 to 1: with this confidence it is between these.
+    /// Confidence interval of the change of the share, -1 to 1.
     pub share_change: (f64, f64),
-    /// The chance to see such a difference where there is none.
+    /// The probability of such a difference if nothing changed.
     pub p: f64,
 }
 
-/// What something took.
+/// What one key took on one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
     /// Samples of all runs.
     pub samples: u64,
-    /// Of all that was sampled, 0 to 1.
+    /// Share of the side's samples, 0 to 1.
     pub share: f64,
-    /// As [`Total::per_run`].
+    /// Weight a run, as [`Total::per_run`].
     pub per_run: f64,
 }
 
@@ -146,7 +143,7 @@ impl Sides {
         }
     }
 
-    /// Of figures, which are what they are.
+    /// The sides of exact counts.
     fn exact(base: Total, new: Total, files: &[Data]) -> Sides {
         let first = files.first();
         Sides {
@@ -162,8 +159,7 @@ impl Sides {
 }
 
 impl Comparison {
-    /// How much a change is, of all: of the share, or of the amount where that is counted and not sampled. Positive where it got
-    /// slower.
+    /// The size of a change: of the share, or of the amount for counts. Positive if slower.
     pub fn delta(&self, change: &Change) -> f64 {
         let whole = self.sides.base.per_run.max(self.sides.new.per_run);
         match self.sides.weights {
@@ -174,19 +170,19 @@ impl Comparison {
 }
 
 impl Change {
-    /// Positive where it got slower.
+    /// Positive if slower.
     pub fn share_delta(&self) -> f64 {
         self.new.share - self.base.share
     }
 }
 
-/// What is listed.
+/// Limits of the listed changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// The share of listed changes that may be chance. Where nothing changed, it is the chance that something is listed.
+    /// The accepted share of listed changes that are chance. If nothing changed, it is the probability that something is listed.
     pub false_discoveries: f64,
-    /// Smaller changes of the share are left out: what else goes on on a machine makes the share of the kernel differ by
-    /// some tenths of a percent from run to run, and by more than chance.
+    /// Smaller changes of the share are not listed. Other work on the machine changes the kernel's share by some tenths of a percent from
+    /// run to run, which is more than chance.
     pub least_change: f64,
 }
 
@@ -199,10 +195,10 @@ impl Default for Limits {
     }
 }
 
-/// Compares two sides of one recording or more each. Waits are left out, and so are interrupts, which are the machine's and
-/// not the program's: on a busy one they took 0.1 to 0.7 % of a program that never called the kernel.
+/// Compares two sides of one or more recordings each. Waits are left out. Interrupts are left out because the machine causes them: on a
+/// busy machine they took 0.1 to 0.7 % of a program that never called the kernel.
 ///
-/// Files of other profilers are compared as they are: all must count the same.
+/// Files of other profilers are compared exactly; all must have the same count.
 pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparison {
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return exact::diff(base, new, what, limits);
@@ -231,7 +227,7 @@ pub fn diff(base: &[Data], new: &[Data], what: What, limits: Limits) -> Comparis
     }
 }
 
-/// What got slower first, then what got faster; each the largest first.
+/// Increases first, then decreases; each group by size, largest first.
 fn by_change(delta_a: f64, delta_b: f64, a: &Change, b: &Change) -> Ordering {
     (delta_a < 0.0)
         .cmp(&(delta_b < 0.0))

@@ -1,28 +1,28 @@
-//! Which nodes of a tree of call paths changed, by more than chance.
+//! Finds the nodes of a tree of call paths that changed significantly.
 
 use super::amounts::Side;
 use super::samples::Recording;
 use super::{Amount, Limits, Total, test};
 
-/// What became of the nodes of a tree.
+/// The comparison of a tree's nodes.
 pub(crate) struct Nodes {
     pub(crate) base: Total,
     pub(crate) new: Total,
-    /// Of each node. A node's amounts hold those of all nodes below it.
+    /// The change of each node. A node's amounts include its descendants.
     pub(crate) changes: Vec<NodeChange>,
 }
 
-/// What became of a node.
+/// The change of a node.
 pub(crate) struct NodeChange {
     pub(crate) base: Amount,
     pub(crate) new: Amount,
-    /// The change of its share is between these, where it is no chance. `None`: chance, or too few samples to tell.
+    /// Confidence interval of the change of its share. `None`: the change may be chance, or there are too few samples.
     pub(crate) surely: Option<(f64, f64)>,
-    /// True if its time changed, too, and in the same direction; else the share did because other things changed.
+    /// True if its time changed in the same direction. Otherwise its share changed because other nodes did.
     pub(crate) in_time: bool,
 }
 
-/// Compares the nodes of a tree, of which each has its parent's index, less than its own. The samples' places are nodes.
+/// Compares a tree's nodes. `parents` holds each node's parent, an index less than its own. A sample's place is a node.
 pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limits: Limits) -> Nodes {
     let (base, new) = (side(parents, base), side(parents, new));
     let mut changes = Vec::with_capacity(parents.len());

@@ -1,8 +1,7 @@
-//! Rules on what may get slower: kept, broken, or unknown.
+//! Rules on increases: kept, broken, or unknown.
 //!
-//! A rule is broken where the increase is above its limit by more than chance explains. It is kept where chance explains what is above, and
-//! where the recordings are good enough to have shown an increase of [`RESOLUTION`] more than the limit. All else is
-//! unknown: a gate that passes for want of samples is none.
+//! A rule is broken if the increase is significantly above its limit. A rule is kept if the increase is not, and the recordings could have
+//! shown an increase of [`RESOLUTION`] above the limit. Otherwise the rule is unknown: a check must not pass because samples are missing.
 
 use super::amounts::Side;
 use super::exact::Figures;
@@ -14,53 +13,53 @@ use super::{Amount, Limits, Sides, What};
 use crate::data::Data;
 use crate::view::names;
 
-/// An increase of so much more than the limit must be ruled out: of what it took before; of a rule with a `*`, of the whole time.
-/// To ask that the whole range is below the limit would need recordings that differ by less than a third of the limit.
+/// To keep a rule, an increase this far above its limit must be ruled out: a part of the old amount; for a rule with a `*`, of the whole
+/// time. A range wholly below the limit would need recordings that differ by less than a third of the limit.
 pub const RESOLUTION: f64 = 0.1;
-/// The same for shares, of all.
+/// The same for shares, as a difference of shares.
 pub const RESOLUTION_OF_SHARE: f64 = 0.05;
-/// What has fewer samples on both sides is no more than start-up, interrupts and chance.
+/// Functions with fewer samples on both sides are not checked: start-up, interrupts and chance.
 pub const FEWEST_SAMPLES: u64 = 30;
 
-/// What may get slower, and by how much.
+/// A limit on an increase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Functions, by a name as [`of_name`](names::of_name) takes it, or with `*` for any text. `None`: the whole program.
+    /// A function name as in [`of_name`](names::of_name), or a pattern where `*` is any text. `None`: the whole program.
     pub function: Option<String>,
-    /// What of them.
+    /// Time or share.
     pub measure: Measure,
-    /// Of the time that it took before, in percent; of shares, in points.
+    /// Percent of the old time; for shares, percentage points.
     pub limit_percent: f64,
 }
 
-/// What became of a rule.
+/// The result of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// The answer.
     pub verdict: Verdict,
-    /// What it is about: what broke it, or what is unknown; of a rule on one name, that.
+    /// The functions that broke it or are unknown; for a rule on one name, that function.
     pub found: Vec<Found>,
 }
 
-/// The answer.
+/// The result of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// Nothing got slower by more, but for what chance explains.
+    /// No increase is significantly above the limit.
     Kept,
-    /// Something did.
+    /// An increase is significantly above the limit.
     Broken,
     /// The recordings do not show which.
     Unknown(Why),
 }
 
-/// Why a rule is neither kept nor broken.
+/// Why a rule is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// No function has this name: in neither side, or of so many there is none in what is checked.
+    /// No checked function has this name on the new side.
     NoFunction {
-        /// Functions of this name before.
+        /// Functions with this name on the old side.
         before: usize,
-        /// How many names contain it.
+        /// Number of names that contain it.
         alike: usize,
     },
     /// Fewer than [`FEWEST_SAMPLES`] on both sides.
@@ -70,27 +69,27 @@ pub enum Why {
         /// After.
         new: u64,
     },
-    /// An increase far above the limit could not have been seen.
+    /// The recordings could not show an increase far above the limit.
     TooWide,
 }
 
-/// A function, several of one name, or the whole program, and how its time changed.
+/// The increase of one function, of all functions with one name, or of the whole program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The function's name; `None` for the whole program.
     pub function: Option<String>,
-    /// How many functions these are.
+    /// Number of functions.
     pub functions: usize,
-    /// Samples on both sides; 0 where nothing was sampled.
+    /// Samples on both sides; 0 for counts.
     pub samples: (u64, u64),
-    /// How much more time, or share.
+    /// The increase of time or share.
     pub increase: Increase,
-    /// Shares of all, before and after.
+    /// Old and new share of the whole.
     pub shares: (f64, f64),
 }
 
 impl Rule {
-    /// True if it is about each function of many names by itself.
+    /// True if the rule applies to each matching function separately.
     pub fn is_pattern(&self) -> bool {
         self.function.as_ref().is_some_and(|function| function.contains('*'))
     }
@@ -106,7 +105,7 @@ impl Rule {
         }
     }
 
-    /// Which of the names it is about, by their index.
+    /// Indices of the names that the rule applies to.
     fn about<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Vec<usize> {
         match &self.function {
             None => Vec::new(),
@@ -119,7 +118,7 @@ impl Rule {
     }
 }
 
-/// `*` stands for any text.
+/// `*` is any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -138,7 +137,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Checks rules. Both sides hold the same kind of samples, or figures of the same.
+/// Checks rules. Both sides hold the same kind of samples or counts.
 pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
     if base.iter().chain(new).any(|data| data.weights.is_some()) {
         return check_figures(base, new, what, rules, limits);
@@ -146,7 +145,7 @@ pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Li
     let mut keys = Keys::default();
     let [base_frames, new_frames] = [base, new]
         .map(|side| -> Vec<Vec<u32>> { side.iter().map(|data| keys::of_frames(data, what, &mut keys)).collect() });
-    // Path keys come later; their functions are those of frames.
+    // Keys of paths follow; their functions are those of frame keys.
     let frames = keys.len();
     let about: Vec<Vec<usize>> = (rules.iter())
         .map(|rule| rule.about((0..frames).map(|key| keys.function(key))))
@@ -169,7 +168,7 @@ pub fn check(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Li
         (None, _) => sides.check_one(rule, None, None, 1),
     });
     let checked = checked.collect();
-    // Each end of a range is wrong as often as a rule that holds may be called broken.
+    // Each end of a range has the error rate at which a kept rule may be called broken.
     let confidence = 1.0 - 2.0 * limits.false_discoveries;
     (Sides::of(&sides.base, &sides.new, base, confidence), checked)
 }
@@ -182,7 +181,7 @@ struct Sampled {
 }
 
 impl Sampled {
-    /// All functions of a name as one: the time in which any of them is on the stack.
+    /// Checks all functions of a name as one: the time with any of them on the stack.
     fn check_group(&self, rule: &Rule, name: &str, number: usize, members: &[usize]) -> Checked {
         let seen = |side: &Side| members.iter().filter(|key| side.amount(**key).samples > 0).count();
         let (before, after) = (seen(&self.base), seen(&self.new));
@@ -226,13 +225,13 @@ impl Sampled {
         }
     }
 
-    /// Each function by itself.
+    /// Checks each matching function separately.
     fn check_each(&self, rule: &Rule) -> Checked {
         let whole = match rule.measure {
             Measure::Time => Pair::of(&self.base, &self.new, None, Measure::Time).means().0,
             Measure::Share => 1.0,
         };
-        // What takes less can't have got slower by as much.
+        // A function below this amount cannot have increased by as much.
         let least = self.limits.least_change * whole;
         let (mut seen, mut gone) = (0, 0);
         let mut tested: Vec<(f64, usize, Pair)> = Vec::new();
@@ -280,7 +279,7 @@ impl Sampled {
         let mut found: Vec<Found> = (found.into_iter())
             .map(|(_, key, pair)| self.found(Some(*key), Some(self.keys.function(*key).to_owned()), 1, pair))
             .collect();
-        // What costs most first.
+        // Largest increase first.
         let more = |found: &Found| found.increase.new - found.increase.base;
         found.sort_by(|a, b| more(b).total_cmp(&more(a)).then_with(|| a.function.cmp(&b.function)));
         Checked { verdict, found }
@@ -309,7 +308,7 @@ impl Sampled {
     }
 }
 
-/// Figures of other profilers are compared as they are: each function by itself, and each rule is kept or broken.
+/// Compares other profilers' counts exactly. Each function is checked separately, and each rule is kept or broken.
 fn check_figures(base: &[Data], new: &[Data], what: What, rules: &[Rule], limits: Limits) -> (Sides, Vec<Checked>) {
     let mut keys = Keys::default();
     let files = base;

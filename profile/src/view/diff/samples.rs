@@ -1,9 +1,9 @@
-//! The samples that are compared, in time order, run by run.
+//! The compared samples, by run and time.
 
 use crate::data::{Data, Unit};
 
-/// How the names of the kernel's entries begin: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S.
-/// What interrupts run is left out: its share differed from run to run by up to 0.6 points, with what else ran on the machine.
+/// Prefixes of the kernel's interrupt entries: arch/x86/include/asm/idtentry.h, arch/arm64/kernel/entry.S. Interrupts are left out: their
+/// share differed by up to 0.6 points between runs, with other work on the machine.
 const INTERRUPT_ENTRIES: [&str; 5] = [
     "asm_sysvec_",
     "asm_common_interrupt",
@@ -17,29 +17,29 @@ const INTERRUPT_ENTRIES: [&str; 5] = [
 pub(crate) struct Sampled {
     /// Since the profile's start.
     pub(crate) time_ms: f64,
-    /// Where: a stack, or a node of a tree.
+    /// Index of a stack, or of a node of a tree.
     pub(crate) place: u32,
-    /// Of which thread of the file.
+    /// Index of the file's thread.
     pub(crate) thread: u32,
     /// More than 0.
     pub(crate) weight: f64,
 }
 
-/// What one file holds.
+/// The samples of one file.
 #[derive(Debug)]
 pub(crate) struct Recording {
     /// In time order.
     samples: Vec<Sampled>,
-    /// When the second run began, and each after it.
+    /// Start of the second and each later run.
     next_runs_ms: Vec<f64>,
     /// See [`Data::is_summed`].
     pub(super) is_summed: bool,
-    /// From weights to [`Total::per_run`](super::Total::per_run).
+    /// Converts weights to [`Total::per_run`](super::Total::per_run).
     pub(super) factor: f64,
 }
 
 impl Recording {
-    /// `samples` in any order.
+    /// `samples` may be unsorted.
     pub(crate) fn new(data: &Data, mut samples: Vec<Sampled>) -> Recording {
         samples.sort_by(|a, b| a.time_ms.total_cmp(&b.time_ms));
         Recording {
@@ -53,7 +53,7 @@ impl Recording {
         }
     }
 
-    /// Samples of running threads, but for those of interrupts.
+    /// Samples of running threads, without interrupts.
     pub(super) fn of_running(data: &Data) -> Recording {
         let interrupted = interrupted(data);
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
@@ -71,7 +71,7 @@ impl Recording {
         Recording::new(data, samples)
     }
 
-    /// The samples of each run; of some there may be none.
+    /// The samples of each run; a run may be empty.
     pub(super) fn runs(&self) -> impl Iterator<Item = &[Sampled]> {
         let mut rest = &self.samples[..];
         let ends = self.next_runs_ms.iter().copied().chain([f64::INFINITY]);
@@ -83,7 +83,7 @@ impl Recording {
     }
 }
 
-/// Which stacks are those of the kernel while it serves an interrupt, or takes the CPU away in one.
+/// For each stack, true if the kernel is serving an interrupt, including preemption by one.
 pub(crate) fn interrupted(data: &Data) -> Vec<bool> {
     let serves: Vec<bool> = (0..data.funcs.len() as u32)
         .map(|func| {
