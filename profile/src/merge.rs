@@ -1,8 +1,7 @@
-//! Several profiles as one: the threads of all as tracks of one timeline, over tables that they share.
+//! Merges several profiles: their threads become tracks of one timeline, over shared tables.
 //!
-//! 1. `tables`: texts, functions, frames and stacks of one profile among those of all.
-//! 2. `timeline`: what of a profile has a time.
-//! 3. `about`: what is said of the whole.
+//! 1. `tables`: adds one profile's texts, functions, frames and stacks to the shared tables. 2. `timeline`: moves everything that has a
+//! time. 3. `about`: combines the facts about whole profiles.
 
 mod about;
 mod tables;
@@ -16,48 +15,48 @@ use tables::Tables;
 /// A profile to merge.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// What its processes are told apart by, where two inputs have processes of one name.
+    /// Added to the names of its processes if another input has a process of the same name.
     pub name: String,
     /// The profile.
     pub data: Saved,
 }
 
-/// How the times of profiles relate.
+/// How the times of the profiles are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// By the clock: what happened at one time stands at one place.
+    /// By the clock: simultaneous events are at one place.
     Clock,
-    /// All begin at the same place.
+    /// All profiles start at the same place.
     Start,
 }
 
 /// Why profiles can't be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// Nothing to merge.
+    /// There is no input.
     #[error("there is no profile to merge")]
     Nothing,
-    /// Sums of different things say nothing.
+    /// The samples of two inputs have different units, so their sums have no meaning.
     #[error(
         "{first} counts {first_unit} and {other} counts {other_unit}: these can't be added up; merge files of one kind"
     )]
     Units {
         /// Name of an input.
         first: String,
-        /// What it counts.
+        /// Its unit.
         first_unit: String,
         /// Name of the other input.
         other: String,
-        /// What it counts.
+        /// Its unit.
         other_unit: String,
     },
-    /// An index is 32 bits.
+    /// The stacks exceed the 32-bit index.
     #[error("together they have more than {} stacks", u32::MAX - 1)]
     TooLarge,
 }
 
-/// By the clock where each overlaps in time with another one, or begins within a minute of its end; else all begin at one place:
-/// between recordings of two days there is nothing to see.
+/// By the clock if each profile overlaps another one or starts within a minute of another's end. Otherwise at one start: profiles of two
+/// days would be too far apart on one timeline.
 pub fn usual_align(inputs: &[Input]) -> Align {
     const GAP_MS: f64 = 60_000.0;
     let mut spans: Vec<(f64, f64)> = inputs.iter().map(|input| timeline::span_ms(&input.data)).collect();
@@ -72,7 +71,7 @@ pub fn usual_align(inputs: &[Input]) -> Align {
     Align::Clock
 }
 
-/// One profile of all. Its processes are those of all, in this order: two with one number stay two.
+/// Merges the profiles. The processes stay in the inputs' order; processes with one number stay separate.
 pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Saved, MergeError> {
     check_units(&inputs)?;
     let common = common_process_names(&inputs);
@@ -116,14 +115,14 @@ pub fn merge(inputs: Vec<Input>, align: Align) -> Result<Saved, MergeError> {
     Ok(Saved(whole))
 }
 
-/// What the samples of a profile count, by the first thread that has any.
+/// The unit of a profile's samples: the unit of the first thread that has samples.
 fn unit_of(data: &Data) -> Option<String> {
     let thread = data.threads.iter().find(|thread| !thread.samples.is_empty())?;
     Some(match (thread.unit, &data.weights) {
         (Unit::Bytes, _) => "bytes".to_owned(),
         (Unit::Counts, Some(weights)) => weights.name.clone(),
         (Unit::Counts, None) => thread.event.clone().unwrap_or_else(|| "events".to_owned()),
-        // Of folded stacks nobody knows what a sample stands for.
+        // The unit of folded stacks is unknown.
         (Unit::Samples, _) if data.is_summed => "samples".to_owned(),
         (Unit::Samples | Unit::Milliseconds, _) => "time".to_owned(),
     })
@@ -163,7 +162,7 @@ fn common_process_names(inputs: &[Input]) -> HashSet<String> {
     common
 }
 
-/// Gives samples that each stand for the interval of their file a weight of that time: another file has another interval.
+/// Weighs samples by their file's interval, because each file may have another interval.
 fn weigh(data: &mut Data) {
     let interval_ms = data.interval_ms;
     let counted = |thread: &&mut Thread| thread.unit == Unit::Samples && thread.event.is_none();
@@ -174,14 +173,14 @@ fn weigh(data: &mut Data) {
     }
 }
 
-/// Gives processes numbers of their own, and names where another input has the same.
+/// Gives processes unique numbers, and distinct names where two inputs have the same name.
 fn tell_apart(data: &mut Data, input: &str, common: &HashSet<String>, pids: &mut HashSet<String>) {
     let mut renamed: Vec<(String, String)> = Vec::new();
     for pid in data.threads.iter().map(|thread| &thread.pid) {
         if renamed.iter().any(|(old, _)| old == pid) {
             continue;
         }
-        // As a number that is used twice in one recording.
+        // In the form of a number that one recording uses twice.
         let free = (1..)
             .map(|again| format!("{pid}.{again}"))
             .find(|pid| !pids.contains(pid));

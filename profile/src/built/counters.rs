@@ -1,4 +1,4 @@
-//! `counters`: lines over time, of how often events happened, and of what processes used.
+//! `counters`: the rate of events and the resource usage of processes over time.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use crate::data::Counter;
 use crate::model::Profile;
 use crate::model::samples::Samples;
 
-/// Points of a line, about as many as a screen has columns.
+/// Points of a counter: about the columns of a screen.
 const POINTS: i64 = 2000;
-/// Points are at least this far apart: a software event comes with a weight of 16, so that rates over less would be spikes.
+/// Least distance of points. A software event has a weight of 16, so rates over shorter times would be spikes.
 const LEAST_STEP_NS: i64 = 1_000_000;
 
-/// `GraphColor`s of src/types/profile.ts, one for each event in turn.
+/// `GraphColor`s of src/types/profile.ts; the events use them in turn.
 const COLORS: [&str; 6] = ["blue", "orange", "green", "purple", "teal", "magenta"];
 
 pub(super) fn of_events(profile: &Profile) -> Vec<Counter> {
@@ -25,7 +25,7 @@ pub(super) fn of_events(profile: &Profile) -> Vec<Counter> {
     counters.collect()
 }
 
-/// A line as the front end's `RawCounter`.
+/// A counter in the form of the front end's `RawCounter`.
 pub(super) fn line(
     [name, category, description]: [&str; 3],
     pid: &str,
@@ -42,7 +42,7 @@ pub(super) fn line(
         ("display", display),
     ];
     Counter {
-        // The thread that a click on the line selects.
+        // A click on the counter selects this thread.
         thread: thread as u32,
         fields: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
     }
@@ -51,7 +51,7 @@ pub(super) fn line(
 fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
     let thread = &profile.threads[index];
     let event = profile.counted_event(thread).unwrap_or("event");
-    // The name of a further event's track has both.
+    // The name of a further event's track contains the thread and the event.
     let label = match (thread.event, thread.is_main || is_of_main_thread(profile, index)) {
         (_, true) => event.to_owned(),
         (Some(_), false) => thread.name.clone(),
@@ -71,7 +71,7 @@ fn counter(profile: &Profile, place: usize, index: usize) -> Counter {
     )
 }
 
-/// True for the track of a further event beside a main thread.
+/// True for a further event's track of a main thread.
 fn is_of_main_thread(profile: &Profile, index: usize) -> bool {
     let before = profile.threads[..index].iter().rev();
     profile.threads[index].event.is_some()
@@ -81,7 +81,7 @@ fn is_of_main_thread(profile: &Profile, index: usize) -> bool {
             .is_some_and(|of| of.is_main)
 }
 
-/// How often since the point before. The first point has none: the front end takes the first value of a counter for unreliable.
+/// Counts since the previous point. The first point is 0: the front end treats a counter's first value as unreliable.
 fn counts(samples: &Samples, end: i64, step: i64) -> Vec<u64> {
     let points = end.max(0) / step + 2;
     let mut counts = vec![0u64; points as usize];

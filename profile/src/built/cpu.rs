@@ -1,26 +1,26 @@
-//! The unit of `samples.threadCPUDelta`, from which the front end draws how busy a thread was.
+//! The unit of `samples.threadCPUDelta`. The front end draws a thread's CPU usage from it.
 
 use recording::info::PeriodUnit;
 
 use crate::model::Profile;
 use crate::model::samples::Sample;
 
-/// How a sample's period becomes its CPU delta.
+/// The conversion of a sample's period to its CPU delta.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CpuDelta {
-    /// Periods are nanoseconds already.
+    /// Periods are nanoseconds.
     Nanoseconds,
-    /// Periods are cycles. As nanoseconds they sum up to the CPU time that the kernel counted.
+    /// Periods are cycles, scaled so that they sum up to the kernel's CPU time.
     ///
-    /// The front end would take cycles as they are, but then 100 % is the densest pair of samples of the whole profile. A
-    /// thread that moves to another CPU can have two samples a microsecond apart, as each CPU counts for itself; all
-    /// graphs would be flat.
+    /// The front end also takes cycles, but then 100 % is the densest pair of samples in the profile. A thread that moves to another CPU
+    /// can have two samples a microsecond apart, because each CPU counts separately. All graphs would be flat.
     ScaledCycles { ns_per_cycle: f64 },
-    /// Cycles, where the kernel's CPU time is not known.
+    /// Periods are cycles, and the kernel's CPU time is not known.
     Cycles { mean: f64 },
-    /// The same beside waits: switches tell the CPU time between samples in ns, and a sample elsewhere stands for the interval.
+    /// Periods are cycles, with waits recorded. Thread switches give the CPU time between samples in ns; without one, a sample represents
+    /// the interval.
     CyclesBesideWaits { ns_per_cycle: f64 },
-    /// Periods are counts of an event, which tell nothing of CPU time.
+    /// Periods are counts of an event, which give no CPU time.
     None,
 }
 
@@ -58,8 +58,8 @@ impl CpuDelta {
         }
     }
 
-    /// The time that a sample stands for, ns: CPU time, or the length of a wait. Where CPU time is not known, the average sample
-    /// stands for the interval.
+    /// The time that a sample represents, ns: CPU time, or the duration of a wait. If CPU time is not known, the average sample represents
+    /// the interval.
     pub(crate) fn time_of(self, sample: &Sample, interval_ns: u64) -> i64 {
         let period = sample.period;
         let ns = match self {
@@ -73,10 +73,10 @@ impl CpuDelta {
         i64::try_from(ns).unwrap_or(i64::MAX)
     }
 
-    /// CPU time between the row before and this one. The front end shows at most as much as there was time, so a sample's period
-    /// would be lost where a wait stands just before the sample.
+    /// CPU time since the previous row. The front end limits CPU time to the time between rows, so it would drop a sample's period directly
+    /// after a wait.
     ///
-    /// With whole periods there, graphs showed a third of the CPU time of a program that alternates between work and sleeps of 0.3 ms.
+    /// With whole periods, graphs showed a third of the CPU time of a program that alternates between work and sleeps of 0.3 ms.
     pub(super) fn before(self, sample: &Sample) -> u64 {
         match (sample.cpu_before_ns, sample.off_cpu) {
             (Some(ns), _) => ns,
@@ -88,7 +88,7 @@ impl CpuDelta {
     fn of_period(self, period: u64) -> u64 {
         match self {
             CpuDelta::Nanoseconds | CpuDelta::Cycles { .. } | CpuDelta::None => period,
-            // `as` saturates.
+            // `as` saturates on overflow.
             CpuDelta::ScaledCycles { ns_per_cycle } | CpuDelta::CyclesBesideWaits { ns_per_cycle } => {
                 (period as f64 * ns_per_cycle).round() as u64
             }

@@ -1,4 +1,4 @@
-//! `meta.extra`: how far the profile can be trusted, as the front end's "more info" panel shows it.
+//! `meta.extra`: how far the profile can be trusted, for the front end's "more info" panel.
 
 use super::cpu::CpuDelta;
 use super::quality::{self, named};
@@ -9,8 +9,8 @@ use recording::event::Role;
 use recording::info::{PeriodUnit, SampleBy};
 use recording::wait::{WaitGuess, WaitReason};
 
-/// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows that would say 0 are left out, but for those that a reader
-/// looks for: samples, lost, truncated, unverified.
+/// `ExtraProfileInfoSection[]` of src/types/profile.ts. Rows with 0 are left out, except samples, lost, truncated and unverified, which
+/// readers look for.
 pub(crate) fn sections(profile: &Profile) -> Vec<Section> {
     let section = |label: &str, rows: Vec<Row>| Section {
         label: label.to_owned(),
@@ -78,7 +78,7 @@ fn recording(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Each event that the user named: how it was sampled, and how much of it is in the profile.
+/// For each event that the user named: how it was sampled, and its count in the profile.
 fn events(profile: &Profile) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, event) in (0..).zip(&profile.info.events) {
@@ -117,7 +117,7 @@ fn events(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Times are those of all threads, added up.
+/// Times are sums over all threads.
 fn off_cpu(waits: &WaitTotals) -> Vec<Row> {
     let mut rows = vec![
         Row::count("Waits", waits.all().count),

@@ -1,4 +1,4 @@
-//! Markers: what happened to processes and to the recording, and how the front end shows it.
+//! Markers of processes and of the recording, and their display in the front end.
 
 use recording::event::Role;
 use recording::info::{EventInfo, SampleBy};
@@ -11,12 +11,12 @@ use crate::model::Profile;
 use crate::model::strings::StringId;
 use crate::model::thread::{Marker, MarkerKind, PointMarker, PointValue, Thread};
 
-/// A marker of a thread; its fields are made only where they are wanted.
+/// A marker of a thread, with fields only on request.
 pub(super) fn marker(profile: &Profile, thread: &Thread, marker: &Marker, with_fields: bool) -> data::Marker {
     let (stack, weight) = match &marker.what {
         MarkerKind::Point(point) => {
             let event = profile.info.events.get(point.event as usize);
-            // As sched_stat_runtime, which counts nanoseconds.
+            // For sched_stat_runtime, the period is a number of nanoseconds.
             let is_usual = Some(point.period) == event.map(usual_period);
             let weight = (point.stack.is_some() && !is_usual).then_some(point.period as f64);
             (point.stack.map_or(NONE, |stack| stack.0), weight)
@@ -74,14 +74,14 @@ fn name_of(profile: &Profile, what: &MarkerKind) -> StringId {
 fn kind_id(profile: &Profile, what: &MarkerKind) -> StringId {
     match what.name_index() {
         Ok(index) => profile.marker_names[index],
-        // Every event has a name; one that has none is a mistake of the builder's, and still no reason to panic.
+        // Every event has a name. A missing name is a fault of the builder, and no reason to panic.
         Err(event) => (profile.event_names.get(event))
             .copied()
             .unwrap_or(profile.marker_names[0]),
     }
 }
 
-/// Numbers as text: the front end would group the digits of a process id, and round those of 64 bits.
+/// Numbers are texts: the front end would group the digits of a process id and round 64-bit numbers.
 fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker, kind: &str) -> Value {
     let mut data = serde_json::Map::new();
     data.insert("type".to_owned(), json!(kind));
@@ -102,7 +102,7 @@ fn point_data(profile: &Profile, thread: &Thread, time: i64, point: &PointMarker
     Value::Object(data)
 }
 
-/// A marker's data has members of its own.
+/// A field's key, distinct from the own keys of a marker's data.
 fn key(field: &str) -> String {
     match field {
         "type" | "cause" | "category" | "interval" => format!("{field}_"),
@@ -117,7 +117,7 @@ pub(super) fn schemas(profile: &Profile) -> Vec<Value> {
     fixed_schemas().into_iter().chain(points.map(point_schema)).collect()
 }
 
-/// Events whose markers are samples of them, and what each of these stands for.
+/// Events whose markers are samples, and the number of events for each marker.
 pub(super) fn periods(profile: &Profile) -> FxHashMap<String, f64> {
     let events = profile.info.events.iter();
     let points = events.filter(|event| event.role == Role::Point);
@@ -126,7 +126,7 @@ pub(super) fn periods(profile: &Profile) -> FxHashMap<String, f64> {
         .collect()
 }
 
-/// What a marker of the event stands for, unless its cause has a weight of its own.
+/// The number of events for a marker without a weight of its own.
 fn usual_period(event: &EventInfo) -> u64 {
     match event.sample_by {
         SampleBy::Period(period) => period,
@@ -134,8 +134,8 @@ fn usual_period(event: &EventInfo) -> u64 {
     }
 }
 
-/// Of a point event: its values, the first of them also in the table. That it has a `period` says that its markers are samples of it;
-/// the front end passes over that.
+/// The type of a point event's markers: its values, the first also in the table. `period` marks them as samples of the event; the front end
+/// ignores it.
 fn point_schema(event: &EventInfo) -> Value {
     const IN_TABLE: usize = 6;
     let label: Vec<String> = (event.fields.iter())

@@ -1,4 +1,4 @@
-//! `meta`: what the profile is of, and how the front end shall show it.
+//! `meta`: the profile's origin and contents, and its display in the front end.
 
 use std::time::UNIX_EPOCH;
 
@@ -12,10 +12,10 @@ use crate::data::Fields;
 use crate::facts::Facts;
 use crate::model::Profile;
 
-/// The gecko format version (`meta.version`) that profiles of format 70 carry; read by no code path for processed profiles.
+/// The gecko format version (`meta.version`) of profiles in format 70. No code reads it for processed profiles.
 pub(crate) const GECKO_VERSION: u32 = 34;
 
-/// `meta.importedFrom`: who wrote the profile.
+/// `meta.importedFrom`: the program that wrote the profile.
 pub(crate) const PRODUCER: &str = concat!("sprof ", env!("CARGO_PKG_VERSION"));
 
 /// Unix time of the profile's time 0, ms.
@@ -24,13 +24,13 @@ pub(super) fn start_ms(profile: &Profile) -> f64 {
     ms(i64::try_from(zero.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// How long recording took, ms.
+/// Duration of the recording, ms.
 pub(super) fn duration_ms(profile: &Profile) -> f64 {
     let info = &profile.info;
     ms(i64::try_from(info.end.nanos_since(info.clock.timestamp)).unwrap_or(i64::MAX))
 }
 
-/// All of `meta` but for the types of markers, which are [`Data::schemas`](crate::data::Data::schemas).
+/// All of `meta` except the types of markers, which are [`Data::schemas`](crate::data::Data::schemas).
 pub(super) fn meta(profile: &Profile) -> Fields {
     let info = &profile.info;
     let host = &info.host;
@@ -46,7 +46,7 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "startTimeAsClockMonotonicNanosecondsSinceBoot": info.clock.timestamp.0,
         "product": info.program,
         "importedFrom": PRODUCER,
-        // The front end takes a profile without it for one of a developer's own Firefox, and uploads all of it by default.
+        // Without it, the front end treats the profile as one of a developer's own Firefox, and uploads all of it by default.
         "updateChannel": "release",
         "arguments": info.args.as_ref().map(|args| args.join(" ")),
         "oscpu": host.os,

@@ -1,7 +1,7 @@
-//! A profile that was just built, as the data that is viewed and written.
+//! Converts a built profile to the data that views and writers take.
 //!
-//! [`Built`] makes all of a file. `cpu`: what samples stand for; `meta`, `extra`, `quality`: about the recording; `markers`,
-//! `counters`, `usage`, `tracks`: what happened beside samples, and which rows are shown at first.
+//! [`Built`] makes all of a file. `cpu`: what samples represent; `meta`, `extra`, `quality`: facts about the recording; `markers`,
+//! `counters`, `usage`, `tracks`: events, resource usage, and the initially visible rows.
 
 mod counters;
 mod cpu;
@@ -29,7 +29,7 @@ pub(crate) use meta::{GECKO_VERSION, PRODUCER};
 pub(crate) use numbers::number;
 use numbers::{json_ms, ms};
 
-/// What views are of: the same as of the profile's file.
+/// The data for views, equal to the data read from the profile's file.
 impl From<&Profile> for Data {
     fn from(profile: &Profile) -> Data {
         let built = Built::new(profile);
@@ -43,7 +43,7 @@ impl From<&Profile> for Data {
     }
 }
 
-/// The profile in the form that its file is read in.
+/// The profile as if read from its file.
 pub fn saved_form(profile: &Profile) -> Saved {
     let built = Built::new(profile);
     Saved(Data {
@@ -57,7 +57,7 @@ pub fn saved_form(profile: &Profile) -> Saved {
     })
 }
 
-/// Lines of events, and of what processes use.
+/// Counters of events and of processes' resource usage.
 fn counters(profile: &Profile) -> Vec<Counter> {
     counters::of_events(profile)
         .into_iter()
@@ -65,8 +65,8 @@ fn counters(profile: &Profile) -> Vec<Counter> {
         .collect()
 }
 
-/// A profile as its file has it. Threads and stacks are made one by one, because columns of all samples would take several times the
-/// memory of the profile.
+/// A profile in the form of its file. Threads and stacks are made one by one: columns of all samples would take several times the profile's
+/// memory.
 pub(crate) struct Built<'a> {
     profile: &'a Profile,
     cpu: CpuDelta,
@@ -80,7 +80,7 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// What is said of the recording as a whole, and the tables but for stacks.
+    /// The facts about the recording, and the tables without stacks.
     fn about(&self) -> Data {
         let profile = self.profile;
         Data {
@@ -101,7 +101,7 @@ impl<'a> Built<'a> {
         }
     }
 
-    /// All but threads and stacks.
+    /// Everything except threads and stacks.
     pub(crate) fn head(&self) -> Data {
         Data {
             meta: meta::meta(self.profile),
@@ -118,9 +118,9 @@ impl<'a> Built<'a> {
         })
     }
 
-    /// `for_file`: with what no view is of.
+    /// `for_file` adds fields that no view uses.
     pub(crate) fn threads(&self, for_file: bool) -> impl Iterator<Item = Thread> {
-        // The tracks of further events come behind the thread in which they happened.
+        // A further event's track follows the thread in which the event happened.
         let mut of = "";
         self.profile.threads.iter().map(move |thread| {
             if thread.event.is_none() {
@@ -145,7 +145,7 @@ impl<'a> Built<'a> {
     fn thread(&self, thread: &thread::Thread, for_file: bool) -> Thread {
         let profile = self.profile;
         let is_time = profile.unit_of(thread) != PeriodUnit::Counts;
-        // A further event that counts time, beside samples that do or do not.
+        // A further event may count time, whether or not the first event does.
         let cpu = if thread.event.is_some() {
             CpuDelta::Nanoseconds
         } else {
@@ -164,11 +164,11 @@ impl<'a> Built<'a> {
             samples.stack.push(sample.stack.map_or(NONE, |stack| stack.0));
             samples.weight.get_or_insert_default().push(match is_time {
                 true => ms(cpu.time_of(&sample, profile.info.interval_ns)),
-                // Counts are no times: the front end has no unit for these, and calls them samples.
+                // Counts are not times. The front end has no unit for counts and calls them samples.
                 false => sample.period as f64,
             });
             if let Some(deltas) = &mut samples.cpu_delta {
-                // Graphs ignore the first value, as nothing precedes it; scores count it, and so do we.
+                // Graphs ignore the first value, because no sample precedes it. Scores count it, so it is written.
                 deltas.push(cpu.before(&sample) as f64);
             }
         }
@@ -204,8 +204,8 @@ fn rest(profile: &Profile, thread: &thread::Thread) -> Fields {
     fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Samples of running threads, added up by thread and stack: what a saved file says of shares, without times, waits and markers.
-/// Its weights have no unit.
+/// Samples of running threads, summed by thread and stack: the same shares as in a saved file, without times, waits and markers. The
+/// weights have no unit.
 pub fn recorded(profile: &Profile) -> Data {
     Data {
         product: profile.info.program.clone(),
@@ -217,7 +217,7 @@ pub fn recorded(profile: &Profile) -> Data {
     }
 }
 
-/// Everything that stacks are made of, but for stacks. A function has the library of its frames, and is there once for each.
+/// The tables without stacks. A function has its frames' library; a function in several libraries has one entry for each.
 fn tables(profile: &Profile) -> Data {
     let tables = &profile.tables;
     let mut funcs: Unique<Func> = Unique::default();

@@ -1,13 +1,13 @@
-//! Numbers as the front end has them.
+//! Numbers in the front end's form.
 
 use serde_json::Value;
 
-/// The same as JSON.
+/// Nanoseconds as milliseconds in JSON.
 pub(super) fn json_ms(ns: i64) -> Value {
     number(ms(ns))
 }
 
-/// Whole numbers without a fraction, as everybody else writes them.
+/// A whole number is written without a fraction.
 pub(crate) fn number(number: f64) -> Value {
     match number.fract() == 0.0 && number.abs() < 2f64.powi(53) {
         true => (number as i64).into(),
@@ -15,7 +15,7 @@ pub(crate) fn number(number: f64) -> Value {
     }
 }
 
-/// Nanoseconds as the front end has times.
+/// Nanoseconds as milliseconds.
 pub(super) fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
 }

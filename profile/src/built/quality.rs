@@ -1,4 +1,4 @@
-//! How far a recording can be trusted: as typed facts, and as rows of the front end's panel, of the same lines.
+//! How far a recording can be trusted: typed facts and rows of the front end's panel, from the same lines.
 
 use recording::cpu_account::{CpuAccount, ProcessTime, UnrecordedCause};
 use recording::event::Role;
@@ -10,7 +10,7 @@ use crate::build::lost_label;
 use crate::data::{Limit, Recorded, Row};
 use crate::model::Profile;
 
-/// What the facts have in fields of their own, or what limits nothing, is said to be `Said`.
+/// `Said`: the facts have a field for it, or it is no limit.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Said,
@@ -62,7 +62,7 @@ impl Line {
     }
 }
 
-/// Rows that would say 0 are left out, but for those that a reader looks for.
+/// Rows with 0 are left out, except those that readers look for.
 pub(super) fn rows(profile: &Profile) -> Vec<Row> {
     lines(profile).iter().map(Line::row).collect()
 }
@@ -184,7 +184,7 @@ fn some(lines: &mut Vec<Line>, kind: Kind, what: impl Into<String>, value: u64) 
     }
 }
 
-/// Processes that have no events, and how much CPU time that is.
+/// Processes without events, and their CPU time.
 fn not_recorded(account: &CpuAccount, lines: &mut Vec<Line>) {
     let mut push = |what: &str, amount| {
         lines.push(Line {
@@ -224,7 +224,7 @@ fn cause_label(cause: UnrecordedCause) -> &'static str {
     }
 }
 
-/// Why a module was not read. That anonymous memory is no module loses nothing.
+/// Why a module was not read. Anonymous memory is not a module, so nothing is lost.
 fn miss(miss: ModuleMiss) -> (Kind, &'static str) {
     match miss {
         ModuleMiss::Anonymous => (Said, "anonymous memory"),

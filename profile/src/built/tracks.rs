@@ -1,4 +1,4 @@
-//! Which tracks the front end shows at first.
+//! The tracks that the front end shows initially.
 
 use std::cmp::Reverse;
 
@@ -7,24 +7,24 @@ use recording::info::PeriodUnit;
 use crate::model::Profile;
 use crate::tracks::{Track, Tracks};
 
-/// More tracks than this do not fit a screen; the others are one click away.
+/// Most initial tracks: a screen holds no more. A click shows the others.
 const VISIBLE_THREADS: usize = 16;
 
-/// Threads with less than this share of all CPU time are not worth a track at first.
+/// Threads below this share of the CPU time have no initial track.
 const VISIBLE_PER_MILLE: u64 = 5;
 
-/// The tracks to show at first, by the indexes of threads.
+/// The initial tracks, by thread index.
 pub(crate) struct Shown {
-    /// Busiest first; the first one is selected. Where waits were recorded, threads that only waited come last. Never empty.
+    /// Busiest first; the first is selected. Threads with waits and no CPU time come last. Never empty.
     pub(crate) threads: Vec<usize>,
-    /// Threads whose samples are counts of an event: a line shows how many when, and leads to their call tree. The front end would
-    /// draw a block of full height for each sample.
+    /// Threads whose samples are counts of an event. A counter shows the counts over time and selects their call tree; the front end would
+    /// draw each sample as a block of full height.
     pub(crate) lines: Vec<usize>,
 }
 
 impl Shown {
     pub(crate) fn of(profile: &Profile) -> Shown {
-        // Those of further events count in other units; they are shown with their thread.
+        // Further events have other units; their tracks are shown with their thread.
         let cpu: Vec<u64> = (profile.threads.iter())
             .map(|thread| match thread.event {
                 None => thread.samples.period_sum(),
@@ -64,7 +64,7 @@ impl Shown {
 }
 
 impl Tracks {
-    /// Those of a profile that sprof writes.
+    /// The tracks of a profile of sprof.
     pub fn of(profile: &Profile) -> Tracks {
         let threads = profile.threads.iter().map(|thread| Track {
             pid: profile.processes[thread.process.0].id.clone(),

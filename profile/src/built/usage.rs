@@ -1,4 +1,4 @@
-//! `counters`: lines of the memory and the CPU time of processes.
+//! `counters`: memory and CPU time of processes over time.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::model::Profile;
 use crate::model::thread::Process;
 use crate::model::usage::Series;
 
-/// Below the lines of events, whose weights are their places.
+/// Sorts them below the counters of events, whose weights are their indices.
 const SORT_WEIGHT: usize = 1000;
 
-/// Two lines at most for each process with a main thread in the file.
+/// At most two counters for each process with a main thread in the file.
 pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
-    // Of each process its main thread, and how many of its threads have samples.
+    // For each process: its main thread, and the number of its threads with samples.
     let mut threads_of = vec![(None, 0); profile.processes.len()];
     for (index, thread) in profile.threads.iter().enumerate() {
         if let Some((main, busy)) = threads_of.get_mut(thread.process.0)
@@ -30,7 +30,7 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
         if is_line(&process.usage.resident_bytes) {
             lines.push(memory(process, main));
         }
-        // Of a process with one thread, that thread's own graph says it.
+        // For a process with one thread, the thread's graph shows the same.
         if busy > 1 && is_line(&process.usage.cpu_ns) {
             lines.push(cpu(process, main));
         }
@@ -38,8 +38,8 @@ pub(super) fn lines(profile: &Profile) -> Vec<Counter> {
     lines
 }
 
-/// The front end adds counts up, and takes the first one for unreliable: that is zero, at the first reading's time. What the
-/// process has as a whole is in `number`, which the front end shows as it is.
+/// The front end sums the counts and treats the first as unreliable, so the first is zero at the first reading's time. `number` holds the
+/// process's total; the front end shows it as it is.
 fn memory(process: &Process, main_thread: usize) -> Counter {
     let points = process.usage.resident_bytes.points();
     let first = points.first().map(|(time, _)| (*time, 0));
@@ -59,7 +59,7 @@ fn memory(process: &Process, main_thread: usize) -> Counter {
     )
 }
 
-/// Counts are ms of CPU time since the point before: the rate of these is the number of CPUs.
+/// Counts are ms of CPU time since the previous point. Their rate is the number of busy CPUs.
 fn cpu(process: &Process, main_thread: usize) -> Counter {
     let points = process.usage.cpu_ns.points();
     let before = points.first().into_iter().chain(points);
@@ -80,7 +80,7 @@ fn times(points: &[(i64, u64)]) -> Vec<Value> {
     points.iter().map(|(time, _)| json_ms(*time)).collect()
 }
 
-/// One point is no line.
+/// A single point is not drawn.
 fn is_line(series: &Series) -> bool {
     series.points().len() > 1
 }

@@ -1,4 +1,4 @@
-//! What is said of a profile as a whole: of several, their sum.
+//! Facts about a whole profile, combined for several profiles.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::built::number;
 use crate::data::{Data, NONE, Recorded};
 use crate::facts::Facts;
 
-/// The first of several.
+/// Starts with the first profile.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
     data.start_ms = start_ms;
     if let Some(sections) = data.meta.get_mut("extra").and_then(Value::as_array_mut) {
@@ -14,7 +14,7 @@ pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
     }
 }
 
-/// A further one, with the tables of the whole.
+/// Adds a further profile, whose tables are already merged.
 pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
     let threads = whole.threads.len() as u64;
     whole.threads.append(&mut data.threads);
@@ -41,10 +41,10 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
     }
     whole.recorded = match (whole.recorded.take(), data.recorded) {
         (Some(whole), Some(other)) => Some(sum(whole, other)),
-        // Of one of them nobody knows.
+        // Unknown if one of them is unknown.
         _ => None,
     };
-    // What holds of all samples of an imported file holds of the whole only if all are imported.
+    // Facts about imported samples hold for the whole only if all profiles are imported.
     if !Facts::of_meta(&whole.meta).is_imported() || !Facts::of_meta(&data.meta).is_imported() {
         whole.meta.remove("sprof");
     }
@@ -78,7 +78,7 @@ pub(super) fn append(whole: &mut Data, mut data: Data, name: &str) {
     }
 }
 
-/// Brings `meta` in step with the fields.
+/// Updates `meta` from the fields.
 pub(super) fn finish(whole: &mut Data) {
     if let Some(recorded) = &whole.recorded {
         let facts = Facts::of_recorded(recorded.clone());
@@ -92,7 +92,7 @@ pub(super) fn finish(whole: &mut Data) {
     ] {
         whole.meta.insert(key.to_owned(), value);
     }
-    // Each file has its own.
+    // These differ from file to file.
     for key in [
         "endTime",
         "startTimeAsClockMonotonicNanosecondsSinceBoot",
@@ -118,7 +118,7 @@ fn name_sections(sections: &mut [Value], name: &str) {
     }
 }
 
-/// Of two that are no lists the first stays.
+/// If both are not lists, the first value stays.
 fn append_list(whole: &mut Value, other: Value) {
     if let (Value::Array(whole), Value::Array(mut other)) = (whole, other) {
         whole.append(&mut other);

@@ -1,4 +1,4 @@
-//! Tables that all inputs share: what two of them have is there once, so that call trees of both are one.
+//! Shared tables of all inputs. Equal entries become one, so equal call paths become one path of the call tree.
 
 use super::MergeError;
 use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
@@ -18,13 +18,13 @@ pub(super) struct Tables {
     categories: Vec<Category>,
 }
 
-/// An index of an input as one of the tables.
+/// Maps an input's index to the shared index.
 fn of(indexes: &[u32], index: u32) -> u32 {
     indexes.get(index as usize).copied().unwrap_or(NONE)
 }
 
 impl Tables {
-    /// Takes the tables of an input, and makes all that points into them point here.
+    /// Adds the tables of an input, and maps its indices to the shared tables.
     pub(super) fn adopt(&mut self, data: &mut Data) -> Result<(), MergeError> {
         let texts: Vec<u32> = (std::mem::take(&mut data.texts).into_iter())
             .map(|text| self.texts.index(text))
@@ -107,7 +107,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Where each category of an input is here, and each of its subcategories.
+    /// The shared index of each category of an input and of its subcategories.
     fn categories(&mut self, categories: Vec<Category>) -> Vec<(u32, Vec<u16>)> {
         let places = categories.into_iter().map(|category| {
             let is_same = |known: &Category| (&known.name, known.is_wait) == (&category.name, category.is_wait);

@@ -1,11 +1,11 @@
-//! What of a profile has a time, and moving it.
+//! Moves everything in a profile that has a time.
 
 use serde_json::Value;
 
 use crate::built::number;
 use crate::data::{Data, Fields, Phase};
 
-/// When the profile begins and ends, Unix time in ms.
+/// Start and end of the profile, Unix time in ms.
 pub(super) fn span_ms(data: &Data) -> (f64, f64) {
     let number = |key: &str| data.meta.get(key).and_then(Value::as_f64).filter(|ms| ms.is_finite());
     let samples = data.threads.iter().flat_map(|thread| &thread.samples.time_ms);
@@ -15,13 +15,13 @@ pub(super) fn span_ms(data: &Data) -> (f64, f64) {
         .filter(|time| time.is_finite())
         .reduce(f64::min);
     let last = samples.copied().filter(|time| time.is_finite()).reduce(f64::max);
-    // The front end takes the first sample where the file does not say.
+    // If the file has no start, the front end takes the first sample.
     let begin = number("profilingStartTime").or(first).unwrap_or(0.0);
     let end = number("profilingEndTime").or(last).unwrap_or(begin);
     (data.start_ms + begin, data.start_ms + end.max(begin))
 }
 
-/// Makes the profile begin at this time, ms, of the merged one.
+/// Moves the profile to this start in the merged timeline, ms.
 pub(super) fn shift(data: &mut Data, begin_ms: f64) {
     let by_ms = begin_ms - (span_ms(data).0 - data.start_ms);
     for thread in &mut data.threads {
@@ -92,7 +92,7 @@ fn shift_field(object: &mut Value, key: &str, by_ms: f64) {
         .for_each(|time| shift_value(time, by_ms));
 }
 
-/// What is not known stays so.
+/// An absent time stays absent.
 fn shift_value(time: &mut Value, by_ms: f64) {
     if let Some(ms) = time.as_f64() {
         *time = number(ms + by_ms);

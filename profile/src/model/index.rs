@@ -1,9 +1,9 @@
 //! Finds an id by its content without storing the content twice.
 
-/// Open addressing over ids; the contents stay in the table that the ids point into.
+/// A hash table of ids with open addressing. The contents stay in the table that the ids refer to.
 ///
-/// A `HashMap<(u32, u32), u32>` takes 13-26 bytes an entry, this takes 5-11. Every hit is confirmed by comparing
-/// contents: a hash alone would merge unlike stacks.
+/// A `HashMap<(u32, u32), u32>` takes 13-26 bytes an entry, this table 5-11. Every hit is confirmed by comparing contents: a hash alone
+/// would merge different stacks.
 #[derive(Clone, Default)]
 pub(crate) struct Index {
     slots: Vec<u32>,
@@ -14,8 +14,8 @@ const EMPTY: u32 = u32::MAX;
 const FIRST_SLOTS: usize = 64;
 
 impl Index {
-    /// The id with this hash for which `equal` holds; else remembers `new_id` and returns `None`.
-    /// `hash_of` gives the hash of an id already remembered, for growing.
+    /// The id with this hash for which `equal` holds. Otherwise stores `new_id` and returns `None`. `hash_of` gives the hash of a stored
+    /// id, for growing.
     pub(crate) fn find_or_insert(
         &mut self,
         hash: u64,
@@ -56,7 +56,7 @@ impl Index {
     }
 }
 
-/// A multiplicative hash has its best bits at the top: fold them down before masking.
+/// The top bits of a multiplicative hash are the best, so they are folded down before masking.
 fn slot_of(hash: u64, mask: usize) -> usize {
     ((hash ^ (hash >> 32)) as usize) & mask
 }

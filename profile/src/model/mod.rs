@@ -1,4 +1,4 @@
-//! A profile in memory: plain tables that point at each other by index.
+//! A profile in memory: plain tables that refer to each other by index.
 
 mod index;
 pub(crate) mod no_samples;
@@ -35,54 +35,54 @@ pub struct Profile {
     pub(crate) tables: Tables,
     pub(crate) stacks: Stacks,
     pub(crate) processes: Vec<Process>,
-    /// In the order of the file; never empty: the front end refuses a profile without threads.
+    /// In the file's order. Never empty: the front end refuses a profile without threads.
     pub(crate) threads: Vec<Thread>,
     /// The ids of [`thread::MarkerKind::NAMES`].
     pub(crate) marker_names: [StringId; thread::MarkerKind::NAMES.len()],
-    /// Those of the events that were named, which are the names of their markers.
+    /// The names of the user's events, which are also the names of their markers.
     pub(crate) event_names: Vec<StringId>,
     pub(crate) symbolicated: bool,
 }
 
-/// What the builder saw beside what it kept.
+/// What the builder counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Processes, also those without a sample.
+    /// Processes, including those without a sample.
     pub processes: u64,
-    /// Threads, also those without a sample.
+    /// Threads, including those without a sample.
     pub threads: u64,
     /// Samples of running threads in the profile.
     pub samples: u64,
-    /// Samples that came with a time before their thread's last one; kept at the last one's time.
+    /// Samples with an earlier time than the thread's last sample; kept at the last sample's time.
     pub samples_out_of_order: u64,
-    /// Samples of other threads than main ones, left out because the user asked for main threads only.
+    /// Samples of threads other than main threads, left out because the user chose main threads only.
     pub samples_left_out: u64,
-    /// Samples with a function whose name is from a perf map: it was there at some time, which need not be the sample's.
+    /// Samples with a function named by a perf map. The map has no times, so the function may have been another one at the sample's time.
     pub samples_named_without_time: u64,
     /// Samples of further events, on tracks of their own.
     pub counted_samples: u64,
-    /// Point events that came, also those of which no marker was kept.
+    /// Point events, including those without a marker.
     pub points: u64,
-    /// Markers left out because their thread had [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) already.
+    /// Markers left out because their thread has [`MARKERS_PER_THREAD`](crate::build::MARKERS_PER_THREAD) markers.
     pub markers_left_out: u64,
 }
 
-/// A module with frames in the profile, and where in it they are.
+/// A module with frames in the profile, and the addresses of the frames.
 #[derive(Clone, Debug)]
 pub struct LibAddresses {
     /// The module.
     pub module: Arc<Module>,
-    /// Lookup addresses relative to the module's image base, ascending, each once.
+    /// Lookup addresses relative to the module's image base, ascending, without duplicates.
     pub addresses: Vec<u64>,
 }
 
 impl Profile {
-    /// The threads with the samples of the recording's first event: not the tracks of further ones.
+    /// The threads with samples of the recording's first event, without the tracks of further events.
     pub(crate) fn main_threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.event.is_none())
     }
 
-    /// How much of an event the profile holds, by its index in [`RecordingInfo::events`]: the sum of its samples' weights; its
+    /// The profile's amount of an event, by its index in [`RecordingInfo::events`]: the sum of its samples' weights, or the number of its
     /// markers.
     pub fn in_profile(&self, event: usize) -> u64 {
         let role = self.info.events.get(event).map(|event| event.role);
@@ -109,7 +109,7 @@ impl Profile {
         event.map_or(self.info.unit, |event| event.unit)
     }
 
-    /// The event that the samples of a thread are of, where they are no samples of the threads' CPU time.
+    /// The event of a thread's samples, if they are not samples of the threads' CPU time.
     pub(crate) fn counted_event(&self, thread: &Thread) -> Option<&str> {
         match thread.event {
             Some(event) => self.info.events.get(event as usize).map(|event| event.name.as_str()),
@@ -117,7 +117,7 @@ impl Profile {
         }
     }
 
-    /// The modules that frames are in, in the order of the file's library list, with the addresses that need symbols.
+    /// The modules of frames, in the order of the file's library list, with the addresses that need symbols.
     pub fn libs(&self) -> Vec<LibAddresses> {
         let mut libs: Vec<LibAddresses> = (self.tables.libs.iter())
             .map(|lib| LibAddresses {
@@ -137,27 +137,27 @@ impl Profile {
         libs
     }
 
-    /// The recording that this is the profile of.
+    /// The recording's properties.
     pub fn info(&self) -> &RecordingInfo {
         &self.info
     }
 
-    /// How far it can be trusted.
+    /// How far the recording can be trusted.
     pub fn quality(&self) -> &Quality {
         &self.quality
     }
 
-    /// What the builder saw.
+    /// The builder's counts.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The name of each process, also of those without a sample.
+    /// The name of each process, including those without a sample.
     pub fn process_names(&self) -> impl Iterator<Item = &str> {
         self.processes.iter().map(|process| process.name.as_str())
     }
 
-    /// What threads waited for; `None` if that was not recorded.
+    /// The waits of threads; `None` if waits were not recorded.
     pub fn waits(&self) -> Option<&WaitTotals> {
         self.waits.as_ref()
     }

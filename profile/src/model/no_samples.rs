@@ -8,35 +8,35 @@ use recording::quality::Quality;
 
 use super::Counts;
 
-/// The reason that there are no samples, as far as the recording tells. Its text is a sentence without full stop.
+/// Why there are no samples, as far as the recording shows it. Its text is a sentence without full stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSamples {
-    /// All were of other threads than the main ones.
+    /// All samples were of threads other than main threads.
     LeftOut,
-    /// All were lost.
+    /// All samples were lost.
     Lost,
-    /// The program has lost its events with its exec.
+    /// The program's exec removed its events.
     LostEvents,
-    /// The program ran for many intervals without events, and nothing tells why.
+    /// The program ran for many intervals without events, for an unknown reason.
     WithoutEvents,
-    /// Nothing came from the program.
+    /// The recorder received nothing from the program.
     NothingCame,
-    /// Not an event of time, and seldom.
+    /// The event does not count time, and is rare.
     EventIsRare,
     /// The program ran for many intervals, and only its user code was sampled.
     OnlyKernel,
-    /// The program ran for many intervals of the processor's counter.
+    /// The program ran for many intervals of the processor's counter without a sample.
     NotDelivered,
-    /// The program ran for many intervals, but the timer, which starts anew for each task, never came to its end.
+    /// The program ran for many intervals in short tasks. The timer restarts for each task and never expired.
     ShortTasks,
-    /// The program ran for a few intervals at most, or it is not known for how long.
+    /// The program ran for a few intervals at most, or for an unknown time.
     TooShort,
 }
 
 impl NoSamples {
-    /// Of a recording without samples.
+    /// The reason for a recording without samples.
     pub fn of(counts: &Counts, quality: &Quality, info: &RecordingInfo) -> NoSamples {
-        // A few intervals may be over without a sample: each CPU counts for itself.
+        // A few intervals may pass without a sample, because each CPU counts separately.
         const MANY: f64 = 10.0;
         let in_intervals = |ns: u64| ns as f64 / 1e9 * quality.asked_rate_hz;
         let intervals = in_intervals(quality.cpu_time_ns.unwrap_or_default());

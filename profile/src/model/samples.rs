@@ -8,20 +8,20 @@ pub(crate) struct Sample {
     /// ns from the profile's time zero.
     pub(crate) time: i64,
     pub(crate) stack: Option<StackId>,
-    /// CPU time or cycles; of a wait, its length in ns.
+    /// CPU time or cycles; for a wait, its duration in ns.
     pub(crate) period: u64,
-    /// It stands for a time when the thread was not on a CPU.
+    /// True for a wait: the thread was off-CPU.
     pub(crate) off_cpu: bool,
-    /// CPU time of the thread between the sample before and this one, where its switches tell.
+    /// CPU time of the thread since the previous sample, if thread switches were recorded.
     pub(crate) cpu_before_ns: Option<u64>,
 }
 
-/// Two bits beside a sample's stack.
+/// Two flag bits stored with a sample's stack.
 const OFF_CPU: u64 = 1;
 const HAS_CPU_BEFORE: u64 = 2;
 
-/// Samples in time order, each as the difference from the one before, in variable-length integers. One million samples
-/// take 7-9 MB; as plain columns they took 20 MB, and twice that while a vector grew.
+/// Samples in time order, each as the difference from the previous one, in variable-length integers. One million samples take 7-9 MB. As
+/// plain columns they took 20 MB, and twice that while a vector grew.
 #[derive(Clone, Default)]
 pub(crate) struct Samples {
     bytes: Vec<u8>,
@@ -38,12 +38,12 @@ struct State {
     /// 0 is no stack, else id + 1.
     stack: i64,
     period: u64,
-    /// The period of waits.
+    /// The sum of the waits' periods.
     length: u64,
 }
 
 impl Samples {
-    /// Appends a sample. Returns false if its time lies before the last one's: it is then kept at the last one's time.
+    /// Appends a sample. Returns false if its time is before the last sample's time; the sample then gets the last sample's time.
     pub(crate) fn push(&mut self, sample: Sample) -> bool {
         let in_order = self.len == 0 || sample.time >= self.last.time;
         let next = State {
@@ -61,7 +61,7 @@ impl Samples {
             },
         };
         put(&mut self.bytes, zigzag(next.time.wrapping_sub(self.last.time)));
-        // Stacks are 32 bits: there is room for one more.
+        // A stack has 32 bits, so one more value fits.
         let off_cpu = if sample.off_cpu { OFF_CPU } else { 0 };
         let has_cpu_before = sample.cpu_before_ns.map_or(0, |_| HAS_CPU_BEFORE);
         put(
@@ -91,22 +91,22 @@ impl Samples {
         self.len
     }
 
-    /// The time of the last one.
+    /// The time of the last sample.
     pub(crate) fn last_time(&self) -> Option<i64> {
         (self.len > 0).then_some(self.last.time)
     }
 
-    /// Those of the running thread.
+    /// Number of samples of the running thread.
     pub(crate) fn on_cpu(&self) -> usize {
         self.len - self.off_cpu
     }
 
-    /// How long the thread was not on a CPU, as far as its samples tell.
+    /// The sampled off-CPU time of the thread, ns.
     pub(crate) fn off_cpu_ns(&self) -> u64 {
         self.off_cpu_ns
     }
 
-    /// Sum of the periods, waits aside.
+    /// Sum of the periods, without waits.
     pub(crate) fn period_sum(&self) -> u64 {
         self.period_sum
     }
@@ -134,12 +134,12 @@ impl Samples {
         })
     }
 
-    /// The same samples with other stacks.
+    /// The samples with mapped stacks.
     pub(crate) fn map_stacks(&self, map: impl Fn(StackId) -> StackId) -> Samples {
         self.map_stacks_at(|_, stack| map(stack))
     }
 
-    /// The same samples with other stacks, which may depend on the sample's time.
+    /// The samples with mapped stacks; the map may depend on the sample's time.
     pub(crate) fn map_stacks_at(&self, mut map: impl FnMut(i64, StackId) -> StackId) -> Samples {
         let mut mapped = Samples::default();
         mapped.bytes.reserve(self.bytes.len());

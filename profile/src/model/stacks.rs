@@ -1,4 +1,4 @@
-//! All stacks of a profile as one tree: a stack is a node, its parent is the stack of the caller.
+//! All stacks of a profile as one tree: a stack is a node, and its parent is its caller's stack.
 
 use super::index::Index;
 use super::tables::FrameId;
@@ -14,12 +14,12 @@ const NONE: u32 = u32::MAX;
 struct Node {
     prefix: u32,
     frame: u32,
-    /// The child that was asked for last. Most nodes have one child: looking here first saves the hash table's cache
-    /// misses (`--example million`: 1.2 us a sample without it).
+    /// The child that was found last. Most nodes have one child: a first look here saves the hash table's cache misses (`--example
+    /// million`: 1.2 us a sample without it).
     last_child: u32,
 }
 
-/// The stack tree in topological order: a prefix comes before what it is the prefix of.
+/// The stack tree in topological order: a prefix comes before the stacks that it is the prefix of.
 #[derive(Clone)]
 pub(crate) struct Stacks {
     nodes: Vec<Node>,
@@ -45,7 +45,7 @@ impl Stacks {
         }
     }
 
-    /// The stack in which `frame` was called by `prefix`.
+    /// The stack of `frame` with the caller's stack `prefix`.
     pub(crate) fn intern(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
         let prefix = prefix.map_or(NONE, |stack| stack.0);
         let last = match self.nodes.get(prefix as usize) {
@@ -77,7 +77,7 @@ impl Stacks {
         StackId(id)
     }
 
-    /// Appends a stack that is known to be new; it can't be found by [`Stacks::intern`] afterwards.
+    /// Appends a stack that is known to be new. [`Stacks::intern`] does not find it afterwards.
     pub(crate) fn append(&mut self, prefix: Option<StackId>, frame: FrameId) -> StackId {
         StackId(self.push(prefix.map_or(NONE, |stack| stack.0), frame))
     }
@@ -110,7 +110,7 @@ impl Stacks {
         (0..self.nodes.len() as u32).map(|id| (StackId(id), self.prefix(StackId(id)), self.frame(StackId(id))))
     }
 
-    /// Gives back what only growing needs.
+    /// Frees the memory that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.index = Index::default();
         self.nodes.shrink_to_fit();

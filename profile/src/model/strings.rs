@@ -1,4 +1,4 @@
-//! Every string of a profile, once.
+//! All strings of a profile, without duplicates.
 
 use std::hash::Hasher;
 
@@ -10,7 +10,7 @@ use super::index::Index;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StringId(pub(crate) u32);
 
-/// Interned strings in one buffer, in the order in which they came.
+/// Interned strings in one buffer, in order of insertion.
 #[derive(Clone, Default)]
 pub(crate) struct Strings {
     text: String,

@@ -1,4 +1,4 @@
-//! Frames, functions, symbols and sources: what the stacks' nodes mean.
+//! Frames, functions, symbols and sources: the tables that the stacks' nodes refer to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ pub(crate) struct LibId(pub(crate) u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FuncId(pub(crate) u32);
 
-/// One place in code: an address, or one of the functions inlined at it. Or a label.
+/// An address, one of the functions inlined at it, or a label.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameRow {
-    /// Lookup address, relative to the library; `None` where there is no library (the address is then in the name).
+    /// Lookup address, relative to the library; `None` without a library (the name then contains the address).
     pub(crate) address: Option<u64>,
     pub(crate) lib: Option<LibId>,
     pub(crate) func: FuncId,
     pub(crate) kind: Kind,
-    /// 0 is the real function, its inlined callees count up.
+    /// 0 for the function with code of its own, one more for each level of inlining.
     pub(crate) inline_depth: u16,
     pub(crate) native_symbol: Option<u32>,
     pub(crate) line: Option<u32>,
     pub(crate) column: Option<u32>,
 }
 
-/// A function: frames with the same one are the same line in a call tree.
+/// A function. Frames with the same function are one row of a call tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FuncRow {
     pub(crate) name: StringId,
@@ -45,7 +45,7 @@ pub(crate) struct FuncRow {
     pub(crate) source: Option<StringId>,
 }
 
-/// A symbol of a library's symbol table that frames fall into.
+/// A symbol of a library that contains frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SymbolRow {
     pub(crate) lib: LibId,
@@ -59,7 +59,7 @@ pub(crate) struct SymbolRow {
 pub(crate) struct Lib {
     pub(crate) module: Arc<Module>,
     pub(crate) name: StringId,
-    /// What its frames are, as far as the library tells.
+    /// The kind of its frames, as far as it follows from the library.
     pub(crate) kind: Kind,
 }
 
@@ -76,7 +76,7 @@ impl Lib {
     }
 }
 
-/// The tables that stacks point into.
+/// The tables that stacks refer to.
 #[derive(Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) libs: Vec<Lib>,
@@ -99,7 +99,7 @@ impl Tables {
         &self.libs[id.0 as usize]
     }
 
-    /// The library of this module, entered if it is new.
+    /// The library of this module; added if it is new.
     pub(crate) fn lib_for(&mut self, module: &Arc<Module>, strings: &mut Strings) -> LibId {
         if let Some(&id) = self.lib_of_module.get(module) {
             return id;

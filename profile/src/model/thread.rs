@@ -1,4 +1,4 @@
-//! Processes, threads and what happened to them.
+//! Processes, threads and their markers.
 
 use super::no_samples::NoSamples;
 use super::samples::Samples;
@@ -10,12 +10,12 @@ use super::usage::Usage;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ProcessId(pub(crate) usize);
 
-/// One process, from its first sign to its end. A pid used twice is two processes.
+/// One process, from its first event to its end. A reused pid is two processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     /// `1234`; the second process with this number is `1234.1`.
     pub(crate) id: String,
-    /// The last name it had.
+    /// Its last name.
     pub(crate) name: String,
     pub(crate) parent: Option<ProcessId>,
     /// ns from time zero.
@@ -35,13 +35,13 @@ pub(crate) struct Thread {
     pub(crate) start: i64,
     pub(crate) end: Option<i64>,
     pub(crate) samples: Samples,
-    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the event whose samples these are, if
-    /// they are not those of the recording's first one.
+    /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events) of the samples' event; `None` for the recording's first
+    /// event.
     pub(crate) event: Option<u32>,
     pub(crate) markers: Vec<Marker>,
 }
 
-/// Something that happened at one time, or from one time to another.
+/// An event at one time, or a span of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Marker {
     pub(crate) start: i64,
@@ -49,7 +49,7 @@ pub(crate) struct Marker {
     pub(crate) what: MarkerKind,
 }
 
-/// What a marker says.
+/// The kind and the values of a marker.
 #[derive(Clone, Debug)]
 pub(crate) enum MarkerKind {
     /// A child process, from fork to end.
@@ -73,28 +73,28 @@ pub(crate) enum MarkerKind {
     Malformed {
         what: &'static str,
     },
-    /// Says why there are no samples.
+    /// States why there are no samples.
     NoSamples {
         why: NoSamples,
     },
-    /// A benchmark or test, which has the marker's name.
+    /// A benchmark or test; the marker has its name.
     Ran {
         name: StringId,
         harness: &'static str,
-        /// How its name and its times are known.
+        /// How its name and its times were found.
         how: &'static str,
     },
     /// A point event.
     Point(Box<PointMarker>),
 }
 
-/// A point event, as it stands on its thread.
+/// A point event, as recorded in its thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PointMarker {
     /// Index into [`RecordingInfo::events`](recording::info::RecordingInfo::events).
     pub(crate) event: u32,
     pub(crate) stack: Option<StackId>,
-    /// How many it stands for.
+    /// The number of events that it represents.
     pub(crate) period: u64,
     /// In the order of the event's fields.
     pub(crate) values: Box<[PointValue]>,
@@ -110,8 +110,8 @@ pub(crate) enum PointValue {
 }
 
 impl MarkerKind {
-    /// The names of all kinds but points, which have that of their event; a marker's type has the same name. Benchmarks and tests
-    /// are of this type, and have names of their own.
+    /// The names of all kinds except points, which have their event's name. A marker's type has the same name. Benchmarks and tests have
+    /// this type and names of their own.
     pub(crate) const NAMES: [&'static str; 8] = [
         "Child process",
         "Exec",
@@ -123,12 +123,12 @@ impl MarkerKind {
         "Benchmark or test",
     ];
 
-    /// True if the marker is worth a row above its thread's track. A new name is not: it made nearly every thread's track higher.
+    /// True if the marker gets a row above its thread's track. A new thread name gets none: it made nearly every track higher.
     pub(crate) fn is_in_timeline(&self) -> bool {
         !matches!(self, MarkerKind::Exec { .. } | MarkerKind::Renamed { .. })
     }
 
-    /// Index into [`MarkerKind::NAMES`]; `Err` is one into the events.
+    /// Index into [`MarkerKind::NAMES`]; `Err` is an index into the events.
     pub(crate) fn name_index(&self) -> Result<usize, usize> {
         Ok(match self {
             MarkerKind::Child { .. } => 0,

@@ -2,10 +2,10 @@
 
 use recording::event::Counter;
 
-/// Points of a line at most; at 20 a second they last seven minutes. Then each two become one.
+/// Most points of a series. At 20 readings a second they last seven minutes; then each two points become one.
 const MOST_POINTS: usize = 8192;
 
-/// Every figure of one process.
+/// All series of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usage {
     /// Bytes in RAM.
@@ -23,18 +23,18 @@ impl Usage {
     }
 }
 
-/// One figure over time.
+/// One value over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Series {
     points: Vec<(i64, u64)>,
-    /// Every point but the last one stands for this many readings, as a power of two.
+    /// Readings in every point except the last, as a power of two.
     log2_readings: u32,
-    /// Readings that the last point stands for.
+    /// Readings in the last point.
     in_last: u64,
 }
 
 impl Series {
-    /// (ns from time zero, the figure then), in the order of time.
+    /// (ns from time zero, value), in time order.
     pub(crate) fn points(&self) -> &[(i64, u64)] {
         &self.points
     }
@@ -60,7 +60,7 @@ impl Series {
     }
 }
 
-/// The point that stays of two: of memory it is the peak, and CPU time never becomes less.
+/// The point that remains of two: for memory the peak; CPU time never decreases.
 fn larger(earlier: (i64, u64), later: (i64, u64)) -> (i64, u64) {
     match later.1 >= earlier.1 {
         true => later,
@@ -87,7 +87,7 @@ mod tests {
         );
         assert!(points.contains(&(peak, 1000)));
         assert!(points.is_sorted_by_key(|(time, _)| *time));
-        // As many everywhere: a point is of 16 readings.
+        // Every point is of 16 readings.
         assert!(points.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 32));
         assert!(points[0].0 < 100 && points.last().unwrap().0 == 99_999);
     }

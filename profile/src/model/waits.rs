@@ -1,13 +1,13 @@
-//! What was counted of the times when threads were not on a CPU.
+//! Sums of the threads' off-CPU times.
 
 use recording::wait::{WaitGuess, WaitReason};
 
-/// Some waits, together.
+/// The sum of some waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitSum {
-    /// How many.
+    /// Number of waits.
     pub count: u64,
-    /// How long, ns.
+    /// Their duration, ns.
     pub ns: u64,
 }
 
@@ -34,19 +34,19 @@ pub struct WaitTotals {
     by_reason: [WaitSum; WaitReason::ALL.len()],
     /// In the order of [`GUESSES`].
     by_guess: [WaitSum; GUESSES.len()],
-    /// Waits that had not ended when the recording did; counted up to then.
+    /// Waits that had not ended at the recording's end; counted up to the end.
     pub still_waiting: u64,
-    /// Waits that lasted already when recording began; counted from then on.
+    /// Initial waits: they began before the recording, and are counted from its start.
     pub already_waiting: u64,
-    /// Threads that waited throughout, and were left out: see `BuildOptions::awake_threads_only`.
+    /// Threads that were off-CPU throughout, and were left out: see `BuildOptions::awake_threads_only`.
     pub never_ran: u64,
-    /// CPU time of samples and time of waits, ns, of all threads, and how long these were recorded. More than all of it: the
-    /// kernel counts a switch from one thread to the next as CPU time of the next one, which still waits by the records. 0
-    /// where samples do not count time.
+    /// CPU time of samples plus time of waits of all threads, ns, to compare with the recorded time. The sum can be larger: the kernel
+    /// counts a switch between threads as CPU time of the next thread, which the records still show as waiting. 0 if samples do not count
+    /// time.
     pub accounted_ns: u64,
-    /// See `accounted_ns`.
+    /// Recorded time of all threads, ns: see `accounted_ns`.
     pub recorded_ns: u64,
-    /// Waits left out, because their beginning or their end was lost.
+    /// Waits left out because their start or end was lost.
     pub unpaired: u64,
 }
 
@@ -60,28 +60,28 @@ impl WaitTotals {
         }
     }
 
-    /// Those for this reason.
+    /// Waits for this reason.
     pub fn of(&self, reason: WaitReason) -> WaitSum {
         self.by_reason[reason as usize]
     }
 
-    /// Those whose stack is not their own, for this cause.
+    /// Waits with a guessed stack, for this cause.
     pub fn guessed(&self, guess: WaitGuess) -> WaitSum {
         self.by_guess[guess as usize]
     }
 
-    /// CPU time and waits as a share of the time that there was; `None` where not known.
+    /// CPU time and waits as a share of the recorded time; `None` if not known.
     pub fn accounted_share(&self) -> Option<f64> {
         (self.recorded_ns > 0).then(|| self.accounted_ns as f64 / self.recorded_ns as f64)
     }
 
-    /// Those for anything but a CPU.
+    /// Waits for anything except a CPU.
     pub fn blocked(&self) -> WaitSum {
         let blocked = WaitReason::ALL.iter().filter(|reason| **reason != WaitReason::Cpu);
         blocked.map(|reason| self.of(*reason)).sum()
     }
 
-    /// All.
+    /// All waits.
     pub fn all(&self) -> WaitSum {
         self.by_reason.iter().copied().sum()
     }
