@@ -1,13 +1,13 @@
-//! What kind of code a frame is, and the categories that the front end colours by.
+//! Kinds of code, and the front end's categories, which colour frames.
 
 use std::path::Path;
 
 use recording::wait::WaitReason;
 
-/// What kind of code a frame is.
+/// The kind of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Code that no mapping explains.
+    /// Code without a known mapping.
     Unknown,
     /// The executable of a recorded process.
     Program,
@@ -17,35 +17,35 @@ pub(crate) enum Kind {
     SystemLibrary,
     /// The kernel's code in user space.
     Vdso,
-    /// Rust's standard library, wherever it is linked in. Known only with debug info.
+    /// Rust's standard library, in any file. Known only with debug info.
     RustStd,
-    /// Executable memory that is no file: a JIT compiler's code.
+    /// Executable memory without a file: code of a JIT compiler.
     Jit,
     /// The kernel.
     Kernel,
-    /// Not code: the sign of an unverified, truncated or missing stack.
+    /// Not code: marks an unverified, truncated or missing stack.
     Mark(MarkKind),
-    /// Not code: what a thread waited for. `None`: that it did.
+    /// Not code: the reason of a wait. `None`: the frame that marks a wait.
     Wait(Option<WaitReason>),
 }
 
-/// What a mark is about.
+/// The subject of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum MarkKind {
     Unverified,
     Truncated,
     NoUserStack,
     OtherStack,
-    /// The stack of a wait is not its own.
+    /// The stack of a wait is a guess, from another sample.
     Guess,
 }
 
-/// A category as the front end shows it.
+/// A category in the front end.
 pub(crate) struct Category {
     pub(crate) name: &'static str,
     /// One of the front end's `CategoryColor`s (src/types/profile.ts).
     pub(crate) color: &'static str,
-    /// The first must be `Other`: it stands for the category itself.
+    /// The first must be `Other`: the category itself.
     pub(crate) subcategories: &'static [&'static str],
 }
 
@@ -101,7 +101,7 @@ pub(crate) const CATEGORIES: &[Category] = &[
             "Other stack",
         ],
     },
-    // After "Other", what `WaitReason::ALL` has after `Cpu`.
+    // After "Other", the reasons of `WaitReason::ALL` after `Cpu`.
     Category {
         name: "Off-CPU",
         color: "blue",
@@ -126,19 +126,19 @@ pub(crate) const CATEGORIES: &[Category] = &[
     },
 ];
 
-/// True if frames of this category are code of the program itself, in profiles of ours: of its file, or made while it ran.
+/// True if frames of this category are the program's own code in profiles of sprof: of its file, or compiled at run time.
 pub(crate) fn is_own(category: &str) -> bool {
     matches!(category, "Program" | "JIT and anonymous")
 }
 
-/// True if the source file is one of a standard library, or of a package that cargo or Go downloaded.
+/// True for sources of a standard library, or of a package that cargo or Go downloaded.
 pub(crate) fn is_library_source(source: &str) -> bool {
     const LIBRARIES: &[&str] = &[
         "/rustc/",
         "/registry/src/",
         "/git/checkouts/",
         "/go/pkg/mod/",
-        // What Rust's standard library is built with: hashbrown.
+        // Dependencies of Rust's standard library: hashbrown.
         "/rust/deps/",
         "library/core/",
         "library/std/",
@@ -180,7 +180,7 @@ impl Kind {
             .contains(&category)
     }
 
-    /// What a mapped file is, going by its name.
+    /// The kind of a mapped file, by its name.
     pub(crate) fn of_file(path: &Path) -> Kind {
         let full = path.to_string_lossy();
         // The names that Linux gives to mappings without a file: proc(5), /proc/pid/maps.

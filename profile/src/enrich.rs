@@ -1,4 +1,4 @@
-//! Symbols go in: addresses become functions, inlined functions, files and lines.
+//! Symbolicates a built profile: addresses become functions, inlined functions, files and lines.
 
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SourceFrame};
@@ -12,30 +12,28 @@ use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow,
 use crate::model::thread::{MarkerKind, PointValue};
 use crate::view::names::is_nameless;
 
-/// The format keeps the inline depth in a byte; debug info that nests deeper than this is lying.
+/// The format keeps the inline depth in a byte. Debug info with a larger depth is wrong.
 const MAX_INLINE_DEPTH: u16 = 255;
 
-/// What came of it.
+/// The result of symbolication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enriched {
-    /// Addresses asked for.
+    /// Requested addresses.
     pub addresses: u64,
-    /// Of these, without any name: they are called after their function's address, or keep their own.
+    /// Requested addresses without a name. They keep their old name, or are named by their function's address.
     pub addresses_without_name: u64,
-    /// Modules asked for.
+    /// Requested modules.
     pub modules: u64,
-    /// Of these, for which `resolve` gave nothing at all.
+    /// Modules for which `resolve` returned `None`.
     pub modules_without_symbols: u64,
     /// Samples whose leaf is code without a name.
     pub samples_without_name: u64,
 }
 
-/// Asks `resolve` once for each module, with lookup addresses relative to its image base, ascending, each once. It answers
-/// with one [`AddressInfo`] for each address in the same order, or `None` if it has no symbols; an answer of another
-/// length counts as none.
+/// Calls `resolve` once for each module, with lookup addresses relative to its image base, ascending, without duplicates. `resolve` returns
+/// one [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
 ///
-/// Afterwards the profile says that it is symbolicated, so that the front end does not ask again. A profile that says so
-/// already is left as it is.
+/// The profile is then marked as symbolicated, so the front end does not request symbols. A symbolicated profile is unchanged.
 pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) -> Option<Vec<AddressInfo>>) -> Enriched {
     let mut result = Enriched::default();
     if profile.symbolicated {
@@ -63,7 +61,7 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
     result
 }
 
-/// All functions at an address, the outermost first: inline depth, name, place in the source. At least one.
+/// All functions at an address, outermost first: inline depth, name, source place. At least one.
 pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Option<&str>, &SourceFrame)> {
     const NOWHERE: &[SourceFrame] = &[SourceFrame {
         function: None,
@@ -81,17 +79,17 @@ pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Opt
         })
 }
 
-/// The new tables while they are made.
+/// The new tables under construction.
 struct Rebuilt {
     tables: Tables,
     strings: Strings,
     funcs: FxHashMap<FuncRow, FuncId>,
-    /// Those that have a symbol without a name.
+    /// Functions of symbols without a name.
     unnamed: FxHashSet<FuncId>,
     symbols: FxHashMap<(LibId, u64), u32>,
-    /// For each old frame its new ones: (first, count), the outermost first.
+    /// For each old frame, its new frames: (first, count), outermost first.
     expansions: Vec<(u32, u32)>,
-    /// The old frames of each library, and last of none.
+    /// The old frames of each library; the last list is of frames without one.
     by_lib: Vec<Vec<FrameId>>,
 }
 
@@ -125,7 +123,7 @@ impl Rebuilt {
         std::mem::take(&mut self.by_lib[lib.0 as usize])
     }
 
-    /// Replaces one frame by those of all functions at its address. Returns whether any has a name.
+    /// Replaces one frame by the frames of all functions at its address. Returns true if any has a name.
     fn expand(&mut self, profile: &Profile, old: FrameId, info: &AddressInfo) -> bool {
         let row = *profile.tables.frame(old);
         let hex = profile.strings.get(profile.tables.func(row.func).name);
@@ -183,8 +181,8 @@ impl Rebuilt {
 
     /// Puts the new tables in place of the old ones.
     fn replace(mut self, profile: &mut Profile) {
-        // A stack of old frames is a path of their expansions. Two different stacks stay different, as each new frame has
-        // but one old one: nothing to look up.
+        // A stack of old frames becomes the path of their expansions. Different stacks stay different, because each new frame has one old
+        // frame. No lookup is needed.
         let len = profile
             .stacks
             .iter()

@@ -1,11 +1,11 @@
-//! `meta.sprof`: what the format of the Firefox Profiler has no words for, typed. Readers take it from here, never from the labels of
-//! `meta.extra`, which are made of the same for the front end's panel.
+//! `meta.sprof`: typed facts that the Firefox Profiler's format has no fields for. Readers use these, never the labels of `meta.extra`,
+//! which the front end's panel shows.
 
 use serde::{Deserialize, Serialize};
 
 use crate::data::{Calls, Data, Fields, Recorded, Unit, Weights};
 
-/// Goes up when a field changes its meaning. New fields leave it.
+/// Increases when a field changes its meaning, not for a new field.
 const VERSION: u32 = 1;
 
 /// The object.
@@ -17,15 +17,15 @@ pub(crate) struct Facts {
     recorded: Option<Recorded>,
 }
 
-/// Of a profile that was made of another profiler's file.
+/// Facts of a profile that was converted from another profiler's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Imported {
     unit: Unit,
     weights: Option<Weights>,
-    /// Times of samples are made up: see [`Data::is_summed`].
+    /// Times of samples are artificial: see [`Data::is_summed`].
     is_summed: bool,
-    /// Each stack is one frame, where false.
+    /// If false, each stack is one frame.
     has_call_paths: bool,
     /// 0 if the file does not say.
     interval_ms: f64,
@@ -33,7 +33,7 @@ struct Imported {
 }
 
 impl Facts {
-    /// Of what was read of another profiler's file.
+    /// Facts of a converted file.
     pub(crate) fn of_imported(data: &Data) -> Facts {
         Facts {
             version: VERSION,
@@ -49,18 +49,18 @@ impl Facts {
         }
     }
 
-    /// The object of a file.
+    /// The facts of a file.
     pub(crate) fn of_meta(meta: &Fields) -> Facts {
         let facts = meta.get("sprof").map(Facts::deserialize);
         facts.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// True if these say of which units another profiler's samples are.
+    /// True if the facts give the unit of another profiler's samples.
     pub(crate) fn is_imported(&self) -> bool {
         self.imported.is_some()
     }
 
-    /// Of a recording.
+    /// Facts of a recording.
     pub(crate) fn of_recorded(recorded: Recorded) -> Facts {
         Facts {
             version: VERSION,
@@ -69,12 +69,12 @@ impl Facts {
         }
     }
 
-    /// How it was recorded, where the file is of a recording and its facts are known here.
+    /// The facts of a recording, if the file has them in a known version.
     pub(crate) fn into_recorded(self) -> Option<Recorded> {
         self.recorded.filter(|_| self.version <= VERSION)
     }
 
-    /// Gives data that was read of the file what the format lost of it. False if nothing replaces what its samples stand for.
+    /// Restores the properties that the format cannot hold. False if the unit of the samples is not among them.
     pub(crate) fn restore(self, data: &mut Data) -> bool {
         if self.version > VERSION {
             data.newer_facts = true;
@@ -108,7 +108,7 @@ impl Facts {
     }
 }
 
-/// The name of a thread where weights are counts, with their name: the front end calls all that it counts samples.
+/// The name of a thread with counts, including the name of the count: the front end calls every count samples.
 pub(crate) fn counted_name(thread: &str, weights: &Weights) -> String {
     match thread {
         "" => weights.name.clone(),

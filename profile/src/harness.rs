@@ -1,13 +1,12 @@
-//! Which benchmark or test ran when: markers made of samples that have names.
+//! Markers for running benchmarks and tests, made from symbolicated samples.
 //!
 //! | harness | name | from when to when |
 //! |---|---|---|
 //! | libtest | the test function's path | the life of the test's thread; on the main thread, its first to its last sample |
-//! | Criterion | what Criterion itself wrote down; else the function that calls it | first to last sample while it measures |
+//! | Criterion | the name that Criterion wrote; else the function that calls it | first to last sample while it measures |
 //! | divan | the benchmark's function | first to last sample |
 //!
-//! Nothing in the program is changed for that, so what has no sample has no marker, and where an end is not known exactly the
-//! marker says so.
+//! The program is not changed. A benchmark without a sample has no marker, and a marker with an inexact end states that.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -18,7 +17,7 @@ use crate::model::Profile;
 use crate::model::stacks::StackId;
 use crate::model::thread::{Marker, MarkerKind, Thread};
 
-/// A benchmark of which its harness wrote down the name when it was done.
+/// A benchmark whose harness wrote its name at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// As the harness prints it: `group/function/parameter`.
@@ -27,7 +26,7 @@ pub struct Measured {
     pub at: SystemTime,
 }
 
-/// The harnesses that are known.
+/// The known harnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Harness {
     Libtest,
@@ -35,14 +34,14 @@ enum Harness {
     Divan,
 }
 
-/// What a stack tells: who measures or tests, and the user's function that it calls.
+/// The harness on a stack, and the user's function that it calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Running {
     harness: Harness,
     function: Option<String>,
 }
 
-/// A benchmark or test while it ran.
+/// The time of a benchmark or test.
 struct Span {
     name: String,
     harness: Harness,
@@ -51,15 +50,15 @@ struct Span {
     how: &'static str,
 }
 
-/// Files have times in ms, as sums of differences: what ends with a sample ends a little later, or it would not always count.
+/// Files store times in ms as sums of differences. A span that ends with a sample ends a little later, to include that sample.
 const JUST_AFTER_NS: i64 = 1000;
 
 const BY_SAMPLES: &str = "from its first to its last sample; named by its function";
 const BY_RESULT: &str = "from its first to its last sample; named by Criterion's own files";
 const BY_THREAD: &str = "the life of its thread; named by its function";
 
-/// Puts a marker on each thread for each benchmark or test that has samples there. `measured` is in the order of time. Returns how
-/// many markers there are. Call it after [`enrich`](crate::enrich::enrich): without names there is nothing to see.
+/// Adds a marker to each thread for each benchmark or test with samples there. `measured` is in time order. Returns the number of markers.
+/// To be called after [`enrich`](crate::enrich::enrich), because the functions need names.
 pub fn mark(profile: &mut Profile, measured: &[Measured]) -> usize {
     let zero = profile.info.clock.wall;
     let measured: Vec<(i64, &str)> = measured
@@ -103,7 +102,7 @@ fn spans(
     of_stack: &mut HashMap<StackId, Option<Running>>,
 ) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    // A sample stands for the time before it.
+    // A sample represents the time before it.
     let interval = i64::try_from(profile.info.interval_ns).unwrap_or(0);
     for sample in thread.samples.iter() {
         let Some(stack) = sample.stack else { continue };
@@ -156,7 +155,7 @@ fn running(profile: &Profile, stack: StackId) -> Option<Running> {
         next = profile.stacks.prefix(stack);
     }
     let mut harness = None;
-    // Criterion's own work around a benchmark is none of the benchmark's: only what is below its `Bencher` counts.
+    // Criterion's own work around a benchmark does not count. Only code below its `Bencher` does.
     let mut measures = false;
     let mut caller = None;
     let mut function = None;
@@ -191,7 +190,7 @@ fn running(profile: &Profile, stack: StackId) -> Option<Running> {
     }
 }
 
-/// Whose code a frame is, and whether it is the part that measures.
+/// The harness of a frame, and whether the frame measures.
 fn harness_of(source: &str, function: &str) -> Option<(Harness, bool)> {
     // `.../criterion-0.8.2/src/bencher.rs` from the registry, `.../criterion/src/...` from elsewhere.
     let in_crate = |name: &str| {
@@ -211,12 +210,12 @@ fn harness_of(source: &str, function: &str) -> Option<(Harness, bool)> {
     is_libtest.then_some((Harness::Libtest, false))
 }
 
-/// Neither Rust's own libraries nor a dependency.
+/// True unless the source is of Rust's libraries or of a dependency.
 fn is_users(source: &str) -> bool {
     source.ends_with(".rs") && !is_library_source(source)
 }
 
-/// The function that a user's frame is of; `None` for a closure that has no more of a name, and for what divan's macro makes.
+/// The function of a user's frame; `None` for a closure without a further name, and for code of divan's macro.
 fn named(name: &str) -> Option<String> {
     let name = name.split("::{{closure}}").next().unwrap_or(name);
     let name = name.split("::{closure").next().unwrap_or(name);
@@ -228,8 +227,8 @@ fn without_crate(path: &str) -> &str {
     path.split_once("::").map_or(path, |(_, rest)| rest)
 }
 
-/// A test's name is its function's path in the crate. An inlined function has no path; libtest names the thread by the test, of which
-/// the kernel keeps 15 bytes.
+/// A test's name is its function's path in the crate. An inlined function has no path, but libtest names the thread by the test; the kernel
+/// keeps 15 bytes of that name.
 fn test_name(function: &str, thread: &str, is_main: bool) -> String {
     let path = without_crate(function);
     if function.contains("::") || is_main {

@@ -1,7 +1,7 @@
-//! Text from outside, as one line that is safe to show.
+//! Makes text from outside safe to show as one line.
 //!
-//! Names of processes, threads, libraries and functions are whatever their owners chose. Written to a terminal as they are, an
-//! escape sequence in them moves the cursor, fakes lines, or sets the clipboard (OSC 52).
+//! Names of processes, threads, libraries and functions can contain any characters. On a terminal, an escape sequence in a name moves the
+//! cursor, fakes lines, or sets the clipboard (OSC 52).
 
 use std::borrow::Cow;
 
@@ -12,8 +12,7 @@ pub fn is_obeyed(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text as one line: a tab is a space, and what a terminal would obey is written out, `\u001b`. That form is also how
-/// JSON writes the character.
+/// The text as one line. A tab becomes a space; a control character becomes an escape as in JSON, `\u001b`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -28,7 +27,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Appends a character in the form in which it can be shown.
+/// Appends a character in a form that is safe to show.
 pub fn push_shown(out: &mut String, c: char) {
     match is_obeyed(c) {
         true => out.push_str(&format!("\\u{:04x}", u32::from(c))),

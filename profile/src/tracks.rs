@@ -1,26 +1,26 @@
-//! The rows of the front end's timeline, as far as a link to a profile speaks of them.
+//! The rows of the front end's timeline, for links to a profile.
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// The threads of a profile, and those of them that are shown at first.
+/// The threads of a profile, and the initially visible ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracks {
     /// In the order of the file.
     pub threads: Vec<Track>,
-    /// Indexes of those that are shown at first; the first one is selected.
+    /// Indices of the initially visible threads; the first one is selected.
     pub visible: Vec<usize>,
 }
 
 /// A thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Track {
-    /// As the file has it.
+    /// The process id in the file.
     pub pid: String,
-    /// True for a main thread: its row is that of the process.
+    /// True for a main thread: its row is the process's row.
     pub is_main: bool,
 }
 
-/// `meta.initialVisibleThreads`: as many as any recorder shows, whatever the length of the list.
+/// `meta.initialVisibleThreads`, limited in length.
 #[derive(Debug, Default)]
 pub(crate) struct Visible(pub(crate) Vec<usize>);
 

@@ -1,11 +1,11 @@
-//! Values, each once, with an index.
+//! Values without duplicates, each with an index.
 
 use std::borrow::Borrow;
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Values in the order in which they came first. An index is a place in this order.
+/// Values in order of first insertion. The index is the place in this order.
 #[derive(Clone, Debug)]
 pub(crate) struct Unique<T> {
     pub(crate) all: Vec<T>,
@@ -22,7 +22,7 @@ impl<T> Default for Unique<T> {
 }
 
 impl<T: Clone + Eq + Hash> Unique<T> {
-    /// The index of the value, which is added if it is new.
+    /// The index of the value; a new value is added.
     pub(crate) fn index(&mut self, value: T) -> u32 {
         let Unique { all, indexes } = self;
         *indexes.entry(value).or_insert_with_key(|value| {
@@ -31,12 +31,12 @@ impl<T: Clone + Eq + Hash> Unique<T> {
         })
     }
 
-    /// The index of a value that is there.
+    /// The index of an existing value.
     pub(crate) fn get(&self, value: &T) -> Option<u32> {
         self.indexes.get(value).copied()
     }
 
-    /// The same of a value that is copied only if it is new.
+    /// Like [`Unique::index`]; a value is copied only if it is new.
     pub(crate) fn index_of<'a, Q: Eq + Hash + ?Sized>(&mut self, value: &'a Q) -> u32
     where
         T: Borrow<Q> + From<&'a Q>,
@@ -48,7 +48,7 @@ impl<T: Clone + Eq + Hash> Unique<T> {
     }
 }
 
-/// Values that may stand there more than once keep their places; of equal ones the last is found.
+/// The list may contain duplicates. Values keep their places; a lookup finds the last of equal values.
 impl<T: Clone + Eq + Hash> From<Vec<T>> for Unique<T> {
     fn from(all: Vec<T>) -> Self {
         let indexes = all.iter().cloned().zip(0..).collect();

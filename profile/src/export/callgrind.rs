@@ -1,7 +1,7 @@
-//! The format of callgrind, for callgrind_annotate and KCachegrind:
-//! <https://valgrind.org/docs/manual/cl-format.html>. By function and line, with the calls between functions.
+//! The callgrind format, for callgrind_annotate and KCachegrind: <https://valgrind.org/docs/manual/cl-format.html>. Costs by function and
+//! line, with calls between functions.
 //!
-//! A sampling profiler counts no calls: where the format wants their number, it has that of the samples.
+//! A sampling profiler counts no calls. The number of samples stands in the format's number of calls.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,10 @@ use super::{Counted, Picked, Time};
 use crate::data::{Data, NONE};
 use crate::text::one_line;
 
-/// Writes what each line of each function cost itself, and with what it called.
+/// Writes the self cost of each line of each function, and the cost of its calls.
 ///
-/// The inclusive cost of a function, its own and that of its calls, is what was spent while it was on the stack, also where it
-/// calls itself: of the calls on a stack from one function, only the innermost counts.
-/// If each call counted, a function that calls itself 100 deep would cost 100 times its time.
+/// The inclusive cost of a function (self cost and calls) is the cost of samples with it on the stack. For a recursive function, only the
+/// innermost call on a stack counts. If each call counted, a recursion of depth 100 would cost 100 times its time.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let costs = Costs::of(picked);
     let data = picked.data;
@@ -54,7 +53,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Costs of all functions; [`NONE`] is that of samples without a stack.
+/// Costs of all functions; [`NONE`] is for samples without a stack.
 #[derive(Default)]
 struct Costs {
     funcs: BTreeMap<u32, FuncCosts>,
@@ -63,7 +62,7 @@ struct Costs {
 
 #[derive(Default)]
 struct FuncCosts {
-    /// By line; 0 where it is not known.
+    /// By line; 0 if unknown.
     own: BTreeMap<u32, u64>,
     /// By line and called function: samples and cost.
     calls: BTreeMap<(u32, u32), (u64, u64)>,
@@ -115,7 +114,7 @@ fn add(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }
 
-/// Names, written out once; after that their numbers stand for them.
+/// Each name is written once; later lines use its number.
 #[derive(Default)]
 struct Names {
     objects: FxHashMap<String, usize>,
@@ -124,7 +123,7 @@ struct Names {
 }
 
 impl Names {
-    /// The object, file and function; with the prefix `c` those that are called.
+    /// The object, file and function; the prefix `c` marks a callee.
     fn write(&mut self, out: &mut impl Write, data: &Data, func: u32, prefix: &str) -> io::Result<()> {
         let row = data.funcs.get(func as usize);
         let object = row.and_then(|_| data.lib_name(func)).unwrap_or("???");

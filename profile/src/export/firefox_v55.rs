@@ -1,8 +1,8 @@
-//! A profile in version 55 of its format, for front ends that read nothing newer: made by the published `fxprof-processed-profile`.
+//! Writes version 55 of the format, with the published `fxprof-processed-profile`, for front ends that read nothing newer.
 //!
-//! The crate makes the form of the whole, and of each thread the texts, frames, stacks and samples. It has no call for lines, inlined
-//! functions, source files, fields of markers that their type does not name, times before 0, weights beyond whole numbers and fields
-//! that it does not know. Columns that it leaves empty or would round are put in from the data.
+//! The crate writes the document, and each thread's texts, frames, stacks and samples. It has no call for lines, inlined functions, source
+//! files, untyped fields of markers, times before 0, fractional weights and unknown fields. Columns that it leaves empty or would round are
+//! filled from the data.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::built::number;
 use crate::data::{Data, Frame, NONE, Phase, Resource, Saved, TextFields, Thread};
 use crate::unique::Unique;
 
-/// The version that is written.
+/// The written version.
 pub const VERSION: u32 = 55;
 
 /// Writes the profile as JSON.
 pub fn write(data: &Saved, out: impl Write) -> io::Result<()> {
-    // serde_json writes each number by itself.
+    // serde_json writes each number separately.
     let mut out = BufWriter::with_capacity(1 << 16, out);
     let mut head = serde_json::to_value(empty(data))?;
-    // There again where the data has them.
+    // Added again if the data has sample units.
     remove(&mut head["meta"], "sampleUnits");
     set(&mut head["meta"], firefox::other_meta(data));
     head["meta"]["categories"] = json!(data.categories);
@@ -67,7 +67,7 @@ fn empty(data: &Data) -> Profile {
     profile
 }
 
-/// The functions of all frames: one at the address N is that of frame N. So no two frames become one.
+/// The functions of all frames. Frame N has the address N, so no two frames become one.
 fn functions(data: &Data) -> Arc<SymbolTable> {
     let symbols = (0..).zip(&data.frames).map(|(address, frame)| fxprof::Symbol {
         address,
@@ -77,7 +77,7 @@ fn functions(data: &Data) -> Arc<SymbolTable> {
     Arc::new(SymbolTable::new(symbols.collect()))
 }
 
-/// A thread with the tables that version 55 has in each.
+/// A thread with its own tables, as in version 55.
 fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &TextFields) -> io::Result<Value> {
     let mut own = of.clone();
     let mut made = Made::new(data, functions);
@@ -110,12 +110,12 @@ fn thread(data: &Data, of: &Thread, functions: &Arc<SymbolTable>, text_fields: &
     Ok(json)
 }
 
-/// A thread as the crate makes it: the only one of a profile.
+/// A thread from the crate: the only one of its profile.
 struct Made {
     profile: Profile,
     thread: ThreadHandle,
     functions: LibraryHandle,
-    /// Of the data's stacks, those of the thread.
+    /// The thread's stack for each of the data's stacks.
     known: FxHashMap<u32, u32>,
     stacks: Unique<StackHandle>,
 }
@@ -168,7 +168,7 @@ impl Made {
         index.unwrap_or(NONE)
     }
 
-    /// Numbered, in the place of times: the crate would sort them by these.
+    /// Adds samples with their numbers as times, because the crate sorts samples by time.
     fn samples(&mut self, thread: &Thread) {
         for (row, stack) in (0..).zip(&thread.samples.stack) {
             let stack = self.stacks.all.get(*stack as usize).copied();
@@ -185,14 +185,14 @@ fn time(ns: u64) -> Timestamp {
 /// `ResourceType.Library` of the front end's src/types/profile.ts.
 const LIBRARY: u32 = 1;
 
-/// What the resource of a function is.
+/// The origin of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Origin<'a> {
     Lib(u32),
     Script(&'a Resource),
 }
 
-/// Puts in frames, functions, resources and symbols, of which the crate knows which the thread has.
+/// Fills in frames, functions, resources and symbols of the thread.
 fn put_tables(data: &Data, json: &mut Value, texts: &mut Unique<Box<str>>) {
     let addresses = take_list(&mut json["frameTable"]["address"]);
     let frames = addresses.iter().filter_map(Value::as_u64);

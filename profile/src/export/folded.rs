@@ -1,6 +1,6 @@
-//! Folded stacks: a line for each call path, `process;function;function weight`, as inferno and FlameGraph read them.
+//! Folded stacks: a line for each call path, `process;function;function weight`, for inferno and FlameGraph.
 //!
-//! There is no specification. What splits a line is replaced in names as FlameGraph's stackcollapse-perf.pl does: `;` by `:`.
+//! There is no specification. In names, the separator `;` becomes `:`, as in FlameGraph's stackcollapse-perf.pl.
 
 use std::io::{self, BufWriter, Write};
 
@@ -8,7 +8,7 @@ use super::Picked;
 use super::tree::{Shape, Tree};
 use crate::text::one_line;
 
-/// What lines are like.
+/// Options of the format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FoldedOptions {
     /// With the thread after the process. Default: threads of a process are added up.
@@ -19,14 +19,14 @@ pub struct FoldedOptions {
 pub fn write(picked: &Picked<'_>, options: FoldedOptions, out: impl Write) -> io::Result<()> {
     let tree = Tree::of(picked, Shape::Merged, options.threads)?;
     let mut out = BufWriter::with_capacity(1 << 16, out);
-    // The path to the node at hand, and the length of the path to each node on it.
+    // The path to the current node, and the length of the path to each of its ancestors.
     let mut line: Vec<u8> = Vec::new();
     let mut lens: Vec<usize> = Vec::new();
     tree.walk(|id, depth| {
         let node = &tree.nodes[id as usize];
         lens.truncate(depth);
         line.truncate(lens.last().copied().unwrap_or(0));
-        // The root is nobody's function.
+        // The root has no name.
         if depth > 0 {
             if depth > 1 {
                 line.push(b';');

@@ -1,13 +1,13 @@
-//! What functions are called in exports, and what kind of code they are.
+//! Names and kinds of functions in exports.
 
 use std::borrow::Cow;
 
 use crate::data::{Category, Data, Frame, Thread};
 
-/// In place of the stack of a sample that has none.
+/// The stack of a sample without one.
 pub(crate) const NO_STACK: &str = "[no stack]";
 
-/// A function's name. One that is only an address is named with its library, or equal addresses of two would be added up.
+/// A function's name. An address gets its library's name, so equal addresses of two libraries stay separate.
 pub(super) fn function(data: &Data, func: u32) -> Cow<'_, str> {
     let name = data.func_name(func);
     match data.lib_name(func) {
@@ -22,7 +22,7 @@ fn is_address(name: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A process, by its name where it has one.
+/// A process's name, or else its id.
 pub(super) fn process(thread: &Thread) -> Cow<'_, str> {
     match (thread.process_name.as_str(), thread.pid.as_str()) {
         ("", "") => "[unknown process]".into(),
@@ -31,7 +31,7 @@ pub(super) fn process(thread: &Thread) -> Cow<'_, str> {
     }
 }
 
-/// A thread: no two of a process are added up because they have the same name.
+/// A thread's name and id, so threads with one name stay separate.
 pub(super) fn thread(thread: &Thread) -> String {
     match (thread.name.as_str(), thread.tid.as_str()) {
         (name, "") => name.to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn thread(thread: &Thread) -> String {
     }
 }
 
-/// What is counted, as one word: spaces would make several events of one.
+/// The name of the counted event as one word: readers split it at spaces.
 pub(super) fn event(name: &str) -> String {
     let word = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
     match name.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn event(name: &str) -> String {
     }
 }
 
-/// What kind of code a frame is, for its colour.
+/// The kind of a frame's code, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Program,
@@ -66,7 +66,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// In the words of a legend.
+    /// Its name in the legend.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Program => "program",
@@ -85,7 +85,7 @@ impl Kind {
     fn of_category(category: &Category) -> Option<Kind> {
         Some(match category.name.as_str() {
             _ if category.is_wait => Kind::Wait,
-            // Ours, and those of samply and of the front end's imports.
+            // Categories of sprof, of samply, and of the front end's importers.
             "Program" | "User" | "Native" => Kind::Program,
             "Library" => Kind::Library,
             "System library" => Kind::System,

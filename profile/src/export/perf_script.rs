@@ -1,7 +1,7 @@
 //! The text of `perf script`, for stackcollapse-perf.pl, inferno-collapse-perf, the Firefox Profiler and others.
 //!
-//! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's period: what
-//! the sample counts. Readers that count samples instead see the same where each of them is one.
+//! There is no specification: perf's tools/perf/builtin-script.c writes it. The number before the event is perf's period, here the sample's
+//! weight. Readers that count samples get the same result if each weight is one.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
@@ -50,7 +50,7 @@ fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
         let node = data.stacks[stack as usize];
         let frame = data.frames[node.frame as usize];
         let name = label::function(data, frame.func);
-        // Readers take a name in brackets at the start for the process.
+        // Readers take a bracketed name at the start for the process.
         let name = one_line(&name);
         let lib = data.lib_name(frame.func).unwrap_or("[unknown]");
         let lib = one_line(lib).replace(['(', ')'], "_");
@@ -61,7 +61,7 @@ fn stack(out: &mut impl Write, data: &Data, mut stack: u32) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Process, pid and tid as numbers: readers want them to be.
+/// Process, pid and tid. Readers need numbers.
 fn names(thread: &Thread) -> (String, u64, u64) {
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();

@@ -1,8 +1,8 @@
-//! Which samples are exported, and what each of them counts: the same whole numbers in every format.
+//! Selects samples and their whole-number weights, equal in every format.
 
 use crate::data::{Data, Thread, Unit};
 
-/// Which part of the threads' time is exported. Waits are never added to CPU time unless that is asked for.
+/// The exported part of the threads' time. Waits are added to CPU time only on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Time {
     /// Samples of running threads.
@@ -10,24 +10,24 @@ pub enum Time {
     Cpu,
     /// Waits.
     Waits,
-    /// Both: where the time of the threads went.
+    /// Both: all of the threads' time.
     All,
 }
 
-/// What exported numbers count.
+/// The unit of exported numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Samples.
     Samples,
-    /// Nanoseconds: milliseconds of the profile, so that they are whole numbers.
+    /// Nanoseconds, because the profile's milliseconds are not whole numbers.
     Nanoseconds,
     /// Bytes.
     Bytes,
-    /// What the profile says by name: see [`Picked::named`].
+    /// The profile's own unit: see [`Picked::named`].
     Named,
 }
 
-/// A profile, and which of its samples are exported.
+/// A profile and the selection of its samples.
 #[derive(Debug)]
 pub struct Picked<'a> {
     pub(super) data: &'a Data,
@@ -37,43 +37,43 @@ pub struct Picked<'a> {
 /// One exported sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// Since the profile's start, ms; 0 where the file has none.
+    /// Since the profile's start, ms; 0 without times.
     pub(super) time_ms: f64,
     /// Index of a stack, or [`NONE`](crate::data::NONE).
     pub(super) stack: u32,
     /// In [`Counted`].
     pub(super) weight: u64,
-    /// How many samples it stands for.
+    /// Number of samples that it represents.
     pub(super) count: u64,
 }
 
 /// Sums over a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Exported samples; 0 where nothing was sampled.
+    /// Exported samples; 0 if nothing was sampled.
     pub samples: u64,
-    /// What they count, in [`Counted`].
+    /// Their weight, in [`Counted`].
     pub weight: u64,
-    /// What the samples of the other kind count: waits, if CPU time is exported.
+    /// Weight of the samples of the other kind: waits, if CPU time is exported.
     pub left_out: u64,
     /// Samples that no format can hold: their weight is negative or missing.
     pub unusable: u64,
-    /// Threads with exported samples, or whatever was counted.
+    /// Threads with exported samples or counts.
     pub threads: u64,
 }
 
 impl<'a> Picked<'a> {
-    /// The samples of `data` that stand for this time.
+    /// The samples of `data` of this part of the time.
     pub fn new(data: &'a Data, time: Time) -> Picked<'a> {
         Picked { data, time }
     }
 
-    /// What is exported.
+    /// The exported part of the time.
     pub fn time(&self) -> Time {
         self.time
     }
 
-    /// What numbers count.
+    /// The unit of numbers.
     pub fn counted(&self) -> Counted {
         match self.data.unit {
             Unit::Samples => Counted::Samples,
@@ -83,7 +83,7 @@ impl<'a> Picked<'a> {
         }
     }
 
-    /// The file's own name of what numbers count, and the unit that it gives, where it has one.
+    /// The file's own name and unit of the numbers, if it has them.
     pub fn named(&self) -> Option<(&'a str, &'a str)> {
         let unit = self.data.weights.as_ref().map_or("", |weights| weights.unit.as_str());
         Some((self.data.counted_name()?, unit))

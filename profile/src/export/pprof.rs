@@ -1,7 +1,6 @@
-//! pprof's format, gzip and protobuf, for `go tool pprof` and all that read it.
+//! The pprof format, protobuf in gzip, for `go tool pprof` and others.
 //!
-//! A sample is one call path of one thread. Functions that were inlined are lines of the same location, as their address is
-//! the same.
+//! A sample is one call path of one thread. Inlined functions are lines of one location, because they have one address.
 
 use std::io::{self, Write};
 
@@ -15,8 +14,8 @@ use crate::data::{Data, NONE, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
 
-/// Writes the samples: how many there are (`samples`), and what they count (`cpu` or `delay` in nanoseconds, `space` in bytes, or
-/// what an imported file names). Where each sample counts as one, its time is the profile's interval, if it has one.
+/// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an imported file's own
+/// name). If each sample counts as one, its time is the profile's interval, if known.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     let mut writer = Writer {
         out: GzEncoder::new(out, Compression::default()),
@@ -40,14 +39,14 @@ struct Writer<'a, W: Write> {
     message: Message,
     texts: Vec<String>,
     text_ids: FxHashMap<String, u64>,
-    /// The location of the frames of one address: that of the outer ones, and a frame inlined into them.
+    /// The location of the frames at one address, by the location of the outer frames and the frame inlined into them.
     chains: FxHashMap<(u32, u32), u32>,
-    /// Each as the location that it extends, and its innermost frame.
+    /// Each location as the location that it extends, and its innermost frame.
     locations: Vec<(u32, u32)>,
     mappings: Vec<Mapping>,
 }
 
-/// Where a library lies in the address space that is made up for the file: a profile has offsets in libraries only.
+/// A library's place in an artificial address space: a profile has only offsets in libraries.
 #[derive(Clone, Copy)]
 struct Mapping {
     start: u64,
@@ -76,7 +75,7 @@ impl<W: Write> Writer<'_, W> {
         self.write_locations()?;
         self.write_functions()?;
         self.write_times()?;
-        // Last, when all are known.
+        // Texts come last, when all are known.
         for text in std::mem::take(&mut self.texts) {
             self.message.clear();
             self.message.text(field::STRING_TABLE, &text);
@@ -85,12 +84,12 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// False where samples stand for no time and weigh nothing else.
+    /// False if samples have no time and no other weight.
     fn has_weights(&self) -> bool {
         self.picked.counted() != Counted::Samples || self.interval_ns() > 0
     }
 
-    /// The file's own names, or those that pprof's own profiles have.
+    /// The file's own names, or those of pprof's own profiles.
     fn value_type(&self) -> (String, String) {
         let (name, unit) = match (self.picked.counted(), self.picked.named(), self.picked.time()) {
             (Counted::Bytes, Some((name, _)), _) => (name, "bytes"),
@@ -133,7 +132,7 @@ impl<W: Write> Writer<'_, W> {
             let path = self.path(stack);
             let mut sample = Message::default();
             sample.packed(wire::sample::LOCATION_ID, path.into_iter());
-            // They are signed.
+            // The format's values are signed.
             let values = counts.into_iter().chain(weights);
             sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
             for (key, text) in labels {
@@ -183,7 +182,7 @@ impl<W: Write> Writer<'_, W> {
         path
     }
 
-    /// Gives each library a place of its own.
+    /// Assigns an address range to each library.
     fn lay_out(&mut self) {
         let mut sizes = vec![0u64; self.data.libs.len()];
         for frame in &self.data.frames {
@@ -219,8 +218,8 @@ impl<W: Write> Writer<'_, W> {
             mapping.number(wire::mapping::MEMORY_LIMIT, limit);
             mapping.number(wire::mapping::FILENAME, name);
             mapping.number(wire::mapping::BUILD_ID, build_id);
-            // has_functions, has_filenames, has_line_numbers, has_inline_frames: what is known is in the file, and pprof is not
-            // to ask files for more, at addresses that are made up.
+            // has_functions, has_filenames, has_line_numbers, has_inline_frames: pprof must not look for more in the libraries, because the
+            // addresses are artificial.
             for field in wire::mapping::HAS_FUNCTIONS..=wire::mapping::HAS_INLINE_FRAMES {
                 mapping.number(field, u64::from(self.data.symbolicated));
             }
@@ -244,7 +243,7 @@ impl<W: Write> Writer<'_, W> {
                     mapping.start.saturating_add(frame.address.unwrap_or(0)),
                 );
             }
-            // The innermost first.
+            // Innermost frame first.
             let mut next = id as u32;
             while let Some((outer, frame)) = self.locations.get(next as usize) {
                 let mut line = Message::default();
@@ -277,8 +276,8 @@ impl<W: Write> Writer<'_, W> {
     fn function(&mut self, id: u64, name: u64, file: u64) -> io::Result<()> {
         let mut function = Message::default();
         function.number(wire::function::ID, id);
-        // No system_name: names are demangled, and where both are equal `go tool pprof` takes them for what it has to demangle. It
-        // then cuts `<A as Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
+        // No system_name: names are demangled. If both names are equal, `go tool pprof` demangles them again and cuts `<A as
+        // Iterator>::next` to `::next` (demangleSingleFunction, internal/symbolizer/symbolizer.go of pprof).
         function.number(wire::function::NAME, name);
         function.number(wire::function::FILENAME, file);
         self.put(field::FUNCTION, &function)

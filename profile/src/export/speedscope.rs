@@ -16,7 +16,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
     write!(out, "\"exporter\":\"sprof {}\",\"name\":", env!("CARGO_PKG_VERSION"))?;
     json(&mut out, &data.product)?;
     out.write_all(b",\"activeProfileIndex\":0,\"shared\":{\"frames\":[")?;
-    // Functions, as speedscope adds up by frame: one for each line would tear them apart.
+    // One frame for each function: speedscope adds up by frame, so a frame for each line would split functions.
     let mut ids: FxHashMap<(String, u32), usize> = FxHashMap::default();
     let mut frames: Vec<usize> = Vec::with_capacity(data.funcs.len());
     for (func, row) in data.funcs.iter().enumerate() {

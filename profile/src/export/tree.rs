@@ -1,4 +1,4 @@
-//! Samples added up by call path, functions of one name as one: what flame graphs and folded stacks are made of.
+//! Samples summed by call path, by function name: the tree of flame graphs and folded stacks.
 
 use std::io;
 
@@ -8,21 +8,21 @@ use super::Picked;
 use super::label::{self, Kind, Kinds, NO_STACK};
 use crate::data::{Data, NONE, Thread};
 
-/// Nodes at most: a gigabyte. Real profiles have hundreds of thousands.
+/// Most nodes: a gigabyte. Real profiles have hundreds of thousands.
 const MAX_NODES: usize = 1 << 24;
 
-/// In a tree of two profiles: above the call paths that only the first of them has. The last of its siblings.
+/// In a tree of two profiles: the parent of call paths that only the first one has. The last of its siblings.
 pub(super) const GONE: &str = "[gone]";
 
-/// How samples become a tree.
+/// How samples form a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// Equal call paths are one, from the root; siblings by name.
+    /// Merges equal call paths from the root; siblings are sorted by name.
     #[default]
     Merged,
-    /// The same from the leaf: who called what is hot.
+    /// Merges equal call paths from the leaf, to show the callers of hot functions.
     Reverse,
-    /// In time order, thread after thread: only neighbours are one.
+    /// Keeps time order, thread after thread. Merges only neighbours.
     TimeOrder,
 }
 
@@ -40,17 +40,17 @@ pub(super) struct Node {
     pub(super) parent: u32,
     /// Weight of the samples that end here.
     pub(super) own: u64,
-    /// And of those that go on from here.
+    /// Weight of samples that end here or below.
     pub(super) total: u64,
     pub(super) kind: Kind,
-    /// True if it was inlined wherever it was seen.
+    /// True if every sample has it inlined.
     pub(super) inlined: bool,
     pub(super) first_child: u32,
     pub(super) next_sibling: u32,
 }
 
 impl Tree {
-    /// Adds up the samples, below their process, and with `threads` below their thread.
+    /// Sums the samples below their process, and with `threads` below their thread.
     pub(super) fn of(picked: &Picked<'_>, shape: Shape, threads: bool) -> io::Result<Tree> {
         let mut growing = Growing::default();
         let places = Places {
@@ -65,8 +65,8 @@ impl Tree {
         &self.labels[node.label as usize]
     }
 
-    /// Calls `visit` with each node and its depth (the root's is 0), parents first, siblings in order. Where it answers
-    /// false, what is below is passed over.
+    /// Calls `visit` with each node and its depth (0 for the root), parents first, siblings in order. If `visit` returns false, the
+    /// descendants are skipped.
     pub(super) fn walk(&self, mut visit: impl FnMut(u32, usize) -> io::Result<bool>) -> io::Result<()> {
         let mut next = 0;
         let mut path: Vec<u32> = Vec::new();
@@ -98,7 +98,7 @@ impl Tree {
         }
     }
 
-    /// Links siblings in this order of their labels; where it says that they are equal, in that of their making.
+    /// Links siblings in this order of their labels; equal siblings stay in order of creation.
     fn link(&mut self, order: impl Fn(&str, &str) -> std::cmp::Ordering) {
         let mut nodes: Vec<u32> = (1..self.nodes.len() as u32).collect();
         let label = |node: u32| &*self.labels[self.nodes[node as usize].label as usize];
@@ -111,12 +111,12 @@ impl Tree {
     }
 }
 
-/// Where in the tree threads are.
+/// The place of threads in the tree.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Places<'a> {
-    /// In place of the process's own name.
+    /// Replaces the process's own name.
     pub(super) process: Option<&'a str>,
-    /// What a thread below its process is called; `None`: threads of a process are added up.
+    /// The label of a thread below its process; `None`: threads of a process are summed.
     pub(super) threads: Option<fn(&Thread) -> String>,
 }
 
@@ -154,7 +154,7 @@ impl Default for Growing {
 }
 
 impl Growing {
-    /// Adds the samples of a profile. Of samples in time order no leaves are known.
+    /// Adds the samples of a profile. Samples in time order have no leaves.
     pub(super) fn add(&mut self, picked: &Picked<'_>, shape: Shape, places: Places<'_>) -> io::Result<Leaves> {
         let mut building = Building {
             picked,
@@ -248,7 +248,7 @@ impl<'a> Building<'a> {
     fn merge(&mut self, thread: &Thread) -> io::Result<FxHashMap<u32, u32>> {
         let place = self.place(thread);
         let mut top = None;
-        // Of this process or thread, the node of each stack.
+        // The node of each stack of this process or thread.
         let mut nodes: FxHashMap<u32, u32> = FxHashMap::default();
         let mut path = Vec::new();
         for (stack, weight) in self.per_stack(thread) {
@@ -301,7 +301,7 @@ impl<'a> Building<'a> {
 
     fn append(&mut self, thread: &Thread) -> io::Result<()> {
         let place = self.place(thread);
-        // The path of the sample before, from the root.
+        // The path of the previous sample, from the root.
         let mut open: Vec<(u32, u32)> = Vec::new();
         for sample in self.picked.samples(thread).filter(|sample| sample.weight > 0) {
             let mut steps = self.steps(sample.stack);

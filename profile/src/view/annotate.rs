@@ -1,4 +1,4 @@
-//! What each line and each instruction of a function costs.
+//! The cost of each line and each instruction of a function.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use super::select::Selection;
 use super::sums::by_key;
 use crate::data::{Data, NONE};
 
-/// A source file that a function has lines in.
+/// A source file with lines of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileLines {
     /// Index of a text: its path.
     pub file: u32,
-    /// A frame of the function in this file that has an address: what its text is asked by. [`NONE`] if none has.
+    /// A frame of the function in this file with an address, by which the source text is requested; or [`NONE`].
     pub frame: u32,
-    /// (self, total) of each line that has samples.
+    /// (self, total) of each line with samples.
     pub lines: BTreeMap<u32, (Cost, Cost)>,
-    /// Of all lines.
+    /// Self cost of all lines.
     pub own: Cost,
 }
 
-/// Costs by line of a function (any of these): the file with the largest self cost first.
+/// Costs by line of any of these functions; the file with the largest self cost first.
 pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
     let data = selection.data;
     // All other code is key 0.
@@ -67,8 +67,7 @@ pub fn lines_of(selection: &Selection<'_>, funcs: &[u32]) -> Vec<FileLines> {
     files
 }
 
-/// Self cost by address, of samples that ran machine code of a function (any of these) or what was inlined into it: for each
-/// library, by relative address.
+/// Self cost by library and relative address, of samples in the machine code of any of these functions or of functions inlined into it.
 pub fn addresses_of(selection: &Selection<'_>, funcs: &[u32]) -> BTreeMap<u32, BTreeMap<u64, Cost>> {
     let data = selection.data;
     let mut found: BTreeMap<u32, BTreeMap<u64, Cost>> = BTreeMap::new();
@@ -84,7 +83,7 @@ pub fn addresses_of(selection: &Selection<'_>, funcs: &[u32]) -> BTreeMap<u32, B
     found
 }
 
-/// The function whose machine code a stack's leaf is in: that which the leaf was inlined into.
+/// The function whose machine code contains a stack's leaf: the leaf, or the function that it is inlined into.
 fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
     let data: &Data = selection.data;
     loop {
@@ -97,7 +96,7 @@ fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
     }
 }
 
-/// Functions that these were inlined into, with the cost of samples that ran them there: the largest first.
+/// The functions that these are inlined into, with the cost of their samples there, largest first.
 pub fn inlined_into(selection: &Selection<'_>, funcs: &[u32]) -> Vec<(u32, Cost)> {
     let mut found: FxHashMap<u32, Cost> = FxHashMap::default();
     for (stack, cost) in selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero()) {

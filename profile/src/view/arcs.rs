@@ -1,13 +1,13 @@
-//! Totals, callers and callees of files that know which function called which, and what that cost, but no call paths: callgrind's.
+//! Totals, callers and callees of files with costs of calls and no call paths: callgrind's.
 //!
-//! total(function) = self + what its calls cost, but those of itself
+//! total(function) = self + cost of its calls, without calls of itself
 //!
-//! As each call costs what its callee cost itself and with its calls, that is also the sum of all calls of the function. In a circle
-//! of several functions the same cost is in several arcs. There a function is told no more than the whole circle: its functions and
-//! all that they call outside of it. Between that and the truth arcs cannot tell.
+//! The cost of a call includes the callee's own calls, so a total is also the sum of all calls of the function. In a cycle of functions,
+//! the same cost is in several arcs. The total of a function is then limited to the cost of the cycle: its functions and their callees
+//! outside. Arcs do not determine a closer value.
 //!
-//! Totals are those of callgrind_annotate, but for recursion, whose cost it adds once for each level: a `fib` that took 10 % of a
-//! program is 60 % there.
+//! Totals equal those of callgrind_annotate, except for recursion, whose cost callgrind_annotate adds once for each level: a `fib` that
+//! took 10 % of a program is 60 % there.
 
 use rustc_hash::FxHashMap;
 
@@ -15,18 +15,18 @@ use super::cost::Cost;
 use super::select::Selection;
 use crate::data::{Calls, NONE};
 
-/// A function that calls, or is called.
+/// A caller or a callee.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArcRow {
     /// The function.
     pub func: u32,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
-    /// What these calls cost, with all that was called in turn.
+    /// Cost of these calls, including their callees.
     pub cost: Cost,
 }
 
-/// Totals by function, if the file has arcs: each at least its self cost.
+/// Totals by function, at least the self cost; `None` if the file has no arcs.
 pub(super) fn totals(selection: &Selection<'_>, own: &[Cost]) -> Option<Vec<Cost>> {
     let sums = sums(selection)?;
     let outgoing = sums.iter().filter(|((caller, callee), _)| caller != callee);
@@ -55,20 +55,20 @@ pub(super) fn totals(selection: &Selection<'_>, own: &[Cost]) -> Option<Vec<Cost
     Some(totals)
 }
 
-/// How many functions call each other in a circle: their totals are upper bounds.
+/// Number of functions in cycles of calls. Their totals are upper bounds.
 pub fn in_circles(selection: &Selection<'_>) -> usize {
     let circles = circles(selection, selection.data.funcs.len());
     circles.iter().filter(|circle| **circle != NONE).count()
 }
 
-/// Who calls a function (any of these), but itself; `None` if the file has no arcs. The largest cost first.
+/// The callers of any of these functions, without the function itself, largest cost first; `None` if the file has no arcs.
 pub fn callers(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
     let found = sums(selection)?.into_iter();
     let found = found.filter(|((caller, callee), _)| funcs.contains(callee) && !funcs.contains(caller));
     Some(rows(found.map(|((caller, _), sum)| (caller, sum))))
 }
 
-/// What a function (any of these) calls, but itself; `None` if the file has no arcs. The largest cost first.
+/// The callees of any of these functions, without the function itself, largest cost first; `None` if the file has no arcs.
 pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Option<Vec<ArcRow>> {
     let found = sums(selection)?.into_iter();
     let found = found.filter(|((caller, callee), _)| funcs.contains(caller) && !funcs.contains(callee));
@@ -91,7 +91,7 @@ fn rows(found: impl Iterator<Item = (u32, (u64, f64))>) -> Vec<ArcRow> {
     rows
 }
 
-/// What calls cost that come from each key of frames, if the file has arcs: calls of a function by itself left out.
+/// Adds the cost of calls from each key of frames, if the file has arcs. A function's calls of itself are left out.
 pub(super) fn add_by_key(selection: &Selection<'_>, key: &[u32], totals: &mut [Cost]) {
     let Calls::Arcs(arcs) = &selection.data.calls else {
         return;
@@ -107,7 +107,7 @@ pub(super) fn add_by_key(selection: &Selection<'_>, key: &[u32], totals: &mut [C
 
 type Sums = FxHashMap<(u32, u32), (u64, f64)>;
 
-/// Calls and their costs between functions, of the selected threads.
+/// Calls between functions and their costs, in the selected threads.
 fn sums(selection: &Selection<'_>) -> Option<Sums> {
     let Calls::Arcs(arcs) = &selection.data.calls else {
         return None;
@@ -121,8 +121,8 @@ fn sums(selection: &Selection<'_>) -> Option<Sums> {
     Some(sums)
 }
 
-/// For each function the number of the circle of calls that it is in, [`NONE`] if it is in none: strongly connected components of
-/// more than one function (Tarjan 1972, doi:10.1137/0201010), without recursion.
+/// For each function, the number of its cycle of calls, or [`NONE`]: strongly connected components of more than one function (Tarjan 1972,
+/// doi:10.1137/0201010), without recursion.
 fn circles(selection: &Selection<'_>, funcs: usize) -> Vec<u32> {
     let mut circle_of = vec![NONE; funcs];
     let Some(sums) = sums(selection) else {
@@ -136,7 +136,7 @@ fn circles(selection: &Selection<'_>, funcs: usize) -> Vec<u32> {
     let mut is_open = vec![false; funcs];
     let (mut next_index, mut circles) = (0, 0);
     let mut open: Vec<u32> = Vec::new();
-    // (function, next of its callees)
+    // (function, index of its next callee)
     let mut path: Vec<(u32, usize)> = Vec::new();
     for root in 0..funcs as u32 {
         if index[root as usize] != NONE {

@@ -1,4 +1,4 @@
-//! What each thread, process and category costs.
+//! The cost of each thread, process and category.
 
 use rustc_hash::FxHashMap;
 
@@ -10,30 +10,30 @@ use super::select::Selection;
 pub struct PartRow {
     /// Its name.
     pub name: String,
-    /// Of a thread, the name of its process.
+    /// For a thread, its process's name.
     pub process: Option<String>,
-    /// Of the process, as the file has it.
+    /// The process id in the file.
     pub pid: String,
-    /// Of a thread, as the file has it.
+    /// For a thread, its id in the file.
     pub tid: Option<String>,
-    /// Threads: 1 for a thread.
+    /// Number of threads; 1 for a thread.
     pub threads: usize,
-    /// Of its selected samples.
+    /// Cost of its selected samples.
     pub own: Cost,
-    /// Of its samples of the other kind: waits, as a rule.
+    /// Cost of its samples of the other kind, usually waits.
     pub other_kind: Cost,
 }
 
 /// A category.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CategoryRow {
-    /// Its name; empty for samples without.
+    /// Its name; empty for samples without a category.
     pub name: String,
-    /// Of the samples whose leaf has it.
+    /// Cost of samples with a leaf of this category.
     pub own: Cost,
 }
 
-/// Threads that have samples, the busiest first.
+/// Threads with samples, busiest first.
 pub fn threads(selection: &Selection<'_>) -> Vec<PartRow> {
     let threads = selection.data.threads.iter().zip(&selection.threads);
     let rows = threads.map(|(thread, (own, other_kind))| PartRow {
@@ -48,7 +48,7 @@ pub fn threads(selection: &Selection<'_>) -> Vec<PartRow> {
     sorted(rows.collect())
 }
 
-/// Processes that have samples, the busiest first. Threads belong together by pid.
+/// Processes with samples, busiest first. Threads with one pid are one process.
 pub fn processes(selection: &Selection<'_>) -> Vec<PartRow> {
     let mut at: FxHashMap<&str, usize> = FxHashMap::default();
     let mut rows: Vec<PartRow> = Vec::new();
@@ -86,7 +86,7 @@ fn sorted(mut rows: Vec<PartRow>) -> Vec<PartRow> {
     rows
 }
 
-/// Categories that have samples, the largest first.
+/// Categories with samples, largest first.
 pub fn categories(selection: &Selection<'_>) -> Vec<CategoryRow> {
     let names = selection
         .data

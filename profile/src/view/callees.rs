@@ -1,8 +1,8 @@
-//! The way down from callers: stacks know theirs only.
+//! The callees of stacks. A stack itself refers only to its caller.
 
 use crate::data::{NONE, Stack};
 
-/// For each stack the stacks that it called, in their order. All answers are [`NONE`] where there is none.
+/// The callees of each stack, in order; [`NONE`] ends a list.
 pub(super) struct Callees {
     first_root: u32,
     first: Vec<u32>,
@@ -16,7 +16,7 @@ impl Callees {
             first: vec![NONE; stacks.len()],
             next: vec![NONE; stacks.len()],
         };
-        // Backwards, so that they come in order.
+        // The backward pass keeps the lists in order.
         for (stack, frame) in stacks.iter().enumerate().rev() {
             let first = match frame.prefix {
                 NONE => &mut callees.first_root,
@@ -33,17 +33,17 @@ impl Callees {
         self.first_root
     }
 
-    /// The first that a stack called.
+    /// The first callee of a stack.
     pub(super) fn first(&self, stack: u32) -> u32 {
         self.first[stack as usize]
     }
 
-    /// The next that the same stack called.
+    /// The next callee of the same caller.
     pub(super) fn next(&self, stack: u32) -> u32 {
         self.next[stack as usize]
     }
 
-    /// A stack, and all that follow it.
+    /// A stack and the following callees of its caller.
     pub(super) fn and_next(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
         let some = |stack: u32| (stack != NONE).then_some(stack);
         std::iter::successors(some(stack), move |stack| some(self.next(*stack)))

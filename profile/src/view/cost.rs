@@ -1,8 +1,8 @@
-//! What samples sum up to.
+//! The cost of samples.
 
 use std::ops::AddAssign;
 
-/// A number of samples, and what they stand for.
+/// A number of samples and the sum of their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Samples (see [`Data::count_of`](crate::data::Data::count_of)); 0 where nothing was sampled.
@@ -12,7 +12,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of so many samples. A weight that is no number counts as 0.
+    /// The cost of this many samples. A NaN weight counts as 0.
     pub fn of_samples(samples: u64, weight: f64) -> Cost {
         let weight = if weight.is_finite() { weight } else { 0.0 };
         Cost { samples, weight }
@@ -23,7 +23,7 @@ impl Cost {
         self == Cost::default()
     }
 
-    /// Its share of a whole, 0 to 1; 0 of nothing.
+    /// Its share of a whole, 0 to 1; 0 if the whole is 0.
     pub fn share_of(self, whole: Cost) -> f64 {
         match whole.weight {
             0.0 => 0.0,

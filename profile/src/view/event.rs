@@ -1,16 +1,16 @@
-//! One event of several: only what counts the same can be added up.
+//! Keeps the samples of one event: samples of different events cannot be added up.
 
 use crate::data::{Data, Unit};
 
-/// What is asked for is not among what the file counts.
+/// The file does not count the requested event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} `{asked}`; it has {}", absence(.was_recorded), .has.join(", "))]
 pub struct NoSuchEvent {
-    /// The name that was asked for.
+    /// The requested name.
     pub asked: String,
-    /// It would be there if it had happened.
+    /// The event was recorded and never happened.
     pub was_recorded: bool,
-    /// What the file counts, its own choice first.
+    /// The file's events, its default first.
     pub has: Vec<String>,
 }
 
@@ -22,12 +22,11 @@ fn absence(was_recorded: &bool) -> &'static str {
 }
 
 impl Data {
-    /// Leaves only the samples of one event: the one of this name, or that of the first thread with samples. Returns the names
-    /// of the others, whose samples are gone.
+    /// Keeps the samples of one event: the named one, or that of the first thread with samples. Returns the names of the other events,
+    /// whose samples are dropped.
     ///
-    /// In a file of sprof each further event is a thread of its own beside the one that it happened in; the reader makes such threads of
-    /// markers of point events. Markers stay: they
-    /// go to the process's first thread that does.
+    /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
+    /// of point events. Markers stay: they move to the process's first thread that stays.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
         let mut has: Vec<String> = Vec::new();
         for thread in self.threads.iter().filter(|thread| !thread.samples.is_empty()) {
@@ -76,7 +75,7 @@ impl Data {
         Ok(has)
     }
 
-    /// The file's own name of what weights count, where that is neither time nor just samples.
+    /// The file's own name of the weights, if they are neither time nor samples.
     pub fn counted_name(&self) -> Option<&str> {
         let imported = self.weights.as_ref().map(|weights| weights.name.as_str());
         imported.or(self.event.as_deref())
@@ -95,7 +94,7 @@ impl Data {
         self.threads = kept;
     }
 
-    /// What samples count, by name.
+    /// The name of the samples' event or unit.
     fn event_of(&self, event: Option<&str>, unit: Unit) -> String {
         if let Some(event) = event {
             return event.to_owned();

@@ -1,4 +1,4 @@
-//! What each function costs.
+//! The cost of each function.
 
 use super::arcs;
 use super::cost::Cost;
@@ -8,15 +8,15 @@ use super::sums::by_key;
 /// A function with samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FunctionRow {
-    /// The function, or the one that stands for several.
+    /// The function, or the representative of several.
     pub func: u32,
-    /// Of samples in which it ran.
+    /// Cost of samples in which it ran.
     pub own: Cost,
-    /// Of samples in which it was on the stack, each counted once.
+    /// Cost of samples with it on the stack. A sample counts once.
     pub total: Cost,
 }
 
-/// All functions that have samples: the largest self cost first, where that is equal the largest total, then by name.
+/// All functions with samples, sorted by self cost, then total cost, largest first, then by name.
 pub fn functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     let frames = selection.data.frames.iter();
     let key: Vec<u32> = frames.map(|frame| selection.representative(frame.func)).collect();

@@ -1,4 +1,4 @@
-//! What each line of source costs.
+//! The cost of each source line.
 
 use rustc_hash::FxHashMap;
 
@@ -8,26 +8,26 @@ use super::select::Selection;
 use super::sums::by_key;
 use crate::data::NONE;
 
-/// A line with samples, or a function that has none.
+/// A line with samples, or a function without lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LineRow {
     /// Index of a text: the path of the source file, or [`NONE`].
     pub file: u32,
     /// From 1, or [`NONE`].
     pub line: u32,
-    /// The function that spent most there: a line may be part of several, of instances of a generic one.
+    /// The function with the largest cost there. A line can be part of several functions: instances of a generic one.
     pub func: u32,
-    /// Of samples in which it was run.
+    /// Cost of samples in which it ran.
     pub own: Cost,
-    /// Of samples in which it was run or had called what was run, each counted once.
+    /// Cost of samples in which it or its callees ran. A sample counts once.
     pub total: Cost,
 }
 
-/// All lines that have samples: the largest self cost first, where that is equal the largest total, then by place. Where a
-/// file or line is not known, the function stands for it.
+/// All lines with samples, sorted by self cost, then total cost, largest first, then by place. Code without a known line is a row of its
+/// function.
 pub fn lines(selection: &Selection<'_>) -> Vec<LineRow> {
     let data = selection.data;
-    // Place of a line, or a function without lines.
+    // The key of a line, or of a function without lines.
     let mut keys: FxHashMap<(u32, u32, u32), u32> = FxHashMap::default();
     let mut rows: Vec<LineRow> = Vec::new();
     let mut key_of_frame = Vec::with_capacity(data.frames.len());

@@ -1,7 +1,7 @@
-//! Names of functions, as Rust and C++ demanglers write them, in less detail.
+//! Shortens names of functions from Rust and C++ demanglers.
 
-/// The name with all generic arguments as `_`: the name of all instances of a generic function. A C++ parameter list goes,
-/// too, where there were any: it is made of the same types.
+/// The name with all generic arguments as `_`: one name for all instances of a generic function. A C++ parameter list goes too if it
+/// contained generic arguments.
 ///
 /// `alloc::vec::Vec<u8>::push` -> `alloc::vec::Vec<_>::push`, `<Vec<u8> as Clone>::clone` -> `<Vec<_> as Clone>::clone`.
 pub fn merged(name: &str) -> String {
@@ -13,7 +13,7 @@ pub fn merged(name: &str) -> String {
     out
 }
 
-/// The name without generic arguments and C++ parameters: what rules about names are written against.
+/// The name without generic arguments and C++ parameters, for rules on names.
 pub(super) fn bare(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     strip(name, "", &mut out, 0);
@@ -21,8 +21,8 @@ pub(super) fn bare(name: &str) -> String {
     out
 }
 
-/// Which of the names, by their index, are those of the function `asked`: exactly this name; if there is none, those whose name
-/// without generic arguments and parameters, or its last parts, are this: `app::parse` and Go's `app.parse` for `parse`.
+/// Indices of the names that match the function `asked`: equal names; or else names that equal it or end with its path once generic
+/// arguments and parameters are removed: `app::parse` and Go's `app.parse` match `parse`.
 pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) -> Vec<usize> {
     if asked.is_empty() {
         return Vec::new();
@@ -49,7 +49,7 @@ pub fn short(name: &str) -> String {
     let mut merged = merged(name);
     drop_parameters(&mut merged);
     let (mut out, mut depth) = (String::with_capacity(merged.len()), 0usize);
-    // Where the path that is being written began.
+    // Start of the path that is being written.
     let mut start = 0;
     let mut rest = merged.as_str();
     while let Some(c) = rest.chars().next() {
@@ -72,8 +72,7 @@ pub fn short(name: &str) -> String {
     out
 }
 
-/// True if this stands for a function whose name nobody knows: an address, what a function is called after its address, or what
-/// other profilers write for it.
+/// True if the function's name is unknown: an address, a name made of an address, or another profiler's placeholder.
 pub fn is_nameless(name: &str) -> bool {
     let is_address = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
     name.starts_with("0x")
@@ -82,7 +81,7 @@ pub fn is_nameless(name: &str) -> bool {
         || name.strip_prefix("fun_").is_some_and(is_address)
 }
 
-/// Brackets deeper than this are left as they are.
+/// Brackets nested deeper stay as they are.
 const MAX_DEPTH: usize = 50;
 
 /// Copies `text` with `instead` for generic arguments. Returns whether there were any.
@@ -104,7 +103,7 @@ fn strip(text: &str, instead: &str, out: &mut String, depth: usize) -> bool {
             return found;
         };
         let inner = &text[open + 1..close];
-        // `<T as Trait>::f`, `core::slice::<impl [T]>::sort`: a bracket around a type, not behind one.
+        // `<T as Trait>::f`, `core::slice::<impl [T]>::sort`: a bracket around a type, not after one.
         let around = !out.ends_with(|c: char| c.is_alphanumeric() || "_:)]}".contains(c)) || inner.starts_with("impl ");
         if around && depth < MAX_DEPTH {
             out.push('<');
@@ -123,7 +122,7 @@ fn strip(text: &str, instead: &str, out: &mut String, depth: usize) -> bool {
     found
 }
 
-/// Where the bracket that `text` begins with closes.
+/// The end of the bracket at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0usize;

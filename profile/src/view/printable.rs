@@ -1,4 +1,4 @@
-//! The last step before data is shown: all its names become lines that a terminal does not obey.
+//! The last step before display: makes all names safe for a terminal.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,7 @@ use crate::data::{Data, RowValue};
 use crate::text::one_line;
 
 impl Data {
-    /// Brings all texts to the form of [`one_line`]. To be called when symbols have been looked up: a library's path may not lead
-    /// to its file any more.
+    /// Converts all texts with [`one_line`]. To be called after symbol lookup, because a converted library path may not name its file.
     pub fn make_printable(&mut self) {
         let texts = self.texts.iter_mut();
         texts.for_each(|text| {

@@ -1,6 +1,6 @@
-//! What a result lacks, and why: the causes that someone who records again can do something about.
+//! What a result lacks, and why: causes that another recording can avoid.
 //!
-//! A cause is told by what is in the stacks and by what look-ups of names found, never by the name of a program.
+//! A cause follows from the stacks and from the lookup of names, never from the name of a program.
 
 use recording::stack::StackMark;
 use recording::symbol::SymbolSource;
@@ -13,49 +13,49 @@ use crate::category::{CATEGORIES, Kind};
 use crate::data::{Data, NONE};
 use crate::read::SavedLib;
 
-/// Below this share of all samples a lack is not worth a line.
+/// A lack below this share of all samples is not reported.
 const WORTH_SAYING: f64 = 0.1;
 
-/// Something that a good part of the samples lacks.
+/// A lack of a significant part of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shortfall {
-    /// What, and why.
+    /// The lack and its cause.
     pub lack: Lack,
-    /// Of the samples that lack it.
+    /// Cost of the samples with this lack.
     pub cost: Cost,
 }
 
-/// What samples lack, by cause.
+/// A lack of samples, by cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lack {
-    /// Functions without names: on the stack, of code of the program itself or that was made while it ran; else where samples are.
+    /// Function names: for the program's own and JIT code anywhere on the stack, for other code at the leaf.
     Names(Code),
-    /// Callers: the stack could not be unwound through this code.
+    /// Callers: the unwinder could not unwind through this code.
     Callers(Code),
-    /// Callers: the stack was deeper than the bytes that could be had of it.
+    /// Callers: the stack was deeper than the copied bytes.
     StackBytes,
-    /// Callers: the stack has more frames than are followed.
+    /// Callers: the stack has more frames than the limit.
     Depth,
     /// Inlined functions and lines of the program: the library of this index has no debug info.
     DebugInfo(u32),
-    /// The speed that users will see: functions of the library of this index that every optimising compiler inlines take the time.
+    /// Optimisation: much time is in functions of the library with this index that every optimising compiler inlines.
     Optimisation(u32),
-    /// Samples of benchmarks: Criterion works out statistics of what it has measured.
+    /// Samples of benchmarks: Criterion computes statistics of its measurements.
     Benchmarks,
 }
 
-/// Whose code it is.
+/// The owner of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
-    /// What a known runtime compiles while it runs, or interprets.
+    /// Code that a known runtime compiles or interprets.
     Runtime(Runtime),
-    /// Code of no file, made by nobody knows whom.
+    /// Code without a file, from an unknown compiler.
     Jit,
-    /// The library of this index, and what its look-up came to.
+    /// The library with this index, and the result of its lookup.
     Lib(u32, SymbolSource),
 }
 
-/// Runtimes that make or interpret code, and can tell profilers of it.
+/// Runtimes that compile or interpret code, and can report it to profilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Runtime {
     /// V8 in Node.js.
@@ -67,7 +67,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// By the name of a library.
+    /// The runtime with this library name.
     pub(super) fn of(lib: &SavedLib) -> Option<Runtime> {
         let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -83,14 +83,14 @@ impl Runtime {
     }
 }
 
-/// True for what was installed, so that others built it.
+/// True for installed files, which somebody else built.
 pub fn is_installed(lib: &SavedLib) -> bool {
     const FOLDERS: [&str; 7] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/snap/", "/nix/"];
     let path = lib.path.as_deref().or(lib.debug_path.as_deref()).unwrap_or_default();
     FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// The version of CPython that this library or program is: `libpython3.11.so.1.0` and `python3.11` are (3, 11).
+/// CPython's version by library or program: `libpython3.11.so.1.0` and `python3.11` are (3, 11).
 pub fn python_version(lib: &SavedLib) -> Option<(u32, u32)> {
     let name = lib.name.as_deref().or(lib.debug_name.as_deref())?;
     let version = name.strip_prefix("lib").unwrap_or(name).strip_prefix("python")?;
@@ -99,8 +99,8 @@ pub fn python_version(lib: &SavedLib) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, rest[..digits].parse().ok()?))
 }
 
-/// All that concerns at least a tenth of the samples, the most first. `sources` says of each library what its names were looked up
-/// in; one that is missing was not looked up.
+/// Every lack of at least a tenth of the samples, largest first. `sources` holds the symbol source of each library; a library without one
+/// was not looked up.
 pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Shortfall> {
     let mut found: FxHashMap<Lack, Cost> = FxHashMap::default();
     let facts = Facts::of(selection.data, sources);
@@ -120,7 +120,7 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
         if let Some(place) = seen.nameless.or_else(|| facts.nameless_leaf(selection, stack)) {
             add(Lack::Names(code(place)));
         } else if seen.runtime == Some(Runtime::Python) && !seen.has_jit {
-            // Python's functions are data of its interpreter: without the switch there is no code of theirs.
+            // Python's functions are data of its interpreter. They have no machine code without the perf trampoline.
             add(Lack::Names(Code::Runtime(Runtime::Python)));
         }
         match (seen.cut, seen.cut_at) {
@@ -144,14 +144,14 @@ pub fn shortfalls(selection: &Selection<'_>, sources: &[SymbolSource]) -> Vec<Sh
     found
 }
 
-/// Where code is.
+/// The kind of place that holds code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Jit,
     Lib(u32),
 }
 
-/// What frames and libraries are.
+/// Properties of frames and libraries.
 struct Facts<'a> {
     data: &'a Data,
     sources: &'a [SymbolSource],
@@ -164,18 +164,18 @@ struct Facts<'a> {
     is_statistics: Vec<bool>,
 }
 
-/// What is known of a stack, from its root to its leaf.
+/// Properties of a stack, from its root to its leaf.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// The nearest one.
+    /// The nearest runtime.
     runtime: Option<Runtime>,
     has_jit: bool,
-    /// Code of the program or of no file that has no name: the nearest.
+    /// The nearest nameless code of the program or without a file.
     nameless: Option<Place>,
     cut: Option<StackMark>,
-    /// The last code that was unwound.
+    /// The last unwound code.
     cut_at: Option<Place>,
-    /// Criterion's, of what it has measured.
+    /// True inside Criterion's statistics.
     in_statistics: bool,
 }
 
@@ -214,7 +214,7 @@ impl<'a> Facts<'a> {
         self.runtimes.get(lib as usize).copied().flatten()
     }
 
-    /// Code of no file; with names it may have the file that told them.
+    /// JIT code has no file. With names, its file may be the file that named it.
     fn is_jit(&self, frame: u32) -> bool {
         let row = self.data.frames[frame as usize];
         row.category == self.jit && self.jit != NONE
@@ -255,14 +255,14 @@ impl<'a> Facts<'a> {
         all
     }
 
-    /// Code of other files and the kernel's, where the sample is.
+    /// Nameless code at the leaf, of other files or of the kernel.
     fn nameless_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<Place> {
         let frame = selection.stacks[stack].frame;
         let name = self.data.func_name(self.data.frames[frame as usize].func);
         self.place(frame).filter(|_| is_nameless(name))
     }
 
-    /// What the code at a sample lacks itself.
+    /// The lack of the leaf's own code.
     fn of_leaf(&self, selection: &Selection<'_>, stack: usize) -> Option<Lack> {
         let data = self.data;
         let leaf = data.frames[selection.stacks[stack].frame as usize];
@@ -282,8 +282,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// True for sources of functions so small that each optimising compiler inlines them: the library's own operators, iterators over
-/// ranges, casts of pointers. Of the samples of a loop over a range, 68 % at `opt-level = 0` and none at 3.
+/// True for sources of functions that every optimising compiler inlines: operators, iterators over ranges and pointer casts of the standard
+/// library. In a loop over a range, they had 68 % of the samples at `opt-level = 0` and none at 3.
 fn is_always_inlined(source: &str) -> bool {
     const RUST: &[&str] = &[
         "core/src/iter/range.rs",
@@ -307,7 +307,7 @@ fn is_always_inlined(source: &str) -> bool {
     of_rust || source.contains("/c++/") && CXX.iter().any(|file| source.ends_with(file))
 }
 
-/// True for what Criterion calls once it has measured. Its `analysis::common` measures, too.
+/// True for Criterion's functions that run after measuring. Its `analysis::common` also measures.
 fn is_criterion_s_statistics(name: &str) -> bool {
     const PARTS: [&str; 4] = [
         "stats::",
@@ -321,8 +321,8 @@ fn is_criterion_s_statistics(name: &str) -> bool {
     parts.any(|rest| PARTS.iter().any(|part| rest.starts_with(part)))
 }
 
-/// Of stacks with code of no file and no runtime above it, the runtime of their process: where frames hold no frame pointer, the
-/// stack ends in the code itself.
+/// For JIT code without a runtime above it on the stack, the runtime of its process. Without frame pointers, the stack ends in the JIT
+/// code.
 fn owners_of_jit_code(selection: &Selection<'_>, seen: &[Seen]) -> FxHashMap<u32, Runtime> {
     let mut owners = FxHashMap::default();
     let is_orphan = |seen: &Seen| seen.runtime.is_none() && seen.has_jit;

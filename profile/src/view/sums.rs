@@ -1,12 +1,11 @@
-//! Self and total cost by function, or by anything else that frames have. What is on a stack several times, by recursion,
-//! counts once.
+//! Self and total cost by function, or by any other key of frames. A recursive key counts once for each sample.
 
 use super::callees::Callees;
 use super::cost::Cost;
 use super::select::Selection;
 use crate::data::NONE;
 
-/// Self and total cost of each key. `key` gives a frame's, less than `keys`, or [`NONE`] for a frame that counts nowhere.
+/// Self and total cost of each key. `key` holds the key of each frame, less than `keys`; a frame with [`NONE`] does not count.
 pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Vec<Cost>, Vec<Cost>) {
     let stacks = &selection.stacks;
     let key_of = |stack: usize| key[stacks[stack].frame as usize] as usize;
@@ -20,7 +19,7 @@ pub(super) fn by_key(selection: &Selection<'_>, keys: usize, key: &[u32]) -> (Ve
     let totals = selection.totals();
 
     let callees = Callees::of(stacks);
-    // Depth first, counting how often each key is on the path: only its first call counts.
+    // A depth-first walk counts each key on the path. Only the first occurrence adds to the total.
     let mut on_path = vec![0u32; keys];
     let mut path: Vec<u32> = Vec::new();
     let mut next = callees.first_root();

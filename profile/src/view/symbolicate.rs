@@ -1,4 +1,4 @@
-//! Symbols go into data that was saved without: addresses become functions, inlined functions, files and lines.
+//! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
 use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
@@ -9,20 +9,19 @@ use crate::enrich::functions_at;
 use crate::read::SavedLib;
 use crate::unique::Unique;
 
-/// What came of it.
+/// The result of symbolication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Addresses asked for.
+    /// Requested addresses.
     pub addresses: u64,
-    /// Of these, without any name: they are called after their function's address, or keep what they had.
+    /// Requested addresses without a name. They keep their old name, or are named by their function's address.
     pub addresses_without_name: u64,
 }
 
-/// Asks `resolve` once for each library, with the addresses of its frames, ascending, each once. It answers with one
-/// [`AddressInfo`] for each address in the same order, or `None` if it has no symbols; an answer of another length counts as
-/// none.
+/// Calls `resolve` once for each library, with the addresses of its frames, ascending, without duplicates. `resolve` returns one
+/// [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
 ///
-/// Data that is symbolicated is left as it is. Otherwise it is afterwards, if anything was found.
+/// Symbolicated data is unchanged. Other data becomes symbolicated if any symbol was found.
 pub fn name_addresses(
     data: &mut Data,
     mut resolve: impl FnMut(&SavedLib, &[u64]) -> Option<Vec<AddressInfo>>,
@@ -62,7 +61,7 @@ pub fn name_addresses(
     named
 }
 
-/// The new tables while they are made.
+/// The new tables under construction.
 struct Naming<'a> {
     data: &'a mut Data,
     texts: Unique<Box<str>>,
@@ -87,7 +86,7 @@ impl<'a> Naming<'a> {
     fn replace(mut self, known: &[FxHashMap<u64, AddressInfo>]) {
         let old_frames = std::mem::take(&mut self.data.frames);
         let old_funcs = std::mem::take(&mut self.data.funcs);
-        // For each old frame its new ones: (first, count), the outermost first.
+        // For each old frame, its new frames: (first, count), outermost first.
         let mut expansions: Vec<(u32, u32)> = Vec::with_capacity(old_frames.len());
         for old in &old_frames {
             let first = self.data.frames.len() as u32;

@@ -1,4 +1,4 @@
-//! The hottest functions. Waits are no heat: only samples of running threads count.
+//! The functions with the most samples of running threads. Waits do not count.
 
 use super::functions::{FunctionRow, functions};
 use super::select::{Filter, Selection, select};
@@ -8,7 +8,7 @@ use crate::model::Profile;
 /// The hottest functions of all threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopView {
-    /// Samples of running threads in the profile, also those without a stack: what shares are of.
+    /// Samples of running threads, including those without a stack: the base of the shares.
     pub samples: u64,
     /// Most self samples first.
     pub functions: Vec<TopFunction>,
@@ -17,17 +17,17 @@ pub struct TopView {
 /// One function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopFunction {
-    /// Its name; the library-relative address in hex where there is none.
+    /// Its name, or without one its library-relative address in hex.
     pub name: String,
     /// File name of its library.
     pub lib: Option<String>,
     /// Samples in which it was running.
     pub self_samples: u64,
-    /// Samples in which it was on the stack, each counted once however often it was there.
+    /// Samples with it on the stack. A sample counts once.
     pub total_samples: u64,
-    /// Share of all periods that were its own, 0 to 1: of all samples, where each stands for the same time.
+    /// Share of the periods of samples in which it ran, 0 to 1. Equals the share of samples if all periods are equal.
     pub self_share: f64,
-    /// Share of all periods in which it was on the stack, 0 to 1.
+    /// Share of the periods of samples with it on the stack, 0 to 1.
     pub total_share: f64,
 }
 
@@ -45,11 +45,10 @@ impl TopFunction {
     }
 }
 
-/// The `n` functions with the largest share of their own. Where these are equal, the larger total comes first, then the
-/// name.
+/// The `n` functions with the largest self share. Equal shares are sorted by total, largest first, then by name.
 pub fn top(profile: &Profile, n: usize) -> TopView {
     let data = recorded(profile);
-    // Nothing is asked for that there might not be.
+    // An empty filter names nothing, so nothing can be missing.
     let Ok(selection) = select(&data, &Filter::default()) else {
         return TopView {
             samples: 0,

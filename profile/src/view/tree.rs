@@ -1,4 +1,4 @@
-//! Call trees by function: top down from roots, bottom up from where time was spent.
+//! Call trees by function: top down from the roots, bottom up from the leaves.
 
 use rustc_hash::FxHashMap;
 
@@ -7,10 +7,10 @@ use super::cost::Cost;
 use super::select::Selection;
 use crate::data::NONE;
 
-/// A call tree. Its first node is no function but what all of it hangs on.
+/// A call tree. Its first node is the root of all and no function.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// The nodes; those of callees (or, bottom up, callers) come later.
+    /// The nodes. A node comes after its parent.
     pub nodes: Vec<Node>,
 }
 
@@ -19,11 +19,11 @@ pub struct Tree {
 pub struct Node {
     /// The function; [`NONE`] for the first node.
     pub func: u32,
-    /// Of stacks that end here: top down, the function's self cost; bottom up, where it had no caller.
+    /// Cost of stacks that end here. Top down: the self cost. Bottom up: cost without a further caller.
     pub own: Cost,
-    /// With all nodes below.
+    /// Cost including all nodes below.
     pub total: Cost,
-    /// Indices of nodes: the largest total first, where that is equal by name.
+    /// Indices of child nodes, sorted by total, largest first, then by name.
     pub children: Vec<u32>,
 }
 
@@ -38,16 +38,16 @@ impl Node {
     }
 }
 
-/// How far a bottom-up tree goes: all of it can be larger than the profile.
+/// Limits of a bottom-up tree, which can be larger than the profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes of less weight have no children.
+    /// Nodes below this weight have no children.
     pub min_weight: f64,
     /// Levels below the first node.
     pub depth: usize,
 }
 
-/// Functions by who called them, from roots. The first node's total is that of all selected samples.
+/// Functions below their callers, from the roots. The first node's total is that of all selected samples.
 pub fn top_down(selection: &Selection<'_>) -> Tree {
     let mut tree = downwards(selection, |_| false, true);
     tree.nodes[0].own = selection.without_stack;
@@ -55,13 +55,13 @@ pub fn top_down(selection: &Selection<'_>) -> Tree {
     tree
 }
 
-/// As [`top_down`], without nodes whose total does not matter, and what is below them: of a large profile most is.
+/// Like [`top_down`], without the subtrees whose total fails `matters`: most of a large profile's tree.
 pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool) -> Tree {
     let totals = selection.totals();
     let callees = Callees::of(&selection.stacks);
     let mut nodes = vec![Node::new(NONE)];
     nodes[0].own = selection.without_stack;
-    // Nodes to go on from, with the first of each list of stacks that they called.
+    // Nodes to visit, with the first stack of each list of their callees.
     let mut open = vec![(0u32, vec![callees.first_root()])];
     while let Some((at, lists)) = open.pop() {
         let mut groups: FxHashMap<u32, (Node, Vec<u32>)> = FxHashMap::default();
@@ -92,13 +92,13 @@ pub fn top_down_where(selection: &Selection<'_>, matters: impl Fn(Cost) -> bool)
     Tree { nodes }
 }
 
-/// What a function (any of these) called, by whom these were called in turn. The first node is the function. Recursion is
-/// seen from the innermost call: no part of the tree is the function itself.
+/// The callees of any of these functions, and their callees in turn. The first node is the function. For recursion, the innermost call
+/// counts, so the function is nowhere below.
 pub fn callees(selection: &Selection<'_>, funcs: &[u32]) -> Tree {
     downwards(selection, |func| funcs.contains(&func), false)
 }
 
-/// `restarts` at a function: stacks below it are seen from there.
+/// `restarts` is true for a function whose stacks start a new tree.
 fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roots: bool) -> Tree {
     let totals = selection.totals();
     let mut nodes = vec![Node::new(NONE)];
@@ -132,16 +132,15 @@ fn downwards(selection: &Selection<'_>, restarts: impl Fn(u32) -> bool, from_roo
     finish(selection, nodes)
 }
 
-/// Functions by their self cost, and below each by whom it was called. The first node's total is that of all selected samples
-/// with a stack.
+/// Functions by self cost, each with its callers below. The first node's total is that of all selected samples with a stack.
 pub fn bottom_up(selection: &Selection<'_>, limits: Limits) -> Tree {
     let leaves = selection.own.iter().enumerate().filter(|(_, cost)| !cost.is_zero());
     let leaves = leaves.map(|(stack, cost)| (stack as u32, *cost)).collect();
     upwards(selection, leaves, limits)
 }
 
-/// Who called a function (any of these), by whom these were called in turn. The first node is the function, with its total
-/// cost. Recursion is seen from the outermost call: no part of the tree is the function itself.
+/// The callers of any of these functions, and their callers in turn. The first node is the function, with its total cost. For recursion,
+/// the outermost call counts, so the function is nowhere below.
 pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree {
     let totals = selection.totals();
     let mut below = vec![false; selection.stacks.len()];
@@ -157,7 +156,7 @@ pub fn callers(selection: &Selection<'_>, funcs: &[u32], limits: Limits) -> Tree
     upwards(selection, calls, limits)
 }
 
-/// Groups paths that start at these stacks, and go to their roots.
+/// Groups the paths from these stacks to their roots.
 fn upwards(selection: &Selection<'_>, starts: Vec<(u32, Cost)>, limits: Limits) -> Tree {
     let mut nodes = vec![Node::new(NONE)];
     let mut open = vec![(0u32, starts, 0usize)];

@@ -1,4 +1,4 @@
-//! Where threads waited longest.
+//! The places of the longest waits.
 
 use std::cmp::Reverse;
 
@@ -13,20 +13,19 @@ use crate::model::tables::FuncId;
 /// Waits for one reason in one function, in all threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitPlace {
-    /// What was waited for.
+    /// The reason of the wait.
     pub reason: WaitReason,
-    /// The innermost function outside of the kernel; the library-relative address in hex where there is no name. `None` if
-    /// there is no stack.
+    /// The innermost function outside the kernel, or without a name its library-relative address in hex. `None` without a stack.
     pub function: Option<String>,
     /// File name of its library.
     pub lib: Option<String>,
-    /// How long, ns.
+    /// Duration, ns.
     pub ns: u64,
     /// True if some of these stacks are guesses.
     pub guessed: bool,
 }
 
-/// The `n` places where threads were off their CPU longest, longest first.
+/// The `n` places with the longest off-CPU time, longest first.
 pub fn wait_places(profile: &Profile, n: usize) -> Vec<WaitPlace> {
     let mut per_stack: FxHashMap<StackId, u64> = FxHashMap::default();
     let samples = profile.main_threads().flat_map(|thread| thread.samples.iter());
@@ -62,7 +61,7 @@ pub fn wait_places(profile: &Profile, n: usize) -> Vec<WaitPlace> {
     places
 }
 
-/// What a wait's stack says, from its leaf: the reason, that it is a wait, perhaps that it is a guess, the kernel, the program.
+/// Reads a wait's stack from its leaf: the reason, the frame of waits, the optional mark of a guess, the kernel, the program.
 fn place(profile: &Profile, leaf: StackId) -> Option<(WaitReason, Option<FuncId>, bool)> {
     let frame = |stack: StackId| profile.tables.frame(profile.stacks.frame(stack));
     let Kind::Wait(Some(reason)) = frame(leaf).kind else {

@@ -1,4 +1,4 @@
-//! Colours: the hue is the kind of code, its shade the function's name. The same name has the same colour in every graph.
+//! Colours: the hue shows the kind of code, the shade the function's name. A name has one colour in all graphs.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,7 +16,7 @@ impl fmt::Display for Color {
     }
 }
 
-/// Light enough for black text, on light and dark pages.
+/// Light enough for black text on light and dark pages.
 pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
     // Degrees, and shares of 1.
     let (hue, saturation, lightness) = match kind {
@@ -42,7 +42,7 @@ pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
     )
 }
 
-/// Of what changed: red where it grew, blue where it shrank, the stronger the larger `strength` (0 to 1); grey for no change.
+/// The colour of a change: red for an increase, blue for a decrease, more intense for a larger `strength` (0 to 1); grey for no change.
 pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) -> Color {
     let lighter = if inlined { 0.04 } else { 0.0 };
     let strength = strength.clamp(0.0, 1.0);
@@ -57,7 +57,7 @@ pub(super) fn of_change(change: Option<Ordering>, strength: f64, inlined: bool) 
 fn hash(name: &str) -> u32 {
     let fnv = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = name.bytes().fold(0x811c_9dc5, fnv);
-    // The low bits of names that differ in the last letter alone differ little.
+    // The low bits differ little between names that differ only in the last letter.
     hash ^ (hash >> 15)
 }
 

@@ -1,10 +1,9 @@
-//! A flame graph of what changed from some recordings to others.
+//! A flame graph of the changes between two sets of recordings.
 //!
-//! Widths are those of the recordings from after. The colour is the change of a frame's share of all, so that recordings of
-//! different lengths and rates compare: red where it grew, blue where it shrank, and grey where the change is small or may be
-//! chance, by the tests and limits of [`diff`](crate::view::diff). It is pale where the time of a run did not change with the
-//! share: a function that is slower makes the share of all others smaller. What ran only before has a place of its own beside
-//! all else, the frame `[gone]`, at the width that it had.
+//! Widths are those of the new recordings. The colour is the change of a frame's share, so recordings of different lengths and rates
+//! compare: red for an increase, blue for a decrease, grey for a small change or one that may be chance, by the tests and limits of
+//! [`diff`](crate::view::diff). A pale colour marks a changed share without a changed time: a slower function decreases the share of all
+//! others. Frames of the old recordings alone are below the frame `[gone]` beside all others, at their old width.
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -21,10 +20,10 @@ use crate::view::diff::nodes::{NodeChange, Nodes, nodes};
 use crate::view::diff::samples::{Recording, Sampled, interrupted};
 use crate::view::diff::{Limits, Total};
 
-/// Writes a flame graph of the recordings `new`, coloured by what changed since the recordings `base`.
+/// Writes a flame graph of the recordings `new`, coloured by the changes since the recordings `base`.
 ///
 /// # Errors
-/// Those of `out`; and that the recordings count different things, or are to be shown in time order.
+/// Write errors of `out`. An error if the recordings have different units or the shape is time order.
 pub fn write(
     base: &[Picked<'_>],
     new: &[Picked<'_>],
@@ -59,7 +58,7 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
         (Counted::Bytes, None) => "bytes".to_owned(),
         (Counted::Named, None) => "something else".to_owned(),
     };
-    // What is chance is told by samples in time order, and such files have none.
+    // The tests need samples in time order, which such files lack.
     let imported = |picked: &Picked<'_>| picked.data.weights.as_ref().map(|weights| weights.name.clone());
     if let Some(name) = base.iter().chain(new).find_map(imported) {
         return Err(io::Error::other(format!(
@@ -79,15 +78,15 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
 
 /// A tree of both sides.
 struct Both {
-    /// Its weights are those of `new`, and below `gone` those of `base`, scaled as if both had the same total.
+    /// Weights are those of `new`; below `gone` those of `base`, scaled to the same total.
     tree: Tree,
     gone: Option<u32>,
-    /// Of each node but those below `gone`.
+    /// Weights of each node except those below `gone`.
     base: Vec<u64>,
     nodes: Nodes,
-    /// For each node below `gone`, from the first on: the node of the same path.
+    /// For each node from `gone` on: the node with the same path.
     original: Vec<u32>,
-    /// What is told of a run is in.
+    /// The unit of a run's amount.
     unit: &'static str,
 }
 
@@ -96,7 +95,7 @@ impl Both {
         let process = only_process(base).and(only_process(new));
         let places = Places {
             process,
-            // Thread ids differ from run to run.
+            // Thread ids differ between runs.
             threads: options.threads.then_some(|thread| thread.name.clone()),
         };
         let mut growing = Growing::default();
@@ -138,7 +137,7 @@ impl Both {
         })
     }
 
-    /// The weights of a node on both sides: (before, after, what became of it).
+    /// The weights of a node on both sides and its change: (before, after, change).
     fn sides(&self, id: u32) -> (u64, u64, Option<&NodeChange>) {
         let at = |id: u32| Some((*self.base.get(id as usize)?, self.nodes.changes.get(id as usize)?));
         match at(id) {
@@ -146,7 +145,7 @@ impl Both {
             Some((base, _)) => (base, self.new_total(), None),
             None => {
                 let original = self.original[id as usize - self.base.len()];
-                // A path above one that is gone may go on; the part that is gone is drawn here.
+                // A path above a gone path may still exist; only the gone part is drawn here.
                 let change = at(original).map(|(_, change)| change);
                 let scale = self.base[0] as f64 / self.new_total().max(1) as f64;
                 let base = (self.tree.nodes[id as usize].total as f64 * scale).round() as u64;
@@ -155,7 +154,7 @@ impl Both {
         }
     }
 
-    /// What shares of `new` are of.
+    /// The base of the shares of `new`.
     fn new_total(&self) -> u64 {
         let gone = self.gone.map_or(0, |gone| self.tree.nodes[gone as usize].total);
         self.tree.nodes[0].total.saturating_sub(gone)
@@ -170,7 +169,7 @@ impl Both {
         let (base, new, change) = self.sides(id);
         let (before, after) = self.shares(base, new);
         let order = change.and_then(|change| change.surely).and(after.partial_cmp(&before));
-        // Twice or half as much, new and gone have the full colour.
+        // The full colour is a factor of two or more.
         let strength = match change {
             Some(change) if change.in_time => 0.3 + 0.7 * (after / before).log2().abs(),
             _ => 0.0,
@@ -218,7 +217,7 @@ impl Both {
         )
     }
 
-    /// What is said below the title.
+    /// The lines below the title.
     fn lines(
         &self,
         base: &[Picked<'_>],
@@ -286,7 +285,7 @@ impl Both {
     }
 }
 
-/// The name of a side's process, if all its samples are of one; of several of this name, too.
+/// The name of a side's processes, if all samples have the same.
 fn only_process<'a>(side: &[Picked<'a>]) -> Option<&'a str> {
     let threads = side.iter().flat_map(|picked| picked.data.threads.iter());
     let mut names = threads
@@ -310,7 +309,7 @@ fn totals(parents: &[u32], mut own: Vec<u64>) -> Vec<u64> {
     own
 }
 
-/// What is compared: samples at the nodes of their stacks. Interrupts are the machine's, and their frames never coloured.
+/// The compared samples, at the nodes of their stacks. Interrupts are left out and never coloured, because the machine causes them.
 fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     let of = |(picked, leaves): (&Picked<'_>, &Leaves)| {
         let interrupted = interrupted(picked.data);
@@ -340,8 +339,7 @@ fn recordings(side: &[Picked<'_>], leaves: &[Leaves]) -> Vec<Recording> {
     side.iter().zip(leaves).map(of).collect()
 }
 
-/// Copies the paths to the weights in `own` below a frame of their own. Returns which node each new one, from that frame on, is
-/// the copy of.
+/// Copies the paths of the weights in `own` below a new frame. Returns the original of each new node, from that frame on.
 fn append_gone(growing: &mut Growing, parents: &[u32], own: Vec<u64>) -> io::Result<Vec<u32>> {
     let gone = totals(parents, own.clone());
     if gone.first().is_none_or(|all| *all == 0) {

@@ -1,4 +1,4 @@
-//! Which nodes of a tree are drawn, and where.
+//! Selects the drawn nodes and their places.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use super::super::label::Kind;
 use super::super::tree::Tree;
 use super::{MARGIN, ROW, SvgOptions};
 
-/// Which nodes are drawn, and where.
+/// The drawn nodes and their places.
 pub(super) struct Layout {
     pub(super) frames: Vec<(u32, Place)>,
     pub(super) kinds: BTreeSet<Kind>,
     pub(super) has_inlined: bool,
-    /// Nodes that are too narrow.
+    /// Number of nodes that are too narrow.
     pub(super) left_out: usize,
     pub(super) rows: usize,
-    /// Of what is between the margins, pixels.
+    /// Width between the margins, pixels.
     pub(super) inner_width: f64,
 }
 
@@ -38,7 +38,7 @@ impl Layout {
         };
         let total = tree.nodes[0].total;
         let least = (options.min_width.max(0.0) / inner_width * total as f64).min(total as f64);
-        // Where the next child of each node on the path begins.
+        // The start of the next child of each node on the path.
         let mut starts: Vec<u64> = Vec::new();
         let walked = tree.walk(|id, depth| {
             let node = &tree.nodes[id as usize];
@@ -64,7 +64,7 @@ impl Layout {
         layout
     }
 
-    /// Left edge and width. Edges that meet are the same number, also when rounded.
+    /// Left edge and width. Adjacent edges are equal after rounding.
     pub(super) fn span(&self, place: &Place, total: u64) -> (u64, u64) {
         let at = |weight: u64| (u128::from(weight) * u128::from(100 * PERCENT) / u128::from(total.max(1))) as u64;
         let start = at(place.start);
@@ -77,7 +77,7 @@ impl Layout {
     }
 }
 
-/// Parts of a percent in which edges are written: a hundredth of a pixel on the widest screens.
+/// Edges are written in parts of a percent: a hundredth of a pixel on the widest screens.
 pub(super) const PERCENT: u64 = 10_000;
 
 /// A number of these parts, as a decimal.

@@ -1,7 +1,7 @@
-//! A flame graph as one SVG file: a picture everywhere, and in a browser one to zoom and to search. It loads nothing.
+//! A flame graph as one SVG file, interactive in a browser. The file loads nothing.
 //!
-//! `page.js` is the part for the browser: click zooms, Esc shows all again, a regular expression highlights and adds up what
-//! matches, and the state stands in the address.
+//! `page.js` is the interactive part: click zooms, Esc resets, a regular expression highlights frames and sums them up, and the address
+//! holds the state.
 
 mod color;
 pub mod differential;
@@ -19,22 +19,22 @@ use color::Color;
 use layout::{Decimal, Layout, PERCENT};
 use text::{Xml, amount, count, fit};
 
-/// What the picture is like.
+/// Options of the picture.
 #[derive(Clone, Debug)]
 pub struct SvgOptions {
-    /// Headline. Default: the program, and what is shown of it.
+    /// Headline. Default: the program and the shown samples.
     pub title: Option<String>,
     /// A further line below the headline.
     pub notes: Option<String>,
-    /// Pixels, as long as no browser gives it another width. Default 1200.
+    /// Initial width in pixels; a browser may change it. Default 1200.
     pub width: u32,
-    /// Frames that are narrower than this many pixels at that width are left out. Default 0.1.
+    /// Frames narrower than this many pixels at the initial width are left out. Default 0.1.
     pub min_width: f64,
     /// The root is at the top. Default: at the bottom.
     pub inverted: bool,
-    /// How samples are put together.
+    /// How samples form the tree.
     pub shape: Shape,
-    /// With the thread above the process. Default: threads of a process are added up, but not in time order.
+    /// Shows the thread above the process. Default: threads of a process are summed, except in time order.
     pub threads: bool,
 }
 
@@ -82,17 +82,17 @@ const HEAD: usize = 42;
 const LINE: usize = 16;
 const FOOT: usize = 44;
 
-/// A tree, and what is said of it.
+/// A tree and its texts.
 struct Picture<'a> {
     tree: &'a Tree,
     title: String,
-    /// Below the title.
+    /// Lines below the title.
     lines: Vec<String>,
     legend: Vec<(Color, String)>,
     color: &'a dyn Fn(u32) -> Color,
-    /// What is said of a node, but for its name.
+    /// The text of a node after its name.
     words: &'a dyn Fn(u32) -> String,
-    /// The node, last of the root's children, that is not among what shares are of.
+    /// The node, the last child of the root, that the shares do not include.
     gone: Option<u32>,
 }
 
@@ -158,7 +158,7 @@ impl Picture<'_> {
         )
     }
 
-    /// Everything after the frames. Head and foot come late because they cover what scrolls below them.
+    /// Everything after the frames. Head and foot come last because they cover the frames that scroll below them.
     fn end(&self, out: &mut impl Write, options: &SvgOptions, layout: &Layout) -> io::Result<()> {
         write!(
             out,
@@ -223,7 +223,7 @@ impl Picture<'_> {
     }
 }
 
-/// The kinds of code that are there.
+/// The kinds of code in the picture.
 fn legend(layout: &Layout) -> Vec<(Color, String)> {
     let kinds = layout.kinds.iter().filter(|kind| **kind != Kind::Place);
     kinds

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::super::Counted;
 
-/// Text as XML 1.0 may have it (section 2.2): what it can't hold is replaced.
+/// Text for XML 1.0 (section 2.2). Characters that XML excludes are replaced.
 pub(super) struct Xml<'a>(pub(super) &'a str);
 
 impl fmt::Display for Xml<'_> {
@@ -32,11 +32,11 @@ fn is_special(c: char) -> bool {
     matches!(c, '&' | '<' | '>' | '"' | '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Of a character in the font of frames: 12 pixels high, monospaced.
+/// Width of a character of the frames' font: 12 pixels high, monospaced.
 const CHAR_PIXELS: f64 = 7.25;
 
-/// As much of a name as fits into a frame; page.js does the same when frames change their width. What tells most is kept
-/// longest: first generic arguments go, then the path, then the end.
+/// The part of a name that fits into a frame; page.js does the same when widths change. First generic arguments go, then the path, then the
+/// end, to keep the most informative part.
 pub(super) fn fit(name: &str, pixels: f64) -> String {
     let room = ((pixels - 6.0) / CHAR_PIXELS).max(0.0) as usize;
     let fits = |text: &str| text.chars().count() <= room;
@@ -59,7 +59,7 @@ pub(super) fn fit(name: &str, pixels: f64) -> String {
     text
 }
 
-/// `a::b<c::D>::e(int)` without `<c::D>` and `(int)`. What stands at the start stays: `<T as Trait>::f`.
+/// `a::b<c::D>::e(int)` without `<c::D>` and `(int)`. A bracket at the start stays: `<T as Trait>::f`.
 fn without_arguments(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut depth = 0usize;

@@ -1,5 +1,5 @@
-//! What Rust and C++ programs waste time on, by the names of functions: each sample is in one bucket at most, by the
-//! innermost function of its stack that a rule knows.
+//! Finds avoidable costs of Rust and C++ programs by function names. Each sample is in at most one bucket: that of the innermost function
+//! on its stack with a rule.
 
 mod rules;
 
@@ -18,26 +18,26 @@ pub enum Bucket {
     Drop,
     /// Copies of values: `clone`, `to_owned`, C++ copy constructors.
     Clone,
-    /// Unwinding and what leads to it.
+    /// Unwinding and the code that starts it.
     Panic,
     /// The memory allocator.
     Alloc,
     /// memcpy, memmove, memset.
     Memcpy,
-    /// The kernel gives memory, or reads a mapped file.
+    /// Page faults: the kernel maps memory or reads a mapped file.
     PageFault,
-    /// Mutexes and what they are made of.
+    /// Mutexes and their parts.
     Lock,
-    /// Values to text.
+    /// Formatting of values as text.
     Format,
     /// Hash functions and hash tables.
     Hash,
-    /// Executors and I/O drivers; not what they run.
+    /// Executors and I/O drivers, without the tasks that they run.
     Async,
 }
 
 impl Bucket {
-    /// All, in the order of the rules: of two that know a name, the first counts.
+    /// All buckets in the order of the rules: if two match a name, the first one counts.
     pub const ALL: [Bucket; 10] = [
         Bucket::Drop,
         Bucket::Clone,
@@ -83,15 +83,15 @@ impl Bucket {
         }
     }
 
-    /// How far below the function that a rule knows a sample still counts.
+    /// Which callees of a matching function the bucket includes.
     fn reach(self) -> Reach {
         match self {
             Bucket::Drop | Bucket::Clone | Bucket::Panic | Bucket::Alloc | Bucket::Memcpy | Bucket::PageFault => {
                 Reach::All
             }
-            // println! ends in a system call: that is output, not formatting.
+            // println! ends in a system call, which is output and not formatting.
             Bucket::Format => Reach::ToSystemCalls,
-            // These call back: `HashMap::retain`, `Once::call_once`, every future.
+            // These call user code: `HashMap::retain`, `Once::call_once`, every future.
             Bucket::Lock | Bucket::Hash | Bucket::Async => Reach::ToOtherCode,
         }
     }
@@ -104,10 +104,10 @@ enum Reach {
     ToOtherCode,
 }
 
-/// Rust paths that a bucket with [`Reach::ToOtherCode`] goes on through.
+/// Rust paths that do not end a bucket with [`Reach::ToOtherCode`].
 const LIBRARY: &[&str] = &["core::", "alloc::", "std::", "__rust", "__pthread", "pthread_"];
 
-/// What a function does to the bucket of its caller.
+/// The effect of a function on its caller's bucket.
 #[derive(Clone, Copy)]
 struct Class {
     own: Option<Bucket>,
@@ -118,15 +118,15 @@ struct Class {
 /// The cost of a bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketRow {
-    /// Which.
+    /// The bucket.
     pub bucket: Bucket,
-    /// Of its samples.
+    /// Cost of its samples.
     pub cost: Cost,
-    /// The functions that put them there, the most expensive first.
+    /// The functions that matched its rules, largest cost first.
     pub functions: Vec<(u32, Cost)>,
 }
 
-/// Buckets that have samples, the largest first.
+/// Buckets with samples, largest first.
 pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
     let data = selection.data;
     let is_kernel: Vec<bool> = data
@@ -148,7 +148,7 @@ pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
                 ]
                 .iter()
                 .any(|start| name.starts_with(start)),
-                // C has no paths: the C library, the kernel, and what a program itself wrote in C.
+                // C names have no paths: the C library, the kernel, and the program's own C code.
                 is_library: !name.contains("::")
                     || LIBRARY
                         .iter()
@@ -156,7 +156,7 @@ pub fn buckets(selection: &Selection<'_>) -> Vec<BucketRow> {
             }
         })
         .collect();
-    // For each stack: its bucket, and the function that put it there.
+    // For each stack: its bucket, and the function that matched.
     let mut of_stack: Vec<(Option<Bucket>, u32)> = Vec::with_capacity(selection.stacks.len());
     for (index, stack) in selection.stacks.iter().enumerate() {
         let frame = data.frames[stack.frame as usize];

@@ -1,4 +1,4 @@
-//! Which names are known, and what for. A row to the table is all that a new library needs.
+//! The rules of the buckets. A new library needs one more row.
 
 use super::Bucket;
 use crate::view::names::bare;
@@ -6,7 +6,7 @@ use crate::view::names::bare;
 /// A condition on a name without generic arguments and parameters.
 enum Rule {
     Is(&'static [&'static str]),
-    /// Leading `<` and `&` of `<T as Trait>` and `<T>` are not looked at.
+    /// Ignores the leading `<` and `&` of `<T as Trait>` and `<T>`.
     Starts(&'static [&'static str]),
     Ends(&'static [&'static str]),
     Has(&'static [&'static str]),
@@ -346,7 +346,7 @@ const RULES: &[(Bucket, &[Rule])] = &[
     ),
 ];
 
-/// The bucket that a function's own name puts it in.
+/// The bucket of a function name.
 pub fn bucket_of(name: &str) -> Option<Bucket> {
     let bare = bare(name);
     let start = bare.trim_start_matches(['<', '&']);
