@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_by_name() {
+    fn a_files_kind_is_known_by_name() {
         let kind = |path: &str| Kind::of_file(Path::new(path));
         assert_eq!(kind("/usr/lib/x86_64-linux-gnu/libc.so.6"), Kind::SystemLibrary);
         assert_eq!(kind("/lib/x86_64-linux-gnu/libpthread-2.31.so"), Kind::SystemLibrary);

@@ -1,4 +1,4 @@
-//! Formats that are both written ([`export`](crate::export)) and read ([`read`](crate::read)): one definition for both directions.
+//! Formats that are both written ([`export`](crate::export)) and read ([`read`](crate::read)), with one definition for both.
 
 pub(crate) mod pprof;
 pub(crate) mod protobuf;

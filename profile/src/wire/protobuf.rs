@@ -1,6 +1,6 @@
-//! Messages of protobuf, as far as pprof profiles have them: <https://protobuf.dev/programming-guides/encoding/>.
+//! Protobuf messages, as far as pprof uses them: <https://protobuf.dev/programming-guides/encoding/>.
 
-/// A message while it is written.
+/// A message under construction.
 #[derive(Default)]
 pub(crate) struct Message(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl Message {
         self.0.clear();
     }
 
-    /// A number; 0 is the default, and not written.
+    /// A number. 0 is the default and is not written.
     pub(crate) fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.varint(field << 3 | VARINT);
@@ -31,7 +31,7 @@ impl Message {
         self.chunk(field, value.as_bytes());
     }
 
-    /// A message in this one.
+    /// A nested message.
     pub(crate) fn message(&mut self, field: u64, inner: &Message) {
         self.chunk(field, &inner.0);
     }
@@ -59,7 +59,7 @@ impl Message {
     }
 }
 
-/// A field as it was read. What it must be, its number says.
+/// A field. Its number determines its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value<'a> {
     /// A number of any kind.
@@ -68,23 +68,23 @@ pub(crate) enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// What is wrong, and at which byte of what was read.
+/// An error and its byte offset.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wrong {
     pub(crate) what: String,
     pub(crate) at: usize,
 }
 
-/// What comes before the content of a field.
+/// The part of a field before its content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Head {
     /// The whole field.
     Number(u64),
-    /// So many bytes follow.
+    /// The content has this many bytes.
     Bytes(u64),
 }
 
-/// Reads the fields of a message that lies in memory.
+/// Reads the fields of a message in memory.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
@@ -141,7 +141,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The number of a field, and what comes before its content. `next` hands out the next byte, `None` at the end.
+/// The number and head of a field. `next` returns the next byte, `None` at the end.
 pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Result<Result<(u64, Head), String>, E> {
     let tag = match number(next)? {
         Ok(tag) => tag,
@@ -173,7 +173,7 @@ pub(crate) fn head<E>(next: &mut impl FnMut() -> Result<Option<u8>, E>) -> Resul
     Ok(head.map(|head| (field, head)))
 }
 
-/// [`head`] and [`number`] say so where there is no more byte.
+/// The error of [`head`] and [`number`] at the end of the bytes.
 pub(crate) const CUT: &str = "it ends in the middle of a field";
 
 /// At most ten bytes.
@@ -183,7 +183,7 @@ fn number<E>(next: &mut (impl FnMut() -> Result<Option<u8>, E> + ?Sized)) -> Res
         let Some(byte) = next()? else {
             return Ok(Err(CUT.to_owned()));
         };
-        // Bits above the 64th are dropped, as all decoders do.
+        // Bits above the 64th are dropped, as in other decoders.
         number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
         if byte < 0x80 {
             return Ok(Ok(number));
@@ -192,7 +192,7 @@ fn number<E>(next: &mut (impl FnMut() -> Result<Option<u8>, E> + ?Sized)) -> Res
     Ok(Err("expected a number of at most ten bytes".to_owned()))
 }
 
-/// Calls `each` with the numbers of a field that holds several, one after the other or in one.
+/// Calls `each` with the numbers of a repeated field, packed or not.
 pub(crate) fn numbers(value: Value<'_>, mut each: impl FnMut(u64)) -> Result<(), String> {
     match value {
         Value::Number(number) => each(number),
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// The examples of the encoding's own description.
+    /// The examples of the encoding's description.
     #[test]
     fn fields_as_the_description_has_them() {
         let mut inner = Message::default();

@@ -1,7 +1,7 @@
-//! DHAT's profiles, valgrind's and the Rust crate dhat's: what was allocated, copied or counted, where. JSON of version 2:
+//! DHAT profiles of valgrind and the Rust crate dhat: allocations, copies or counts by place. JSON of version 2:
 //! <https://valgrind.org/docs/manual/dh-manual.html>, dhat/dh_main.c, dhat/dh_view.js.
 //!
-//! A program point has a call path and several sums. One of them is what is shown; bytes and blocks are those of DHAT's own viewer.
+//! A program point has a call path and several sums, of which one is read. Bytes and blocks equal those of DHAT's own viewer.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use super::{Foreign, ReadError, choose, others};
 use crate::data::{NONE, Samples, Thread, Unit, Weights};
 use crate::read::Position;
 
-/// True if these bytes begin an object that has the version as its first key: both writers put it there.
+/// True if these bytes begin an object whose first key is the version: both writers put it there.
 pub(super) fn is_dhat(start: &[u8]) -> bool {
     let mut words = start.trim_ascii_start();
     for part in [&b"{"[..], b"\"dhatFileVersion\""] {
@@ -27,13 +27,13 @@ pub(super) fn is_dhat(start: &[u8]) -> bool {
     true
 }
 
-/// The only version that is known.
+/// The only known version.
 const VERSION: u32 = 2;
-/// Program points and frames of one file. DHAT makes one of each distinct path.
+/// Most program points and frames of one file. DHAT makes one for each distinct path.
 const MAX_POINTS: usize = 10_000_000;
 const MAX_PATH: usize = 1 << 16;
 
-/// Fields that views need; all others are passed over.
+/// The fields that views need.
 #[derive(Deserialize)]
 struct File {
     #[serde(rename = "dhatFileVersion")]
@@ -43,10 +43,10 @@ struct File {
     /// `Allocated`, `Copied`, `Occurred`
     #[serde(default)]
     verb: String,
-    /// Whether blocks have lifetimes: only then are there peaks and ends.
+    /// True if blocks have lifetimes. Only then do peaks and ends exist.
     #[serde(rename = "bklt", default)]
     has_lifetimes: bool,
-    /// Units of bytes and of blocks, where they are none.
+    /// Units of bytes and of blocks, if they differ from bytes and blocks.
     #[serde(rename = "bu")]
     unit: Option<String>,
     #[serde(rename = "bksu")]
@@ -85,7 +85,7 @@ struct Point {
     path: Vec<u32>,
 }
 
-/// A list of which no more is kept than allowed.
+/// A list of limited length.
 struct Limited<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
@@ -119,7 +119,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Limited<T> {
 
 type Figure = fn(&Point) -> u64;
 
-/// What can be shown: a name, whether it counts blocks, and where it is. Peaks and ends are of blocks that have lifetimes.
+/// The readable sums: name, whether it counts blocks, and field. Peaks and ends need lifetimes of blocks.
 const FIGURES: [(&str, bool, bool, Figure); 8] = [
     ("total-bytes", false, false, |point| point.total),
     ("total-blocks", true, false, |point| point.total_blocks),
@@ -252,7 +252,7 @@ fn parse(source: &mut Source) -> Result<File, ReadError> {
             line: error.line(),
             column: error.column(),
         };
-        // serde_json ends its messages with the place, in its own words.
+        // serde_json's messages end with the place, in another form.
         let what = error.to_string();
         let what = what.split(" at line ").next().unwrap_or(&what).to_owned();
         match error.is_eof() {
@@ -262,7 +262,7 @@ fn parse(source: &mut Source) -> Result<File, ReadError> {
     })
 }
 
-/// The reader of a file for those that want [`Read`]; its own error is kept.
+/// A [`Read`] adapter of a file that keeps the original error.
 struct Bytes<'a, 'b> {
     reader: &'a mut Reader<'b>,
     failed: Option<ReadError>,
@@ -277,8 +277,8 @@ impl Read for Bytes<'_, '_> {
     }
 }
 
-/// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; and of the Rust crate
-/// `0x55...: core::f (core/src/a.rs:12:5)`.
+/// `0x109248: keep (calls.c:37)`, `0x48417B4: malloc (in /usr/lib/libc.so.6)`, `[root]`; from the Rust crate `0x55...: core::f
+/// (core/src/a.rs:12:5)`.
 fn frame(tables: &mut Tables, text: &str) -> u32 {
     let address = text.split_once(": ").filter(|(address, _)| address.starts_with("0x"));
     let rest = address.map_or(text, |(_, rest)| rest);

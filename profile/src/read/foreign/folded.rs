@@ -1,12 +1,12 @@
-//! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. What
-//! `stackcollapse-*.pl`, inferno and other profilers write for flame graphs.
+//! Folded stacks: a line for each stack, root first, with `;` between functions and a number at the end. Written by `stackcollapse-*.pl`,
+//! inferno and other profilers for flame graphs.
 
 use super::source::Source;
 use super::{Foreign, ReadError};
 use crate::data::{Data, Frame, Func, NONE, Samples, Stack, Thread, Unit};
 use crate::unique::Unique;
 
-/// True if the first line of these bytes that is not empty is a folded stack.
+/// True if the first line with content is a folded stack.
 pub(super) fn is_folded(start: &[u8]) -> bool {
     for line in start.split_inclusive(|byte| *byte == b'\n') {
         // JSON that is cut off in a number.
@@ -14,13 +14,13 @@ pub(super) fn is_folded(start: &[u8]) -> bool {
         if (words.next(), words.next()) == (Some(&b'{'), Some(&b'"')) {
             return false;
         }
-        // Control characters, NUL above all, are in no text.
+        // Text has no control characters, NUL above all.
         if line.iter().any(|byte| *byte < b' ' && !b"\t\r\n".contains(byte)) {
             return false;
         }
         match parse(line) {
             Line::Empty => {}
-            // One function and a number, and not even an end of the line: it may be the beginning of anything.
+            // One function and a number without a line end may begin any format.
             Line::Stack(stack, _) => return line.ends_with(b"\n") || stack.contains(&b';'),
             Line::Wrong(_) => return false,
         }
@@ -28,7 +28,7 @@ pub(super) fn is_folded(start: &[u8]) -> bool {
     false
 }
 
-/// One thread, each line a sample at time 0 with the line's number as its weight.
+/// Reads one thread. Each line is a sample at time 0, with the line's number as its weight.
 pub(super) fn read(source: &mut Source) -> Result<Foreign, ReadError> {
     let limit = source.limits.values;
     let mut lines = source.read()?;
@@ -80,7 +80,7 @@ fn parse(line: &[u8]) -> Line<'_> {
 struct Folding {
     samples: Samples,
     weights: Vec<f64>,
-    /// A text, a function and a frame have the same number here.
+    /// A text, its function and its frame have the same number.
     names: Unique<Box<str>>,
     stacks: Unique<Stack>,
 }

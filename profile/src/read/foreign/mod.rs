@@ -1,7 +1,7 @@
-//! What other profilers write, for the views alone: the same [`Data`] as of a saved profile, with what such a file holds and no more.
+//! Reads files of other profilers for views: the same [`Data`] as of a saved profile, with only what the file holds.
 //!
-//! [`kind`] tells by the content which format a file has. `source` reads bytes and lines of it within limits, inflated where it is
-//! compressed, `tables` makes numbers of names, and each format has a file of its own.
+//! [`kind`] detects the format by content. `source` reads bytes and lines within limits and inflates them. `tables` assigns numbers to
+//! names. Each format has a file of its own.
 
 mod callgrind;
 mod dhat;
@@ -17,25 +17,25 @@ use super::{Position, ReadError, ReadLimits};
 use crate::data::Data;
 use source::Source;
 
-/// Which format a file has.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// pprof's, of Go, gperftools and many others: protobuf, mostly in gzip.
+    /// pprof, of Go, gperftools and many others: protobuf, mostly in gzip.
     Pprof,
-    /// callgrind's, also of our own export: text, with calls between functions.
+    /// callgrind, also sprof's export: text, with calls between functions.
     Callgrind,
-    /// cachegrind's: text, without calls.
+    /// cachegrind: text, without calls.
     Cachegrind,
-    /// DHAT's, of valgrind and of the Rust crate: JSON.
+    /// DHAT, of valgrind and of the Rust crate: JSON.
     Dhat,
-    /// What `perf script` prints: text, with threads, times and call paths.
+    /// `perf script`: text, with threads, times and call paths.
     PerfScript,
     /// Folded stacks, of `stackcollapse-*.pl`, inferno and others: text, with call paths.
     Folded,
 }
 
 impl Kind {
-    /// What its files are called, with an article.
+    /// The name of such files, with an article.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Pprof => "a pprof profile",
@@ -48,19 +48,19 @@ impl Kind {
     }
 }
 
-/// What was read of a file.
+/// The content of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Foreign {
-    /// Its samples, or what it counts.
+    /// Its samples or counts.
     pub data: Data,
-    /// What it lacks, and what of it is not shown, a sentence each.
+    /// Sentences on missing and ignored content.
     pub notes: Vec<String>,
 }
 
-/// Bytes that tell a format.
+/// Bytes that identify a format.
 const SNIFFED_BYTES: usize = 4096;
 
-/// The format of a file, by its first bytes. `None` for any other, and for what is no file or can't be read.
+/// The format of a file, by its first bytes. `None` for an unknown format, and for a file that cannot be read.
 pub fn kind(path: &Path) -> Option<Kind> {
     let mut source = Source::open(path, ReadLimits::default()).ok()?;
     let start = source.start(SNIFFED_BYTES)?;
@@ -76,15 +76,14 @@ pub fn kind(path: &Path) -> Option<Kind> {
     if pprof::is_pprof(&start) {
         return Some(Kind::Pprof);
     }
-    // The first stack alone may be longer than all that tells another format.
+    // The first stack alone may be longer than the start that identifies the other formats.
     let start = source.start(source::MAX_LINE_BYTES)?;
     folded::is_folded(&start).then_some(Kind::Folded)
 }
 
-/// Reads a file of this kind. `event` names one of several things that it counts; without it, it is the one that the file itself
-/// prefers.
+/// Reads a file of this kind. `event` chooses one of its counts by name; the default is the file's own choice.
 ///
-/// Errors name the file, what was expected, where, and what to do.
+/// Errors name the file, the expected content, the place and the next step.
 pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits) -> Result<Foreign, ReadError> {
     let mut source = Source::open(path, limits)?;
     match kind {
@@ -96,7 +95,7 @@ pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits)
     }
 }
 
-/// The place of the event of this name among those that a file has, `default` if none is asked for.
+/// The index of the requested event, `default` without a request.
 fn choose(path: &Path, asked: Option<&str>, known: &[String], default: usize) -> Result<usize, ReadError> {
     let Some(asked) = asked else {
         return Ok(default.min(known.len().saturating_sub(1)));
@@ -115,7 +114,7 @@ fn count(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// All but the one that was chosen.
+/// All names except the chosen one.
 fn others(known: &[String], chosen: usize) -> Vec<String> {
     let others = known.iter().enumerate().filter(|(at, _)| *at != chosen);
     others.map(|(_, name)| name.clone()).collect()

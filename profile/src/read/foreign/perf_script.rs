@@ -1,7 +1,7 @@
-//! The text of `perf script`, with times, threads and call paths: what users of `cargo flamegraph` and inferno have.
+//! The text of `perf script`, with times, threads and call paths: the input of `cargo flamegraph` and inferno.
 //!
-//! There is no specification: tools/perf/builtin-script.c of Linux writes it, by the fields that the user asks for (`-F`). A sample is a
-//! line with its thread, time and event, then its frames, leaf first, then an empty line:
+//! There is no specification: tools/perf/builtin-script.c of Linux writes the fields that the user chooses (`-F`). A sample is a line with
+//! its thread, time and event, then its frames, leaf first, then an empty line:
 //!
 //! ```text
 //! app 7/8 [000]   12.000345:    1000000 cpu-clock:uhH:
@@ -21,7 +21,7 @@ use crate::data::{Category, NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
 
-/// True if these bytes begin with a sample, or with what `perf script --header` prints before the first.
+/// True if these bytes begin with a sample, or with the header of `perf script --header`.
 pub(super) fn is_perf_script(start: &[u8]) -> bool {
     // perf_session__fprintf_info, tools/perf/util/session.c.
     if start.starts_with(b"# ========\n# captured on") {
@@ -33,7 +33,7 @@ pub(super) fn is_perf_script(start: &[u8]) -> bool {
     text.is_some_and(|line| line.ends_with('\n') && head(line).is_some())
 }
 
-/// The line that a sample begins with.
+/// The first line of a sample.
 struct Head<'a> {
     name: &'a str,
     /// `None` without `-F +pid`.
@@ -42,11 +42,11 @@ struct Head<'a> {
     time_ns: u64,
     period: Option<u64>,
     event: &'a str,
-    /// Where samples have no call chain, their only frame; of tracepoints, their fields.
+    /// The only frame of a sample without a call chain; the fields of a tracepoint.
     rest: &'a str,
 }
 
-/// `name [PID/]TID [CPU] SECONDS.FRACTION: [PERIOD] EVENT: ...`. Names of threads have any characters, so it is known by its time.
+/// `name [PID/]TID [CPU] SECONDS.FRACTION: [PERIOD] EVENT: ...`. The time identifies it, because thread names have any characters.
 fn head(line: &str) -> Option<Head<'_>> {
     let mut from = 0;
     while let Some(at) = line[from..]
@@ -73,7 +73,7 @@ fn head_around<'a>(before: &'a str, after: &'a str) -> Option<Head<'a>> {
         Some((pid, tid)) => (Some(pid), tid),
         None => (None, ids),
     };
-    // Of threads that are gone, perf prints -1.
+    // perf prints -1 for threads that have exited.
     let is_id = |id: &str| is_number(id.strip_prefix('-').unwrap_or(id));
     let name = before.trim();
     if name.is_empty() || !is_id(tid) || !pid.is_none_or(is_id) {
@@ -89,7 +89,7 @@ fn head_around<'a>(before: &'a str, after: &'a str) -> Option<Head<'a>> {
     };
     let event = match event.strip_suffix(':') {
         Some(event) => event,
-        // What --show-mmap-events and others add.
+        // Lines of --show-mmap-events and similar options.
         None if event.starts_with("PERF_RECORD_") => event,
         None => return None,
     };
@@ -121,7 +121,7 @@ fn first_word(text: &str) -> Option<(&str, &str)> {
     (end > 0).then(|| text.split_at(end))
 }
 
-/// Seconds with six digits behind the point, or nine.
+/// Seconds with six or nine decimals.
 fn time_ns(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     if !is_number(seconds) || !is_number(fraction) || fraction.len() > 9 {
@@ -132,19 +132,19 @@ fn time_ns(text: &str) -> Option<u64> {
     seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// A frame: the name of the function, and the file that it is in.
+/// A frame: the function's name and its file.
 struct FrameLine<'a> {
     name: &'a str,
     file: &'a str,
 }
 
-/// `ADDRESS NAME[+0xOFFSET] (FILE)`, where `-F` may leave away what follows the address.
+/// `ADDRESS NAME[+0xOFFSET] (FILE)`; `-F` may drop everything after the address.
 fn frame(line: &str) -> Option<FrameLine<'_>> {
     let (address, rest) = first_word(line)?;
     let digits = address.strip_prefix("0x").unwrap_or(address);
     u64::from_str_radix(digits, 16).ok()?;
     let rest = rest.trim();
-    // A file that was replaced while it ran has this behind its path.
+    // The suffix of a path whose file was replaced while mapped.
     let (rest, is_deleted) = match rest.strip_suffix(" (deleted))") {
         Some(rest) => (rest, true),
         None => (rest, false),
@@ -165,13 +165,13 @@ fn frame(line: &str) -> Option<FrameLine<'_>> {
     })
 }
 
-/// What samples of an event stand for, each by its period.
+/// The unit of an event's periods, and the factor to it.
 fn unit(event: &str) -> (Unit, f64) {
     // Modifiers follow a colon: `cpu-clock:u`.
     let name = event.split(':').next().unwrap_or_default();
     match name {
         "cpu-clock" | "task-clock" => (Unit::Milliseconds, 1e-6),
-        // As our own export names them.
+        // The names in sprof's export.
         "samples" | "waits" => (Unit::Samples, 1.0),
         "bytes" => (Unit::Bytes, 1.0),
         name if name.ends_with("-ns") => (Unit::Milliseconds, 1e-6),
@@ -195,8 +195,8 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     building.finish(&path, lines, &reader)
 }
 
-/// A frame of the sample at hand: text of the name, library, and where the source is known its file and line. [`INLINED`] stands for
-/// the library of the frame that it is inlined into.
+/// A frame of the current sample: text of the name, library, and file and line if known. [`INLINED`] stands for the library of the frame
+/// that it is inlined into.
 #[derive(Clone, Copy)]
 struct Place {
     name: u32,
@@ -209,7 +209,7 @@ const INLINED: u32 = NONE - 1;
 
 struct Rows {
     name: String,
-    /// Texts of the file; the first is empty where it has none.
+    /// Texts of the file; the first one is empty if absent.
     pid: String,
     tid: String,
     time_ns: Vec<u64>,
@@ -221,15 +221,15 @@ struct Building<'a> {
     asked: Option<&'a str>,
     tables: Tables,
     libs: FxHashMap<u32, u32>,
-    /// By name: how many samples.
+    /// Number of samples by event name.
     events: Vec<(String, u64)>,
-    /// Of these.
+    /// Index of the chosen event.
     chosen: Option<usize>,
     threads: Vec<Rows>,
     by_ids: FxHashMap<(String, String), usize>,
-    /// Thread, time and period of the sample at hand, if it is one of the event that is shown.
+    /// Thread, time and period of the current sample, if it is of the chosen event.
     at_hand: Option<(usize, u64, Option<u64>)>,
-    /// True from the line that a sample begins with up to the empty line behind it.
+    /// True from a sample's first line to the empty line after it.
     is_inside: bool,
     /// Its frames, leaf first.
     frames: Vec<Place>,
@@ -296,7 +296,7 @@ impl<'a> Building<'a> {
         self.not_understood += 1;
     }
 
-    /// `# os release : 6.1.0`, among others.
+    /// `# os release : 6.1.0` and other lines.
     fn comment(&mut self, comment: &str) {
         let Some((key, value)) = comment.split_once(" : ") else {
             return;
@@ -359,7 +359,7 @@ impl<'a> Building<'a> {
             });
             threads.len() - 1
         });
-        // A thread begins with its parent's name.
+        // A thread starts with its parent's name.
         let name = &mut threads[at].name;
         if name != head.name {
             self.values += head.name.len() as u64 / 8;
@@ -388,7 +388,7 @@ impl<'a> Building<'a> {
         });
     }
 
-    /// `main.c:12`, on a line of its own below the frame (`-F +srcline`). False if it is none.
+    /// Reads `main.c:12`, on its own line below the frame (`-F +srcline`). False for another line.
     fn source_line(&mut self, text: &str) -> bool {
         let place = text
             .rsplit_once(':')
@@ -432,7 +432,7 @@ impl<'a> Building<'a> {
         if let [frame] = &self.frames[..]
             && is_no_stack(frame)
         {
-            // How our own export marks samples without one.
+            // sprof's export marks samples without a stack in this way.
             self.frames.clear();
         }
         for place in self.frames.drain(..).rev() {
@@ -584,10 +584,10 @@ impl<'a> Building<'a> {
     }
 }
 
-/// Names that a file has at most: each is looked for among the others.
+/// Most event names of a file: each lookup is linear.
 const MAX_EVENTS: usize = 1000;
 
-/// What a file of the recording is, by its path.
+/// The kind of a file, by its path.
 fn kind_of(path: &str, program: &str) -> Kind {
     let name = path.rsplit('/').next().unwrap_or(path);
     match path {

@@ -1,4 +1,4 @@
-//! The bytes of a file, inflated where they are compressed, never more of them than allowed.
+//! The inflated bytes of a file, within limits.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -12,17 +12,17 @@ use super::{Position, ReadError, ReadLimits};
 use crate::read::error::io_error;
 use crate::read::{DISPROPORTIONATE, NO_FILE, proportionate_bytes, read_up_to};
 
-/// Longest line: ten thousand characters of a name that was made by a template machine, and a hundred such names.
+/// Longest line: a hundred generated names of ten thousand characters.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 17;
 
-/// A file that may be read several times.
+/// A file that can be read several times.
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) limits: ReadLimits,
     file: File,
     is_gzip: bool,
-    /// Inflated bytes that it has at least: as far as it was read.
+    /// The largest number of inflated bytes read so far.
     has_bytes: Cell<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Source {
             path: path.to_owned(),
             source,
         };
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(ReadError::NotAProfile {
                 path: path.to_owned(),
@@ -52,16 +52,16 @@ impl Source {
         })
     }
 
-    /// So many bytes from the start, or what can be had of them.
+    /// The first bytes, up to this number.
     pub(super) fn start(&mut self, bytes: usize) -> Option<Vec<u8>> {
         let mut start = Vec::new();
         let mut reader = self.read().ok()?;
         let read = (&mut reader.inner).take(bytes as u64).read_to_end(&mut start);
-        // Of a file that is cut off or damaged further on, its beginning still tells what it was.
+        // The start of a damaged file is still enough to identify its format.
         (read.is_ok() || !start.is_empty()).then_some(start)
     }
 
-    /// All of it, from the start.
+    /// A reader from the start.
     pub(super) fn read(&mut self) -> Result<Reader<'_>, ReadError> {
         let unreadable = |source| ReadError::Open {
             path: self.path.clone(),
@@ -105,26 +105,26 @@ impl Read for Counted<'_> {
     }
 }
 
-/// Reads a file once, and knows where it is.
+/// Reads a file once, and counts bytes and lines.
 pub(super) struct Reader<'a> {
     path: &'a Path,
     limits: ReadLimits,
     is_gzip: bool,
     inner: Box<dyn BufRead + 'a>,
     raw_bytes: Rc<Cell<u64>>,
-    /// Handed out so far, inflated.
+    /// Inflated bytes read so far.
     bytes: u64,
     lines: u64,
     has_bytes: &'a Cell<u64>,
 }
 
 impl Reader<'_> {
-    /// Where it is, in inflated bytes.
+    /// Inflated bytes read so far.
     pub(super) fn at(&self) -> u64 {
         self.bytes
     }
 
-    /// The number of the line that was read last, from 1.
+    /// The number of the last line, from 1.
     pub(super) fn line_number(&self) -> u64 {
         self.lines
     }
@@ -142,14 +142,14 @@ impl Reader<'_> {
         Ok(byte)
     }
 
-    /// Some bytes; 0 at the end.
+    /// Reads some bytes; 0 at the end.
     pub(super) fn some(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
         let read = self.inner.read(buffer).map_err(|error| self.failed(error))?;
         self.passed(read as u64)?;
         Ok(read)
     }
 
-    /// As many bytes into an empty buffer, if there are so many.
+    /// Reads this many bytes into an empty buffer. False if there are fewer.
     pub(super) fn bytes(&mut self, count: u64, buffer: &mut Vec<u8>) -> Result<bool, ReadError> {
         buffer.clear();
         match (&mut self.inner).take(count).read_to_end(buffer) {
@@ -161,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Passes by so many bytes. False if there are not so many.
+    /// Skips this many bytes. False if there are fewer.
     pub(super) fn skip(&mut self, count: u64) -> Result<bool, ReadError> {
         match io::copy(&mut (&mut self.inner).take(count), &mut io::sink()) {
             Ok(read) => {
@@ -202,7 +202,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What is kept of it, in values of 8 bytes, must stay below the limit, and in proportion to what was read.
+    /// Checks that this many kept values of 8 bytes are within the limit and in proportion to the bytes read.
     pub(super) fn keeps(&self, values: u64) -> Result<(), ReadError> {
         let proportionate = proportionate_bytes(self.has_bytes.get());
         if values > self.limits.values {
@@ -238,7 +238,7 @@ impl Reader<'_> {
         }
     }
 
-    /// It ends too early.
+    /// An error for a file that ends early.
     pub(super) fn cut_off(&self) -> ReadError {
         ReadError::Truncated {
             path: self.path.to_owned(),
@@ -249,7 +249,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An error in the line that was read last.
+    /// An error in the last line.
     pub(super) fn wrong_line(&self, what: impl Into<String>) -> ReadError {
         ReadError::Damaged {
             path: self.path.to_owned(),

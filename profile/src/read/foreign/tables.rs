@@ -1,12 +1,12 @@
-//! From names to the numbers that [`Data`] is made of.
+//! Assigns the numbers of [`Data`] to names.
 
 use crate::data::{Data, Frame, Func, NONE, Stack};
 use crate::unique::Unique;
 
-/// Tables of data while they grow: equal rows are one.
+/// Growing tables; equal rows become one.
 #[derive(Default)]
 pub(super) struct Tables {
-    /// All but the tables.
+    /// Everything except the tables.
     pub(super) data: Data,
     texts: Unique<Box<str>>,
     funcs: Unique<Func>,
@@ -16,13 +16,13 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// What they take in memory, in 8 bytes, roughly.
+    /// The tables' approximate memory in units of 8 bytes.
     pub(super) fn values(&self) -> u64 {
         let tables = 8 * self.texts.all.len() + 5 * self.funcs.all.len() + 12 * self.frames.all.len();
         (tables + 4 * self.stacks.all.len()) as u64 + self.text_bytes / 4
     }
 
-    /// Text that is not empty has a number.
+    /// The number of a text that is not empty.
     pub(super) fn text(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return NONE;
@@ -35,25 +35,25 @@ impl Tables {
         id
     }
 
-    /// The text of this number.
+    /// The text with this number.
     pub(super) fn text_of(&self, id: u32) -> &str {
         self.texts.all.get(id as usize).map_or("", |text| text)
     }
 
-    /// A function, by its names and library.
+    /// A function by its names and library.
     pub(super) fn func(&mut self, name: &str, lib: u32, file: &str) -> u32 {
-        // A function without any name still needs a text.
+        // A function without a name needs a text.
         let name = self.text(if name.is_empty() { "[unknown]" } else { name });
         let file = self.text(file);
         self.func_of(name, lib, file)
     }
 
-    /// A function, by texts.
+    /// A function by the numbers of its texts.
     pub(super) fn func_of(&mut self, name: u32, lib: u32, file: u32) -> u32 {
         self.funcs.index(Func::native(name, lib, file))
     }
 
-    /// A place in a function. Line 0 is none.
+    /// A place in a function. Line 0 is unknown.
     pub(super) fn frame(&mut self, func: u32, line: u32, lib: u32, address: Option<u64>, inlined: bool) -> u32 {
         self.frames.index(Frame {
             line: if line == 0 { NONE } else { line },

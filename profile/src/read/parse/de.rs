@@ -1,4 +1,4 @@
-//! serde asks for a value, the parser gives the one that is there.
+//! serde's interface: visitors get the next value.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -9,7 +9,7 @@ use super::number::Number;
 use super::{MAX_READ_DEPTH, Parser};
 use crate::read::error::Position;
 
-/// What an allocation for a text takes beside it.
+/// Overhead of an allocation of a text.
 const TEXT_BYTES: usize = 16;
 
 impl<'de> Deserializer<'de> for &mut Parser<'_> {
@@ -48,7 +48,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
             b'{' => self.nested(b'}', |parser| visitor.visit_map(Items::of(parser))),
             _ => return Err(self.wrong("expected value")),
         };
-        // What a visitor does not want, it says without a place.
+        // A visitor's error has no place.
         value.map_err(|error| error.at(self.input.last_place()))
     }
 
@@ -66,7 +66,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// A text that names one of several.
+    /// A text that names a variant.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -83,7 +83,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
         }
     }
 
-    /// Names of fields: nobody keeps them.
+    /// A field name, which no visitor keeps.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         match self.input.token()? {
             b'"' => {
@@ -107,7 +107,7 @@ impl<'de> Deserializer<'de> for &mut Parser<'_> {
 }
 
 impl Parser<'_> {
-    /// Goes past a bracket (once the visitor asks for what is in it), its content, and the closing one.
+    /// Consumes a bracket, its content and the closing bracket.
     fn nested<T>(&mut self, closer: u8, visit: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let bracket = self.go_deeper()?;
         match visit(self) {
@@ -116,9 +116,9 @@ impl Parser<'_> {
         }
     }
 
-    // What follows is not generic: there is one `nested` for each type that is read.
+    // The rest is not generic: there is one `nested` for each type that is read.
 
-    /// The place of the bracket.
+    /// Returns the place of the bracket.
     fn go_deeper(&mut self) -> Result<Position> {
         self.depth += 1;
         if self.depth > MAX_READ_DEPTH {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         if self.input.next_place() != bracket {
             return error.at(self.input.last_place());
         }
-        // Not wanted at all. That is worth telling of what is JSON: a thousand brackets are told as that.
+        // The value is unexpected. The error is reported only for valid JSON, so that a thousand brackets are reported as nesting.
         match self.skip() {
             Ok(()) => error.at(bracket),
             Err(error) => error,
@@ -150,10 +150,10 @@ impl Parser<'_> {
     }
 }
 
-/// Of an entry of a map, roughly; a structure has less.
+/// Approximate memory of a map's entry; a structure's field has less.
 const ENTRY_BYTES: usize = 64;
 
-/// What is in a list or an object, from its opening bracket on.
+/// The items of a list or an object, from its opening bracket.
 struct Items<'p, 'a> {
     parser: &'p mut Parser<'a>,
     is_first: bool,

@@ -1,4 +1,4 @@
-//! Why parsing stopped, and where.
+//! Parse errors and their places.
 
 use std::fmt::{self, Display};
 use std::io;
@@ -7,7 +7,7 @@ use super::super::Position;
 
 pub(in crate::read) type Result<T> = std::result::Result<T, Error>;
 
-/// One pointer, so that the values beside it in a `Result` are passed in registers.
+/// One pointer, so that a `Result` passes the value beside it in registers.
 #[derive(Debug)]
 pub(in crate::read) struct Error(Box<Inner>);
 
@@ -17,14 +17,14 @@ struct Inner {
     at: Option<Position>,
 }
 
-/// Why parsing stopped.
+/// The cause of a parse error.
 #[derive(Debug)]
 pub(in crate::read) enum Why {
     /// The input ended within the value.
     End,
-    /// This is no JSON.
+    /// The input is not JSON.
     Syntax(&'static str),
-    /// It is JSON, but not what was asked for.
+    /// The JSON has an unexpected type or value.
     Data(String),
     /// Reading more would cost more than the caller allows.
     Limit(Limit),
@@ -32,7 +32,7 @@ pub(in crate::read) enum Why {
     Io(io::Error),
 }
 
-/// The limit that was hit.
+/// The exceeded limit.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::read) struct Limit {
     pub(in crate::read) what: &'static str,
@@ -44,13 +44,13 @@ impl Error {
         Error(Box::new(Inner { why, at: None }))
     }
 
-    /// With a place, unless it has one already.
+    /// Sets the place, unless the error has one.
     pub(super) fn at(mut self, place: Position) -> Error {
         self.0.at.get_or_insert(place);
         self
     }
 
-    /// What happened, and where.
+    /// The cause and the place.
     pub(in crate::read) fn into_parts(self) -> (Why, Position) {
         let start = Position::Json { line: 1, column: 0 };
         (self.0.why, self.0.at.unwrap_or(start))

@@ -1,16 +1,16 @@
-//! Blocks of bytes, and where in them the parser stands.
+//! Blocks of bytes and the parser's position in them.
 
 use std::io::{self, Read};
 
 use super::super::Position;
 use super::error::{Error, Limit, Result, Why};
 
-/// Bytes that [`Input::look_ahead`] makes sure of. A value that is cut at the end of a block is moved in front of the next
-/// one, so each has this much room there.
+/// Bytes that [`Input::look_ahead`] provides. A value that is cut at a block's end is moved in front of the next block, which has this much
+/// room there.
 pub(super) const AHEAD: usize = 64;
-/// Zeros behind a block: eight bytes can be loaded from wherever the parser stands, and the end is found by its byte.
+/// Zeros after a block: eight bytes can be loaded at any position, and the end is a zero byte.
 const BEHIND: usize = 8;
-/// Large, so that the thread that inflates and the parser seldom wait for each other. Not yet measured against smaller ones.
+/// Large, so that the inflating thread and the parser seldom wait for each other. Not measured against smaller blocks.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// A part of the input.
@@ -27,7 +27,7 @@ impl Block {
         }
     }
 
-    /// Reads as much as there is room for. What was read before an error is kept.
+    /// Fills the block as far as possible. Bytes read before an error are kept.
     pub(in crate::read) fn fill(&mut self, mut from: impl Read) -> io::Result<()> {
         self.end = AHEAD;
         let limit = AHEAD + BLOCK_BYTES;
@@ -48,24 +48,24 @@ impl Block {
     }
 }
 
-/// Where blocks come from.
+/// A source of blocks.
 pub(in crate::read) trait Blocks {
-    /// The next one, empty at the end of the input, for one that is done with.
+    /// Exchanges a used block for the next one, which is empty at the end of the input.
     fn next(&mut self, used: Block) -> io::Result<Block>;
 }
 
-/// The input, from where the parser stands.
+/// The input from the parser's position.
 pub(super) struct Input<'a> {
     blocks: &'a mut dyn Blocks,
     bytes: Vec<u8>,
     at: usize,
     end: usize,
-    /// No block is left.
+    /// True if no block follows.
     is_last: bool,
     /// Bytes of all blocks up to `end`.
     taken: u64,
     max_bytes: u64,
-    /// Line breaks are white space, nowhere else: they are counted there.
+    /// Line breaks occur only in white space, where they are counted.
     line: usize,
     line_start: u64,
 }
@@ -197,17 +197,17 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    /// Bytes before the next one.
+    /// Bytes before the position.
     fn offset(&self) -> u64 {
         self.taken - (self.end - self.at) as u64
     }
 
-    /// Where the next byte is, or at the end the last one.
+    /// The place of the next byte, or at the end of the last byte.
     pub(super) fn next_place(&self) -> Position {
         self.place(self.offset() + u64::from(!self.is_at_end()))
     }
 
-    /// Where the byte is that was gone past last.
+    /// The place of the last consumed byte.
     pub(super) fn last_place(&self) -> Position {
         self.place(self.offset())
     }

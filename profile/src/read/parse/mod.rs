@@ -1,16 +1,13 @@
-//! JSON as a stream, for serde. Most of a profile is columns of short numbers, so these are what it is fast in; all of it is
-//! checked, what is passed over included.
+//! A streaming JSON parser for serde, fast for columns of short numbers, which are most of a profile. Skipped values are checked too.
 //!
-//! 1. `input`: blocks of the file, where the parser stands in them, and white space.
-//! 2. `number`, `text`: the two kinds of value that have a length.
-//! 3. `skip`: values that nobody asked for.
-//! 4. `de`: serde asks, the parser answers.
+//! 1. `input`: blocks of the file, the position in them, and white space. 2. `number`, `text`: the two kinds of value with a length. 3.
+//! `skip`: values without a reader. 4. `de`: serde's interface.
 //!
 //! Measured with the examples `large` and `whole` of `profile`, on 2 CPUs, five runs each. Of 584 MB of JSON with 24 million samples and
-//! 3.5 million call paths, a report took 0.66 to 1.17 times (median 0.84) as long as gunzip with serde_json's scan of the stream, and 0.93 to
-//! 1.73 times (1.16) as long as both where the whole file is in memory. Of 674 MB in samply's shape it was 1.00 to 1.47 (1.06) and 1.08 to
-//! 2.11 (1.34). `sprof report` of the first took 2.2 to 2.6 s; on a busy machine, where inflating has no CPU of its own, up to 2.5 times that.
-//! Reading keeps 1.5 to 1.9 times the memory of the columns.
+//! 3.5 million call paths, a report took 0.66 to 1.17 times (median 0.84) as long as gunzip with serde_json's scan of the stream, and 0.93
+//! to 1.73 times (1.16) as long as both with the whole file in memory. Of 674 MB in samply's shape it was 1.00 to 1.47 (1.06) and 1.08 to
+//! 2.11 (1.34). `sprof report` of the first took 2.2 to 2.6 s, and on a busy machine, where inflating has no CPU of its own, up to 2.5
+//! times that. Reading keeps 1.5 to 1.9 times the memory of the columns.
 
 mod de;
 mod error;
@@ -29,23 +26,23 @@ pub(super) use input::{Block, Blocks};
 use super::{DISPROPORTIONATE, ReadLimits, proportionate_bytes};
 use input::Input;
 
-/// Nesting that no profile has. Each open bracket takes a byte.
+/// Deepest nesting. No profile has more. Each open bracket takes a byte.
 const MAX_DEPTH: usize = 1000;
-/// Nesting that is read, not skipped: each level takes stack.
+/// Deepest nesting of values that are read: each level takes stack.
 const MAX_READ_DEPTH: usize = 128;
 
 /// A parser of one JSON value.
 pub(super) struct Parser<'a> {
     input: Input<'a>,
-    /// A text or number that is in two blocks, or has escapes.
+    /// A text or number that spans two blocks or has escapes.
     scratch: Vec<u8>,
-    /// Brackets to close of what is being skipped.
+    /// Closing brackets of the skipped value.
     closers: Vec<u8>,
-    /// Levels that are being read.
+    /// Nesting of the value that is read.
     depth: usize,
     values: u64,
     max_values: u64,
-    /// Of elements of lists and of texts that were handed out, and how many there may be before `may_keep` looks again.
+    /// Bytes of list elements and texts returned so far, and the amount at which `may_keep` checks the limit again.
     kept_bytes: u64,
     allowed_bytes: u64,
     max_text_bytes: u64,
@@ -62,7 +59,7 @@ impl<'a> Parser<'a> {
             max_values: limits.values,
             kept_bytes: 0,
             allowed_bytes: 0,
-            // The buffer doubles while it grows, and a copy is handed out.
+            // The buffer doubles as it grows, and a copy is returned.
             max_text_bytes: limits.memory_bytes / 8,
         }
     }
@@ -76,12 +73,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Bytes of JSON that were taken in so far.
+    /// Bytes of JSON consumed so far.
     pub(super) fn bytes(&self) -> u64 {
         self.input.taken()
     }
 
-    /// The next byte is not what must be here.
+    /// An error: the next byte is not an expected one.
     #[cold]
     fn wrong(&self, what: &'static str) -> Error {
         let why = match self.input.is_at_end() {
@@ -96,7 +93,7 @@ impl<'a> Parser<'a> {
         Error::new(Why::Limit(Limit { what, bytes })).at(self.input.next_place())
     }
 
-    /// A comma: one more value in a list or object.
+    /// Counts a comma: one more value in a list or object.
     fn count_value(&mut self) -> Result<()> {
         self.values += 1;
         match self.values > self.max_values {
@@ -105,7 +102,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The caller keeps so many bytes more. In a list of structures `{}` takes two bytes of the file and a thousand in memory.
+    /// Counts additional bytes that the caller keeps. In a list of structures, `{}` takes two bytes of the file and a thousand in memory.
     #[inline]
     fn keep(&mut self, bytes: usize) -> Result<()> {
         self.kept_bytes += bytes as u64;

@@ -1,9 +1,9 @@
-//! Numbers: eight digits at a time where they are short, as nearly all are; the standard library's way where they are not.
+//! Numbers. Short ones, which nearly all are, are parsed eight digits at a time; others by the standard library.
 
 use super::error::{Error, Result, Why};
 use super::{Parser, input::AHEAD};
 
-/// A number as JSON has it.
+/// A JSON number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Number {
     Unsigned(u64),
@@ -49,13 +49,13 @@ impl Parser<'_> {
     fn long_number(&mut self) -> Result<Number> {
         self.scratch.clear();
         self.scan_number::<true>()?;
-        // It is ASCII: the scan went by.
+        // The scan accepted only ASCII.
         let text = std::str::from_utf8(&self.scratch).unwrap_or_default();
         if !text.contains(['.', 'e', 'E']) {
             if let Ok(number) = text.parse() {
                 return Ok(Number::Unsigned(number));
             }
-            // -0 is a number of its own only as a float.
+            // -0 differs from 0 only as a float.
             if let Some(number) = text.parse().ok().filter(|number| *number != 0) {
                 return Ok(Number::Signed(number));
             }
@@ -66,7 +66,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`: RFC 8259, section 6. With `KEEP` it is in the scratch space.
+    /// `-? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?`: RFC 8259, section 6. `KEEP` copies the number to the scratch space.
     fn scan_number<const KEEP: bool>(&mut self) -> Result<()> {
         self.takes::<KEEP>(|byte| byte == b'-')?;
         if self.takes::<KEEP>(|byte| byte == b'0')? {
@@ -86,7 +86,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One digit at least.
+    /// At least one digit.
     fn digits<const KEEP: bool>(&mut self) -> Result<()> {
         if !self.input.peek()?.is_ascii_digit() {
             return Err(self.wrong("invalid number"));
@@ -116,7 +116,7 @@ impl Parser<'_> {
 /// The number and its length, if it has at most 8 digits before the point, at most 7 behind it, and no exponent.
 #[inline]
 fn short(bytes: &[u8]) -> Option<(Number, usize)> {
-    // A sign, 8 digits, a point, 7 digits, and what stands behind.
+    // A sign, 8 digits, a point, 7 digits, and the byte after them.
     const { assert!(AHEAD >= 18) };
     let is_negative = bytes[0] == b'-';
     let whole = Digits::at(bytes, usize::from(is_negative));
@@ -140,7 +140,7 @@ fn short(bytes: &[u8]) -> Option<(Number, usize)> {
     if next != b'.' || matches!(fraction.count, 0 | 8) || mantissa > MAX_EXACT || is_more(*bytes.get(len)?) {
         return None;
     }
-    // Both are exact, so their quotient is rounded once: it is the nearest number, as of any correct parser.
+    // Both are exact, so the quotient is rounded once and is the nearest number.
     let number = mantissa as f64 / POWERS[fraction.count];
     Some((Number::Float(if is_negative { -number } else { number }), len))
 }
@@ -154,7 +154,7 @@ fn is_more(byte: u8) -> bool {
 /// Up to eight digits in a row.
 #[derive(Clone, Copy)]
 struct Digits {
-    /// As they are in the file: the first is the lowest byte.
+    /// In the file's order: the first digit is the lowest byte.
     ascii: u64,
     count: usize,
 }
@@ -170,8 +170,8 @@ impl Digits {
     fn at(bytes: &[u8], start: usize) -> Digits {
         let ascii = bytes.get(start..).and_then(<[u8]>::first_chunk);
         let ascii = ascii.map_or(0, |eight| u64::from_le_bytes(*eight));
-        // `0` to `9` are 0x30 to 0x39: their upper half is 3, and still is after adding 6. A carry goes into later bytes alone,
-        // out of one that is no digit.
+        // `0` to `9` are 0x30 to 0x39: the upper half is 3, and stays 3 after adding 6. A carry leaves only a byte that is no digit, and
+        // only changes later bytes.
         let upper = ascii & each(0xf0);
         let upper_plus_6 = ascii.wrapping_add(each(6)) & each(0xf0);
         let other = (upper | upper_plus_6 >> 4) ^ each(0x33);
@@ -190,7 +190,7 @@ impl Digits {
     /// The number that they are.
     #[inline]
     fn value(self) -> u64 {
-        // The last digit goes to the highest byte, zeros come in front.
+        // The last digit moves to the highest byte, with zeros before the first.
         let unused = 64 - 8 * self.count as u32;
         let ones = (self.ascii & each(0x0f)).checked_shl(unused).unwrap_or(0);
         let pairs = (ones & 0x00ff_00ff_00ff_00ff) * 10 + (ones >> 8 & 0x00ff_00ff_00ff_00ff);

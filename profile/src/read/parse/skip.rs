@@ -1,10 +1,10 @@
-//! Values that nobody asked for: checked, and gone past.
+//! Skips values, and checks that they are valid.
 
 use super::Parser;
 use super::error::Result;
 
 impl Parser<'_> {
-    /// Goes past a value, however deep it nests: brackets are on a list, not on the stack.
+    /// Skips a value of any nesting: brackets are kept in a list, not on the stack.
     pub(super) fn skip(&mut self) -> Result<()> {
         let outer = self.closers.len();
         loop {
@@ -32,7 +32,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes past an opening bracket, and if nothing is in it, past the closing one: then it is false.
+    /// Consumes an opening bracket. Returns false if it also consumed the closing bracket of an empty value.
     fn opens(&mut self, closer: u8) -> Result<bool> {
         self.check_depth(self.depth + self.closers.len() + 1)?;
         self.input.bump();
@@ -44,7 +44,7 @@ impl Parser<'_> {
         Ok(!is_empty)
     }
 
-    /// Goes past what stands between a value and the next. True if there is none: the outermost bracket has closed.
+    /// Consumes the separator before the next value. True at the end: the outermost bracket has closed.
     #[inline]
     fn closes(&mut self, outer: usize) -> Result<bool> {
         while self.closers.len() > outer {
@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.colon()
     }
 
-    /// Goes past what stands behind a key.
+    /// Consumes the colon after a key.
     pub(super) fn colon(&mut self) -> Result<()> {
         match self.input.token()? {
             b':' => {

@@ -1,4 +1,4 @@
-//! Beside serde_json: the same values, and the same refused, wherever blocks end.
+//! Comparison with serde_json: equal values and equal refusals, at any block boundary.
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
@@ -236,7 +236,7 @@ fn what_would_cost_too_much_is_refused() {
     let digits = "1".repeat(long);
     let error = parse_within::<f64>(digits.as_bytes(), 100, limits).unwrap_err();
     assert!(error.to_string().contains("one number of it"), "{error}");
-    // What nests too deep is told as that, not as a list that is not wanted.
+    // Deep nesting is reported as such, not as an unexpected list.
     let error = parse::<u32>("[".repeat(long).as_bytes(), 100).unwrap_err();
     assert!(error.to_string().contains("nesting"), "{error}");
     let error = parse::<Value>("[".repeat(200).as_bytes(), 100).unwrap_err();

@@ -23,7 +23,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Gathers a text in the scratch space.
+    /// Copies a text to the scratch space.
     fn long_text(&mut self) -> Result<()> {
         self.scratch.clear();
         loop {
@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes past a text. As for all that is skipped, it may be in any encoding.
+    /// Skips a text. Skipped texts may have any encoding.
     pub(super) fn skip_text(&mut self) -> Result<()> {
         let mut len = 0;
         loop {
@@ -84,7 +84,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What a backslash stands before: RFC 8259, section 7.
+    /// Decodes an escape: RFC 8259, section 7.
     fn escape(&mut self) -> Result<()> {
         let byte = match self.input.peek()? {
             byte @ (b'"' | b'\\' | b'/') => byte,
@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Four hexadecimal digits, or for what is beyond 16 bits a pair of surrogates.
+    /// Decodes four hexadecimal digits, or a pair of surrogates for code points beyond 16 bits.
     fn escaped_code_point(&mut self) -> Result<()> {
         let first = self.hex()?;
         let code_point = match first {
@@ -158,8 +158,7 @@ fn plain(bytes: &[u8]) -> usize {
     eights.len() * 8 + rest.iter().position(is_special).unwrap_or(rest.len())
 }
 
-/// The highest bit of the first byte that is special, 0 if none is. Of those behind it nothing is told: subtracting borrows
-/// from them.
+/// The highest bit of the first special byte, 0 without one. The bits of later bytes are undefined, because subtraction borrows from them.
 fn specials(eight: u64) -> u64 {
     const LOW: u64 = u64::from_ne_bytes([1; 8]);
     const HIGH: u64 = LOW << 7;

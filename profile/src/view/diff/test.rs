@@ -1,36 +1,36 @@
-//! How surely two amounts differ.
+//! Tests whether two amounts differ significantly.
 //!
-//! What varies from run to run is seen from several runs a side. From fewer, it is estimated from the run itself, by the
-//! differences of neighbouring blocks of time (von Neumann 1941, doi:10.1214/aoms/1177731677), which a program's phases do not
-//! enlarge; but calls longer than a block do. Neither estimate is taken below what counting alone gives.
+//! With several runs a side, the variance between runs is measured. With fewer, it is estimated from each run by the differences of
+//! neighbouring blocks of time (von Neumann 1941, doi:10.1214/aoms/1177731677). A program's phases do not increase these differences; calls
+//! longer than a block do. No estimate is below the variance of counting.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use super::amounts::{Run, Side};
 
-/// With fewer samples on both sides together nothing can be told.
+/// With fewer samples on both sides together, a test shows nothing.
 const FEWEST_SAMPLES: u64 = 10;
-/// From so many runs a side on, their differences tell better what is chance than each run by itself.
+/// From this many runs a side, the differences between runs estimate chance better than the blocks of each run.
 const ENOUGH_RUNS: usize = 3;
 /// The confidence of the range of a change.
 pub(super) const CONFIDENCE: f64 = 0.95;
 
-/// The answer for one key.
+/// The result of a test of one key.
 pub(super) struct Tested {
-    /// Of share and time both.
+    /// Of a change of both share and time.
     pub(super) p: f64,
-    /// Of the share alone.
+    /// Of a change of the share.
     pub(super) p_of_share: f64,
     pub(super) share_change: (f64, f64),
 }
 
-/// `None`: too few samples to tell.
+/// `None`: too few samples.
 pub(super) fn test(base: &Side, new: &Side, key: usize) -> Option<Tested> {
     let samples = |side: &Side| side.amount(key).samples;
     if samples(base) + samples(new) < FEWEST_SAMPLES || total(base) <= 0.0 || total(new) <= 0.0 {
         return None;
     }
-    // Where it was not seen, chance is that of the other side.
+    // A side without the key has the other side's variance.
     let pooled = pooled_share(base, new, key);
     let (shares, times) = (
         [base, new].map(|side| Estimate::of_share(side, key, pooled)),
@@ -38,7 +38,7 @@ pub(super) fn test(base: &Side, new: &Side, key: usize) -> Option<Tested> {
     );
     let share = compare(&shares);
     let time = compare(&times);
-    // A change is one of both, and in the same direction.
+    // A change must be of share and time in the same direction.
     let same_direction = (shares[1].mean - shares[0].mean) * (times[1].mean - times[0].mean) > 0.0;
     Some(Tested {
         p: if same_direction { share.p.max(time.p) } else { 1.0 },
@@ -47,7 +47,7 @@ pub(super) fn test(base: &Side, new: &Side, key: usize) -> Option<Tested> {
     })
 }
 
-/// How many of these, in ascending order, are no chance: the step-up procedure of Benjamini and Hochberg.
+/// The number of significant values, which are sorted: the step-up procedure of Benjamini and Hochberg.
 pub(super) fn discoveries(p_ascending: impl ExactSizeIterator<Item = f64>, false_discoveries: f64) -> usize {
     let count = p_ascending.len() as f64;
     p_ascending
@@ -67,11 +67,11 @@ fn pooled_share(base: &Side, new: &Side, key: usize) -> f64 {
     weight / runs().map(|run| run.weight).sum::<f64>()
 }
 
-/// The mean of a side's runs, the variance of that mean, and how well it is known.
+/// The mean of a side's runs, the variance of the mean, and its degrees of freedom.
 struct Estimate {
     mean: f64,
     variance: f64,
-    /// Infinite where it is known from within the runs.
+    /// Infinite if the variance is known from within the runs.
     degrees_of_freedom: f64,
 }
 
@@ -82,12 +82,12 @@ impl Estimate {
         Estimate::of(values, chances.collect())
     }
 
-    /// The time of a run, as far as its samples tell.
+    /// The sampled time of a run.
     fn of_time(side: &Side, key: usize, pooled: f64) -> Estimate {
         let values = side.runs.iter().map(|run| weight(run, key) * run.factor).collect();
         let chances = side.runs.iter().map(|run| {
             let of_share = Chance::of_share(run, key, pooled);
-            // How many samples there are is chance, too.
+            // The number of samples is also random.
             let number = pooled * pooled * run.squares;
             let scaled = |variance: f64| (variance * run.weight * run.weight + number) * run.factor * run.factor;
             Chance {
@@ -127,12 +127,12 @@ impl Estimate {
     }
 }
 
-/// The variance within a run, as far as it is known.
+/// Estimates of the variance within a run.
 #[derive(Clone, Copy)]
 pub(super) struct Chance {
-    /// If each sample were drawn on its own.
+    /// For independent samples.
     pub(super) counting: f64,
-    /// As the run's blocks differ; `None` where there is only one.
+    /// From the differences of blocks; `None` with one block.
     pub(super) blocks: Option<f64>,
     degrees_of_freedom: f64,
 }
@@ -144,7 +144,7 @@ impl Chance {
         Chance {
             counting,
             blocks: (pairs > 0.0).then(|| share_variance(run, key, pairs)),
-            // Of the mean of squared differences of neighbours: von Neumann's second moment.
+            // For the mean of squared differences of neighbours: von Neumann's second moment.
             degrees_of_freedom: pairs * 2.0 / 3.0,
         }
     }
@@ -173,17 +173,17 @@ fn share_variance(run: &Run, key: usize, pairs: f64) -> f64 {
         }
         last = Some(rest);
     }
-    // The variance of a block is half of the mean square of the differences; there is a block more than pairs.
+    // The variance of a block is half of the mean squared difference. There is one block more than pairs.
     squares / 2.0 / pairs * (pairs + 1.0) / (run.weight * run.weight)
 }
 
 struct Compared {
     p: f64,
-    /// Of the difference.
+    /// Confidence interval of the difference.
     range: (f64, f64),
 }
 
-/// Welch's test: whether the means differ, given their variances.
+/// Welch's test of different means with these variances.
 fn compare([base, new]: &[Estimate; 2]) -> Compared {
     let delta = new.mean - base.mean;
     let variance = base.variance + new.variance;

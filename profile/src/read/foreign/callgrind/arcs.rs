@@ -1,4 +1,4 @@
-//! Calls between functions, added up.
+//! Sums of calls between functions.
 
 use std::collections::hash_map::Entry;
 
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::data::{Arc, Data, Func, NONE};
 
-/// Name, library and file of a function as a call names it.
+/// Name, library and file of a callee in a call line.
 type Named = (u32, u32, u32);
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Arcs {
 }
 
 impl Arcs {
-    /// Calls from a frame of a thread. Returns what more is kept, in 8 bytes.
+    /// Adds calls from a frame of a thread. Returns the additional memory in units of 8 bytes.
     pub(super) fn add(&mut self, (thread, frame): (u32, u32), callee: Named, calls: u64, cost: u64) -> u64 {
         let next = self.names.len() as u32;
         let id = *self.callees.entry(callee).or_insert(next);
@@ -43,11 +43,11 @@ impl Arcs {
         more
     }
 
-    /// Finds the functions that are called: a call may name another file than the function itself, a full path for a relative one.
-    /// Where the library has one function of the name only, it is that. Others are new: they cost nothing themselves.
+    /// Finds the called functions. A call may name another file than the function, or a full path for a relative one. If the library has
+    /// exactly one function of the name, it is the callee. Others are new, without self cost.
     pub(super) fn finish(self, data: &mut Data, part_of: &mut Vec<u32>) -> Vec<Arc> {
         let mut exact: FxHashMap<Named, u32> = FxHashMap::default();
-        // `NONE`: there are several.
+        // `NONE`: several functions.
         let mut by_name: FxHashMap<(u32, u32), u32> = FxHashMap::default();
         for (id, func) in data.funcs.iter().enumerate() {
             let owner = part_of[id];

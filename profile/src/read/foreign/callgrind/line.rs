@@ -2,7 +2,7 @@
 
 use super::Columns;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Line<'a> {
     /// Empty, or a comment.
@@ -11,20 +11,20 @@ pub(super) enum Line<'a> {
     Header(&'a str, &'a str),
     /// `fn=(12) main`
     Name(NameKind, Name<'a>),
-    /// `calls=3 +7`: the next line is what they cost. Where they lead to is not shown.
+    /// `calls=3 +7`: the next line is their cost. The target position is ignored.
     Calls(u64),
     /// `jump=...`, `jcnd=...`: the next line has a position and no costs.
     Jump,
-    /// `+3 12 1`: where, and the costs.
+    /// `+3 12 1`: the position and the costs.
     Costs(Relative, &'a str),
 }
 
-/// What a name is of.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameKind {
     Object,
     File,
-    /// Of lines that are inlined into a function.
+    /// The file of lines that are inlined into a function.
     InlinedFile,
     Function,
     CalledObject,
@@ -50,7 +50,7 @@ impl NameKind {
         })
     }
 
-    /// Objects, files and functions have numbers of their own each.
+    /// Objects, files and functions are numbered separately.
     pub(super) fn table(self) -> usize {
         match self {
             NameKind::Object | NameKind::CalledObject => 0,
@@ -60,7 +60,7 @@ impl NameKind {
     }
 }
 
-/// A name, or the number that stands for it.
+/// A name or its number.
 #[derive(Debug, PartialEq)]
 pub(super) enum Name<'a> {
     Plain(&'a str),
@@ -68,7 +68,7 @@ pub(super) enum Name<'a> {
     Known(u64),
 }
 
-/// Where costs were, as numbers in order of the columns.
+/// A position relative to the previous line, one number for each column.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Relative([Option<Number>; 3]);
 
@@ -80,7 +80,7 @@ enum Number {
     Same,
 }
 
-/// Where costs were.
+/// An absolute position.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Position {
     pub(super) instr: u64,
@@ -88,7 +88,7 @@ pub(super) struct Position {
     pub(super) line: u64,
 }
 
-/// Keys of a header.
+/// Keys of the header.
 const HEADERS: [&str; 13] = [
     "version",
     "creator",
@@ -105,7 +105,7 @@ const HEADERS: [&str; 13] = [
     "ob",
 ];
 
-/// What was expected, and what was found instead.
+/// The parsed line. An error states the expected and the actual content.
 pub(super) fn parse(line: &str, columns: Columns) -> Result<Line<'_>, String> {
     if line.is_empty() || line.starts_with('#') {
         return Ok(Line::Nothing);
@@ -194,7 +194,7 @@ fn position(line: &str, columns: Columns) -> Result<(Relative, &str), String> {
     Ok((Relative(numbers), rest))
 }
 
-/// `None` below 0 and above what fits.
+/// `None` on overflow, below 0 included.
 pub(super) fn absolute(relative: Relative, last: Position, columns: Columns) -> Option<Position> {
     let of = |number: Option<Number>, last: u64| match number {
         None | Some(Number::Same) => Some(last),
@@ -210,7 +210,7 @@ pub(super) fn absolute(relative: Relative, last: Position, columns: Columns) -> 
     })
 }
 
-/// The columns that a line `positions: ...` names.
+/// The columns of a line `positions: ...`.
 pub(super) fn columns(value: &str) -> Result<Columns, String> {
     let mut columns = Columns {
         instr: false,
@@ -231,7 +231,7 @@ pub(super) fn columns(value: &str) -> Result<Columns, String> {
     }
 }
 
-/// One of the costs of a line; those at the end may be left out where they are 0.
+/// One cost of a line. Missing costs at the end are 0.
 pub(super) fn cost(costs: &str, wanted: usize, count: usize) -> Result<u64, String> {
     let mut cost = 0;
     for (at, word) in costs.split_whitespace().enumerate() {
@@ -240,7 +240,7 @@ pub(super) fn cost(costs: &str, wanted: usize, count: usize) -> Result<u64, Stri
                 "expected at most {count} costs, one for each event, found more"
             ));
         }
-        // cachegrind wrote a dot where nothing could be counted.
+        // cachegrind writes a dot where nothing could be counted.
         let read = if word == "." { Some(0) } else { number(word) };
         let read = read.ok_or_else(|| format!("expected a cost, found {}", shown(word)))?;
         if at == wanted {

@@ -1,7 +1,7 @@
-//! What callgrind and cachegrind write, lines of text: <https://valgrind.org/docs/manual/cl-format.html>. cachegrind's format is a
-//! part of callgrind's, without calls.
+//! Files of callgrind and cachegrind, lines of text: <https://valgrind.org/docs/manual/cl-format.html>. cachegrind's format is callgrind's
+//! without calls.
 //!
-//! `line` takes a line apart, `arcs` adds up calls.
+//! `line` parses a line, `arcs` sums calls.
 
 mod arcs;
 mod line;
@@ -18,7 +18,7 @@ use crate::read::SavedLib;
 use arcs::Arcs;
 use line::{Line, Name, NameKind, Position};
 
-/// What these bytes begin, if it is one of both.
+/// The format that these bytes begin, if it is one of both.
 pub(super) fn kind(start: &[u8]) -> Option<Kind> {
     let mut lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     if start.starts_with(b"# callgrind format") {
@@ -42,7 +42,7 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
             }
             b"events" => has_events = true,
             b"desc" | b"cmd" | b"event" | b"summary" | b"totals" | b"fl" | b"fn" => {}
-            // Of the body, or the last line that was read in part.
+            // A line of the body, or an incomplete last line.
             _ if has_events => break,
             _ => return None,
         }
@@ -50,7 +50,7 @@ pub(super) fn kind(start: &[u8]) -> Option<Kind> {
     match (has_events, is_callgrind) {
         (true, true) => Some(Kind::Callgrind),
         (true, false) => Some(Kind::Cachegrind),
-        // It is cut off, or its header is longer than what was looked at. Other keys may begin a line of folded stacks.
+        // The file is cut off, or its header is longer than these bytes. Other keys may begin a line of folded stacks.
         (false, true)
             if [&b"version:"[..], b"creator:", b"positions:"]
                 .iter()
@@ -92,11 +92,11 @@ pub(super) fn read(source: &mut Source, kind: Kind, event: Option<&str>) -> Resu
 /// See [`NameKind::table`].
 const FUNCTIONS: usize = 2;
 
-/// Which numbers come before costs.
+/// The numbers before the costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     pub(super) instr: bool,
-    /// Basic blocks, which nothing here shows.
+    /// Basic blocks, which are ignored.
     pub(super) block: bool,
     pub(super) line: bool,
 }
@@ -114,14 +114,14 @@ impl Default for Columns {
 struct Building {
     tables: Tables,
     columns: Columns,
-    /// Texts by their numbers in the file: of objects, files and functions.
+    /// Texts by their numbers in the file, for objects, files and functions.
     names: [FxHashMap<u64, u32>; 3],
     known_events: Vec<String>,
-    /// Of these.
+    /// The index of the chosen event.
     chosen: usize,
-    /// Which column of costs that is in the part at hand.
+    /// The column of the chosen event in the current part.
     cost_at: usize,
-    /// Texts, as are those of threads: a long one may stand for thousands.
+    /// A text, as are the fields of threads: a long text may occur thousands of times.
     pid: u32,
     thread: u32,
     command: String,
@@ -131,32 +131,32 @@ struct Building {
     at_thread: u32,
     thread_is_known: bool,
     libs: FxHashMap<u32, u32>,
-    /// Texts, [`NONE`] where nothing was named yet.
+    /// Texts, [`NONE`] before the first name.
     object: u32,
     file: u32,
-    /// The function at hand, as it was named, and as what lines of the file at hand belong to.
+    /// The current function as named, and its part in the current file.
     func: u32,
     part: u32,
     func_name: u32,
     called: Called,
     last: Position,
-    /// For each function the one that it is a part of.
+    /// For each function, the function that it is a part of.
     part_of: Vec<u32>,
-    /// Functions that a line `fn=` named: these are no parts of others.
+    /// Functions named by a line `fn=`: they are no parts of others.
     is_called_so: FxHashSet<u32>,
     own: FxHashMap<(u32, u32), u64>,
-    /// In the order of the file.
+    /// In the file's order.
     own_order: Vec<(u32, u32)>,
     arcs: Arcs,
     sum: u64,
-    /// The sum that parts give of themselves, and whether the last one did.
-    told: u64,
+    /// The sum of the totals in the parts, and the current part's total.
+    stated_sum: u64,
     has_totals: bool,
-    told_of_part: Option<u64>,
+    stated_in_part: Option<u64>,
     values: u64,
 }
 
-/// What the next line of costs is of, if it is a call.
+/// The subject of the next line of costs, if it is a call.
 #[derive(Default)]
 struct Called {
     object: Option<u32>,
@@ -196,9 +196,9 @@ impl Building {
             own_order: Vec::new(),
             arcs: Arcs::default(),
             sum: 0,
-            told: 0,
+            stated_sum: 0,
             has_totals: false,
-            told_of_part: None,
+            stated_in_part: None,
             values: 0,
         }
     }
@@ -273,7 +273,7 @@ impl Building {
             "positions" => self.columns = line::columns(value).map_err(|what| reader.wrong_line(what))?,
             "summary" | "totals" => {
                 let cost = line::cost(value, self.cost_at, self.known_events.len());
-                self.told_of_part = Some(cost.map_err(|what| reader.wrong_line(what))?);
+                self.stated_in_part = Some(cost.map_err(|what| reader.wrong_line(what))?);
                 self.has_totals = true;
             }
             _ => {}
@@ -281,15 +281,15 @@ impl Building {
         Ok(())
     }
 
-    /// Each part has its own sum, in its head or at its end.
+    /// Each part has its own total, at its start or its end.
     fn end_part(&mut self) {
-        self.told = self.told.saturating_add(self.told_of_part.take().unwrap_or(0));
+        self.stated_sum = self.stated_sum.saturating_add(self.stated_in_part.take().unwrap_or(0));
     }
 
     fn name(&mut self, kind: NameKind, name: Name<'_>, reader: &Reader<'_>) -> Result<(), ReadError> {
         let of = kind.table();
         let text = match name {
-            // Also a function without a name can cost something.
+            // A function without a name may have a cost.
             Name::Plain("") if of == FUNCTIONS => self.tables.text("[unknown]"),
             Name::Plain(text) => self.tables.text(text),
             Name::New(id, text) => {
@@ -363,7 +363,7 @@ impl Building {
         Ok(())
     }
 
-    /// A function as the file names it.
+    /// A function by its name in the file.
     fn function(&mut self, name: u32, lib: u32, file: u32) -> u32 {
         let func = self.tables.func_of(name, lib, file);
         if func as usize >= self.part_of.len() {
@@ -414,10 +414,10 @@ impl Building {
         self.end_part();
         let mut notes = Vec::new();
         let name = self.known_events[self.chosen].clone();
-        if self.told > 0 && self.told != self.sum {
+        if self.stated_sum > 0 && self.stated_sum != self.sum {
             notes.push(format!(
                 "its lines add up to {} {name}, but its own sum is {}: it is cut off, or not all of it was written",
-                self.sum, self.told
+                self.sum, self.stated_sum
             ));
         } else if !self.has_totals {
             notes.push("it has no sum of its own at its end: it may be cut off".to_owned());
@@ -473,7 +473,7 @@ impl Building {
             }
             _ => Calls::Unknown,
         };
-        // cachegrind does not tell which of several files a function is of.
+        // cachegrind does not record which of several files a function belongs to.
         data.part_of = if kind == Kind::Callgrind { part_of } else { Vec::new() };
         data.arguments = self
             .command

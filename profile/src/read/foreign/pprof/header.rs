@@ -1,4 +1,4 @@
-//! All of a pprof profile but its samples.
+//! A pprof profile without its samples.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::read::foreign::source::Source;
 use crate::wire::pprof::{function, line, location, mapping, profile, value_type};
 use crate::wire::protobuf::{Fields, Head, Value, Wrong, numbers};
 
-/// Go's heap profiles have four, most files one or two. Each is named in every message about the others.
+/// Go's heap profiles have four, most files one or two. Messages list them all.
 const MAX_SAMPLE_TYPES: usize = 64;
-/// Of a name. Each place that refers to it may copy it.
+/// Longest name. Each reference may copy it.
 const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Comments that are kept; the others are counted.
+/// Kept comments; the others are counted.
 const MAX_COMMENTS: usize = 100;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct Header {
     pub(super) locations: FxHashMap<u64, Location>,
     pub(super) lines: Vec<Line>,
     pub(super) functions: FxHashMap<u64, Function>,
-    /// For each function a mapping that has its code, and whether it was not inlined there: only locations tell.
+    /// For each function, a mapping with its code, and whether it was not inlined there. Only locations give mappings.
     mapping_of: FxHashMap<u64, (u64, bool)>,
     pub(super) drop_frames: u64,
     pub(super) keep_frames: u64,
@@ -40,11 +40,11 @@ pub(super) struct Header {
     /// Comments beyond [`MAX_COMMENTS`].
     pub(super) comments_left_out: u64,
     default_sample_type: u64,
-    /// What it takes in memory, in 8 bytes, roughly.
+    /// Its approximate memory in units of 8 bytes.
     pub(super) values: u64,
 }
 
-/// A file that was mapped. Names are texts.
+/// A mapped file. Names are texts.
 #[derive(Default)]
 pub(super) struct Mapping {
     id: u64,
@@ -63,7 +63,7 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Of [`Header::lines`]; the innermost first.
+    /// Indices of [`Header::lines`]; innermost first.
     pub(super) fn lines(&self) -> Range<usize> {
         self.first_line..self.first_line + self.line_count
     }
@@ -83,7 +83,7 @@ pub(super) struct Function {
     pub(super) file: u64,
 }
 
-/// Reads everything but samples.
+/// Reads everything except samples.
 pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
     let mut header = Header::default();
     let mut reader = source.read()?;
@@ -109,7 +109,7 @@ pub(super) fn read(source: &mut Source) -> Result<Header, ReadError> {
     if header.texts.is_empty() {
         return Err(reader.wrong_at(reader.at(), "expected a string_table, found the end"));
     }
-    // The library that is made of a mapping has six texts, and several mappings may have the same.
+    // A mapping's library has six texts, and several mappings may share texts.
     let text_bytes =
         |mapping: &Mapping| 5 * header.text(mapping.file).len() as u64 + header.text(mapping.build_id).len() as u64;
     let mapped: u64 = header.mappings.iter().map(text_bytes).sum();
@@ -246,13 +246,13 @@ impl Header {
         Ok(())
     }
 
-    /// A text; empty where the file has none of this number.
+    /// A text; empty if the file has no text with this number.
     pub(super) fn text(&self, text: u64) -> &str {
         let text = usize::try_from(text).ok().and_then(|text| self.texts.get(text));
         text.map_or("", |text| text)
     }
 
-    /// What each value of a sample is called: the type, and the unit where two have the same type.
+    /// The name of each value of a sample: the type, with the unit if two values have one type.
     pub(super) fn event_names(&self) -> Vec<String> {
         let name = |(kind, unit): (u64, u64)| {
             let name = self.text(kind);
@@ -265,7 +265,7 @@ impl Header {
         self.sample_types.iter().map(|typed| name(*typed)).collect()
     }
 
-    /// The one that the file names, or else the last: what `go tool pprof` shows.
+    /// The file's default, or else the last value, as in `go tool pprof`.
     pub(super) fn default_event(&self, names: &[String]) -> usize {
         let named = self.text(self.default_sample_type);
         let by_type = |typed: &(u64, u64)| !named.is_empty() && self.text(typed.0) == named;
@@ -273,7 +273,7 @@ impl Header {
         found.unwrap_or(names.len().saturating_sub(1))
     }
 
-    /// The value that counts samples.
+    /// The index of the value that counts samples.
     pub(super) fn count_column(&self) -> Option<usize> {
         self.sample_types
             .iter()
@@ -298,7 +298,7 @@ impl Header {
         Measure { unit, scale }
     }
 
-    /// Time between two samples, if it is what the period is of.
+    /// Time between two samples, if the period is a time.
     pub(super) fn interval_ms(&self) -> Option<f64> {
         let ms = time_unit_ms(self.text(self.period_type.1))?;
         (self.period > 0).then_some(self.period as f64 * ms)
@@ -309,15 +309,15 @@ impl Header {
         self.lib_of.get(&mapping).copied().unwrap_or(NONE)
     }
 
-    /// Index of the library that a function is of.
+    /// Index of a function's library.
     pub(super) fn lib_of_function(&self, function: u64) -> u32 {
         self.mapping_of
             .get(&function)
             .map_or(NONE, |(mapping, _)| self.lib(*mapping))
     }
 
-    /// In the library, as everywhere: from its lowest `PT_LOAD`. What is mapped from a file's beginning begins with that; of other
-    /// parts only the file itself tells.
+    /// The address relative to the library's lowest `PT_LOAD`. A mapping from the file's start begins there. For other mappings, only the
+    /// library file has the offset.
     pub(super) fn relative_address(&self, location: &Location) -> Option<u64> {
         let mapping = self.mappings.get(self.lib(location.mapping) as usize)?;
         match mapping.offset {
@@ -326,7 +326,7 @@ impl Header {
         }
     }
 
-    /// True if the location is nothing but a function of this name.
+    /// True if the location has exactly one function, with this name.
     pub(super) fn is_function_named(&self, location: u64, name: &str) -> bool {
         let lines = self
             .locations
@@ -341,7 +341,7 @@ impl Header {
     }
 }
 
-/// As <https://github.com/google/pprof/blob/main/internal/measurement/measurement.go> names them.
+/// Units of <https://github.com/google/pprof/blob/main/internal/measurement/measurement.go>.
 fn time_unit_ms(unit: &str) -> Option<f64> {
     Some(match unit {
         "nanoseconds" | "nanosecond" | "ns" => 1e-6,

@@ -1,7 +1,7 @@
-//! pprof profiles: Go's `runtime/pprof`, gperftools, our own export, and many others.
+//! pprof profiles: of Go's `runtime/pprof`, gperftools, sprof's export, and many others.
 //!
-//! The file is read twice: `header` keeps everything but the samples, because names may come after what uses them; then each
-//! sample becomes a row at once. `prune` drops the frames that the file asks to drop.
+//! The file is read twice. `header` reads everything except samples, because names may come after their users; then each sample becomes a
+//! row. `prune` drops the frames that the file asks to drop.
 
 mod header;
 mod prune;
@@ -21,11 +21,11 @@ use header::Header;
 use prune::Pruned;
 use threads::Threads;
 
-/// A message, but the file itself, is no larger: a stack of 100,000 calls takes a megabyte.
+/// Largest message within the file: a stack of 100,000 calls takes a megabyte.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-/// True if these bytes begin a pprof profile: all fields that they hold are such as its messages have, of the right types, down to
-/// the last message; one of them says something; and they are no text, of which single letters are fields, too.
+/// True if these bytes begin a pprof profile: all complete fields have numbers and types of its messages, at least one carries information,
+/// and the bytes are no text. Single letters of a text also parse as fields.
 pub(super) fn is_pprof(start: &[u8]) -> bool {
     let is_text = |byte: &u8| *byte >= b' ' || b"\t\r\n".contains(byte);
     let mut says_something = false;
@@ -41,7 +41,7 @@ pub(super) fn is_pprof(start: &[u8]) -> bool {
             (profile::FUNCTION, Some(Value::Bytes(message))) => has(message, &[1, 2, 3, 4, 5], &[], &[]),
             (profile::STRING_TABLE | profile::COMMENT, Some(Value::Bytes(_))) => true,
             (profile::DROP_FRAMES..=profile::DOC_URL, Some(Value::Number(_))) => field != profile::PERIOD_TYPE,
-            // Cut off, by us or as a whole.
+            // The message is cut off, by the limit or by the file's end.
             (profile::SAMPLE_TYPE..=profile::STRING_TABLE | profile::PERIOD_TYPE | profile::COMMENT, None) => break,
             _ => return false,
         };
@@ -53,7 +53,7 @@ pub(super) fn is_pprof(start: &[u8]) -> bool {
     says_something && !fields.is_wrong() && !start.iter().all(is_text)
 }
 
-/// True if the message has fields of these numbers only: numbers, lists of numbers, and messages.
+/// True if the message has only fields of these numbers: numbers, lists of numbers, and messages.
 fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool {
     let mut fields = Typed(message);
     while let Some((field, value)) = fields.next() {
@@ -69,11 +69,11 @@ fn has(message: &[u8], numbers: &[u64], lists: &[u64], messages: &[u64]) -> bool
     !fields.is_wrong()
 }
 
-/// The fields of a message of which only the beginning may be there. pprof's have numbers of variable length and bytes only.
+/// The fields of a message that may be cut off. pprof has only varints and bytes.
 struct Typed<'a>(&'a [u8]);
 
 impl<'a> Typed<'a> {
-    /// A field without a value has a beginning only. `None` at the end, and where there is no field.
+    /// A field without a value is cut off. `None` at the end and at an invalid field.
     fn next(&mut self) -> Option<(u64, Option<Value<'a>>)> {
         let kind = self.0.first()? & 7;
         let mut rest = self.0;
@@ -82,7 +82,7 @@ impl<'a> Typed<'a> {
             Ok::<_, std::convert::Infallible>(byte)
         };
         let Ok(Ok((field, head))) = head(&mut next) else {
-            // Cut off in its head: then there is no more than that.
+            // The field's head is cut off, so the message ends here.
             if self.0.len() <= MAX_HEAD_BYTES && self.0.iter().skip(1).all(|byte| *byte >= 0x80) {
                 self.0 = &[];
             }
@@ -106,7 +106,7 @@ impl<'a> Typed<'a> {
         Some((field, Some(value)))
     }
 
-    /// True if there is more, which is no field.
+    /// True if the remaining bytes are an invalid field.
     fn is_wrong(&self) -> bool {
         !self.0.is_empty()
     }
@@ -177,7 +177,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
         }
     }
     building.notes(&mut notes);
-    // Each thread without a process gets the program's name.
+    // A thread without a process gets the program's name.
     let product = building.product();
     reader.keeps(product.len() as u64 * building.threads.len() as u64 / 8)?;
     drop(reader);
@@ -190,7 +190,7 @@ pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, 
     Ok(Foreign { data, notes })
 }
 
-/// The next field of the file: its number, where it began, and what comes before its content.
+/// The next field of the file: its number, its start, and its head.
 fn field(reader: &mut Reader<'_>) -> Result<Option<(u64, u64, Head)>, ReadError> {
     let start = reader.at();
     let read = head(&mut || reader.byte())?;
@@ -216,7 +216,7 @@ fn take(reader: &mut Reader<'_>, start: u64, len: u64, message: &mut Vec<u8>) ->
     }
 }
 
-/// What a sample's message has.
+/// The fields of a sample's message.
 #[derive(Default)]
 struct Parts {
     /// Leaf first.
@@ -264,11 +264,11 @@ impl Parts {
     }
 }
 
-/// What the chosen values are.
+/// The chosen values.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
     unit: Unit,
-    /// From the file's unit to that.
+    /// Factor from the file's unit.
     scale: f64,
 }
 
@@ -277,23 +277,22 @@ struct Building<'a> {
     pruned: Pruned,
     measure: Measure,
     chosen: usize,
-    /// Which value tells how many samples a row stands for.
+    /// Index of the value that counts a row's samples.
     count_at: Option<usize>,
     tables: Tables,
-    /// For each text of the file that of the tables; for each function, too. So a long name is looked up once, however many refer
-    /// to it.
+    /// The text index for each text and function of the file. A long name is looked up once, whatever the number of references.
     text_of: FxHashMap<u64, u32>,
     func_of: FxHashMap<u64, u32>,
-    /// For each location its part of `frames`, the outermost first.
+    /// For each location, its range of `frames`, outermost first.
     frames_of: FxHashMap<u64, (usize, usize)>,
     frames: Vec<u32>,
     threads: Threads,
     unknown_locations: u64,
-    /// Keys of labels that say nothing about threads.
+    /// Keys of labels that do not identify threads.
     other_labels: Vec<u64>,
 }
 
-/// Keys that a note lists.
+/// Most keys in a note.
 const LISTED_LABELS: usize = 8;
 
 impl Building<'_> {
@@ -325,7 +324,7 @@ impl Building<'_> {
         *(self.text_of.entry(text)).or_insert_with(|| tables.text(self.header.text(text)))
     }
 
-    /// A function as the file numbers it.
+    /// A function by its number in the file.
     fn func(&mut self, id: u64, lib: u32) -> u32 {
         if let Some(known) = self.func_of.get(&id) {
             return *known;
@@ -338,7 +337,7 @@ impl Building<'_> {
             "" => self.text(function.system_name),
             _ => self.text(function.name),
         };
-        // A function without any name still needs a text.
+        // A function without a name needs a text.
         let name = if name == NONE {
             self.tables.text("[unknown]")
         } else {
@@ -365,7 +364,7 @@ impl Building<'_> {
                 stack = self.tables.stack(stack, self.frames[at]);
             }
         }
-        // How our own export marks samples that have no stack.
+        // sprof's export marks samples without a stack in this way.
         if let [location] = parts.locations[..]
             && self.header.is_function_named(location, NO_STACK)
         {
@@ -376,7 +375,7 @@ impl Building<'_> {
         self.threads.of(self.header, &parts.labels).add(stack, weight, count);
     }
 
-    /// The frames of a location, as part of `frames`.
+    /// The frames of a location, as a range of `frames`.
     fn frames_at(&mut self, id: u64) -> (usize, usize) {
         if let Some(known) = self.frames_of.get(&id) {
             return *known;
@@ -452,7 +451,7 @@ impl Building<'_> {
         }
     }
 
-    /// The recorded program, where the file has it; else what was mapped first.
+    /// The recorded program, or else the first mapping.
     fn product(&self) -> String {
         let comments = self.header.comments.iter().map(|comment| self.header.text(*comment));
         let recorded = comments
@@ -475,7 +474,7 @@ impl Building<'_> {
         data.interval_ms = header.interval_ms().unwrap_or(0.0);
         let comments: Vec<&str> = header.comments.iter().map(|comment| header.text(*comment)).collect();
         data.product = product;
-        // Most files are of one process, and do not name it.
+        // Most files have one process and do not name it.
         for thread in data.threads.iter_mut().filter(|thread| thread.process_name.is_empty()) {
             thread.process_name.clone_from(&data.product);
         }

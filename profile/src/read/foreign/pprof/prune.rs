@@ -1,30 +1,30 @@
-//! Frames that a profile asks to drop: those of functions that match `drop_frames` and not `keep_frames`, with all that they call.
-//! What these cost is their callers'. gperftools' heap profiles drop the allocator that way.
+//! Drops the frames of functions that match `drop_frames` and not `keep_frames`, with their callees. Their callers get the cost.
+//! gperftools' heap profiles drop the allocator this way.
 //!
-//! The meaning is that of `go tool pprof` (<https://github.com/google/pprof/blob/main/profile/prune.go>), so that figures are the
-//! same: arguments are no part of the name that must match, and what comes before the first function that is kept stays.
+//! The rules are those of `go tool pprof` (<https://github.com/google/pprof/blob/main/profile/prune.go>), for equal figures: the matched
+//! name has no arguments, and frames before the first kept function stay.
 
 use regex_lite::{Regex, RegexBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::header::{Header, Line};
 
-/// An expression that is compiled to more is not used.
+/// An expression whose compiled form is larger is not used.
 const MAX_EXPRESSION_BYTES: usize = 1 << 18;
-/// Longer names are not compared: the time for one is its length times that of the expression.
+/// Longer names are not matched: matching takes the length of the name times that of the expression.
 const MAX_NAME_BYTES: usize = 1 << 14;
 
-/// Which locations are dropped.
+/// The dropped locations.
 #[derive(Default)]
 pub(super) struct Pruned {
-    /// All functions of these are.
+    /// Locations with all functions dropped.
     whole: FxHashSet<u64>,
-    /// Of these, so many functions that are inlined are: the first ones of the list.
+    /// Locations with this many inlined functions dropped, first in the list.
     part: FxHashMap<u64, usize>,
 }
 
 impl Pruned {
-    /// And what can't be done of it.
+    /// The dropped locations, and notes on expressions that cannot be used.
     pub(super) fn of(header: &Header) -> (Pruned, Vec<String>) {
         let (drop, keep) = (header.text(header.drop_frames), header.text(header.keep_frames));
         if drop.is_empty() {
@@ -44,7 +44,7 @@ impl Pruned {
                 None => return (Pruned::default(), vec![not_used("keep_frames", keep)]),
             },
         };
-        // Many functions may have the same name.
+        // Many functions may have one name.
         let mut by_name: FxHashMap<u64, bool> = FxHashMap::default();
         let mut is_dropped_name = |text: u64| {
             *by_name.entry(text).or_insert_with(|| {
@@ -74,7 +74,7 @@ impl Pruned {
         (pruned, Vec::new())
     }
 
-    /// Of the locations of a stack, leaf first, those that stay.
+    /// The kept locations of a stack, leaf first.
     pub(super) fn kept<'a>(&self, locations: &'a [u64]) -> &'a [u64] {
         if self.whole.is_empty() && self.part.is_empty() {
             return locations;
@@ -92,7 +92,7 @@ impl Pruned {
         locations
     }
 
-    /// Of the lines of a location, innermost first, those that stay.
+    /// The kept lines of a location, innermost first.
     pub(super) fn lines<'a>(&self, location: u64, lines: &'a [Line]) -> &'a [Line] {
         match self.part.get(&location) {
             Some(dropped) => lines.get(*dropped..).unwrap_or(lines),
@@ -106,7 +106,7 @@ fn not_used(field: &str, expression: &str) -> String {
     format!("its {field} is no usable regular expression, so frames that it asks to drop are shown: {shown}")
 }
 
-/// `std::vector::push_back(int)` without what is in the last parentheses that are no part of the name.
+/// `std::vector::push_back(int)` without the last parentheses that are no part of the name.
 fn without_arguments(name: &str) -> &str {
     let name = name.strip_prefix('.').unwrap_or(name);
     let mut from = 0;

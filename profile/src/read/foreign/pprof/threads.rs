@@ -1,4 +1,4 @@
-//! Threads by the labels of samples. The format has no threads; profilers put them into labels, each by its own names.
+//! Finds threads by the labels of samples. The format has no threads; each profiler has its own names of labels.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::Label;
 use super::header::Header;
 use crate::data::{Samples, Thread};
 
-/// What a label says.
+/// The meaning of a label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Process,
@@ -16,9 +16,9 @@ enum Part {
     Goroutine,
 }
 
-/// Of our own export, perf_to_profile, py-spy, Datadog's and Pyroscope's.
+/// Keys of sprof's export, perf_to_profile, py-spy, Datadog and Pyroscope.
 fn part(key: &str) -> Option<Part> {
-    /// Of the longest that is known.
+    /// Length of the longest known key.
     const MAX_KEY_BYTES: usize = 12;
     if key.len() > MAX_KEY_BYTES {
         return None;
@@ -37,13 +37,13 @@ pub(super) fn is_known(key: &str) -> bool {
     part(key).is_some()
 }
 
-/// Threads in the order in which the file has them.
+/// Threads in the file's order.
 #[derive(Default)]
 pub(super) struct Threads {
     threads: Vec<Rows>,
     by_labels: FxHashMap<Vec<Label>, usize>,
     by_name: FxHashMap<[String; 4], usize>,
-    /// The last that was asked for: samples of a thread mostly come together.
+    /// The last lookup: samples of one thread are mostly adjacent.
     last: Option<(Vec<Label>, usize)>,
     values: u64,
 }
@@ -57,7 +57,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// A row of the file.
+    /// Adds a row of the file.
     pub(super) fn add(&mut self, stack: u32, weight: f64, count: Option<u64>) {
         self.stack.push(stack);
         self.weight.push(weight);
@@ -76,7 +76,7 @@ impl Threads {
         self.threads.len()
     }
 
-    /// The thread that labels tell.
+    /// The thread of these labels.
     pub(super) fn of(&mut self, header: &Header, labels: &[Label]) -> &mut Rows {
         self.values += 4;
         let at = match &self.last {
@@ -160,7 +160,7 @@ impl Threads {
     }
 }
 
-/// `worker (123)`, as our own export writes it.
+/// `worker (123)`, as in sprof's export.
 fn name_and_tid(thread: &str) -> Option<(&str, &str)> {
     let (name, tid) = thread.strip_suffix(')')?.rsplit_once(" (")?;
     let is_id = tid.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !tid.is_empty();
