@@ -1,8 +1,8 @@
 //! One form for every profile, whichever program recorded it and whichever version of a file holds it.
 //!
 //! Views take [`Data`]: `Data::from` makes it of a built profile, [`read::whole`](crate::read::whole) of a file. Writers and
-//! [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its caller's stack, so one backward pass adds
-//! up subtrees.
+//! [`merge`](mod@crate::merge) take [`Saved`]. Tables refer to each other by index. A stack comes after its caller's stack, so one backward
+//! pass adds up subtrees.
 
 use std::collections::HashSet;
 
@@ -58,8 +58,8 @@ pub struct Data {
     pub texts: Vec<Box<str>>,
     /// All functions, without duplicates. Functions with one name in different libraries or files are different.
     pub funcs: Vec<Func>,
-    /// For each function, the function that it is a part of. Callgrind splits a function by source file; only one part is called. Empty if no
-    /// function is split.
+    /// For each function, the function that it is a part of. Callgrind splits a function by source file; only one part is called. Empty if
+    /// no function is split.
     pub part_of: Vec<u32>,
     /// Places in functions.
     pub frames: Vec<Frame>,
@@ -89,8 +89,8 @@ pub struct Data {
     pub rest: Fields,
 }
 
-/// A whole file of the Firefox Profiler, including the fields that no view uses. [`read::everything`](crate::read::everything) reads it; it can be
-/// merged and written. Times, units and threads are the file's.
+/// A whole file of the Firefox Profiler, including the fields that no view uses. [`read::everything`](crate::read::everything) reads it; it
+/// can be merged and written. Times, units and threads are the file's.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved(pub Data);
 

@@ -1,7 +1,8 @@
 //! Merges several profiles: their threads become tracks of one timeline, over shared tables.
 //!
-//! 1. `tables`: adds one profile's texts, functions, frames and stacks to the shared tables. 2. `timeline`: moves everything that has a
-//! time. 3. `about`: combines the facts about whole profiles.
+//! 1. `tables`: adds one profile's texts, functions, frames and stacks to the shared tables.
+//! 2. `timeline`: moves everything that has a time.
+//! 3. `about`: combines the facts about whole profiles.
 
 mod about;
 mod tables;

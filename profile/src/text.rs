@@ -12,7 +12,7 @@ pub fn is_obeyed(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text as one line. A tab becomes a space; a control character becomes an escape as in JSON, `\u001b`.
+/// The text as one line. A tab becomes a space; other characters that a terminal obeys become escapes as in JSON, `\u001b`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);

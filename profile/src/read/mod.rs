@@ -1,7 +1,8 @@
 //! Reads saved profiles of sprof and of other profilers.
 //!
-//! Reading checks the file as a stream from first byte to last. Memory stays within the caller's limit, whatever the file's size or compression.
-//! [`open`] reads what serving needs and [`whole()`] what views need. [`foreign()`] reads the same from folded stacks and other profilers' files.
+//! Reading checks the file as a stream from first byte to last. Memory stays within the caller's limit, whatever the file's size or
+//! compression. [`open`] reads what serving needs and [`whole()`] what views need. [`foreign()`] reads the same from folded stacks and
+//! other profilers' files.
 
 mod error;
 mod foreign;
@@ -26,8 +27,8 @@ pub use crate::data::SavedLib;
 use crate::data::{Data, Saved};
 use crate::tracks::Tracks;
 
-/// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large structures or refer to one long
-/// text many times are refused.
+/// Limits of reading. In addition, memory must stay in proportion to the bytes read: a few bytes that expand to large structures or refer
+/// to one long text many times are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
     /// Approximate bytes of memory. Default 128 MiB.

@@ -62,7 +62,7 @@ fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::R
     let imported = |picked: &Picked<'_>| picked.data.weights.as_ref().map(|weights| weights.name.clone());
     if let Some(name) = base.iter().chain(new).find_map(imported) {
         return Err(io::Error::other(format!(
-            "a profile of another profiler, of {name}, has no samples by time, from which chance could be told; \
+            "a profile of another profiler, of {name}, has no samples by time, so chance cannot be estimated; \
              `sprof report` shows its figures"
         )));
     }

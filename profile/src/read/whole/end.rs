@@ -25,8 +25,8 @@ pub(crate) struct Loose {
     pub(crate) zero_ms: Option<f64>,
 }
 
-/// Converts a file's data for views: markers of point events become threads, times count from the recording's start, and samples of equal weight are
-/// counted.
+/// Converts a file's data for views: markers of point events become threads, times count from the recording's start, and samples of equal
+/// weight are counted.
 pub(crate) fn prepare(data: &mut Data, loose: Loose) {
     if !loose.facts.restore(data) {
         count_equal_weights(data);

@@ -1,7 +1,9 @@
 //! Reads all that views need, from any version of the format.
 //!
-//! 1. `columns`: lists of numbers and texts; `extent`: how much is read. 2. `raw`: the file's tables; `meta`: typed fields of the rest. 3. `normal`:
-//! checks the tables and converts them to one form, which can be written again. 4. `end`: conversions that only views need.
+//! 1. `columns`: lists of numbers and texts; `extent`: how much is read.
+//! 2. `raw`: the file's tables; `meta`: typed fields of the rest.
+//! 3. `normal`: checks the tables and converts them to one form, which can be written again.
+//! 4. `end`: conversions that only views need.
 
 mod columns;
 mod end;

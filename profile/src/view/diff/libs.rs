@@ -18,8 +18,9 @@ pub struct Renamed {
 
 /// Renames libraries and processes of `base` to their names in `new`. Only names that one side alone has are matched, in this order:
 ///
-/// 1. The recorded program, if each side has one. 2. Libraries whose names differ only by versions and hashes. 3. Libraries that share most
-/// functions of one of them.
+/// 1. The recorded program, if each side has one.
+/// 2. Libraries whose names differ only by versions and hashes.
+/// 3. Libraries that share most functions of one of them.
 pub fn match_libs(base: &mut [Data], new: &[Data]) -> Vec<Renamed> {
     let (mut before, mut after) = (Libs::of(base), Libs::of(new));
     let both: Vec<String> = (before.functions.keys())

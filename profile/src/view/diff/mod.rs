@@ -1,8 +1,10 @@
 //! Finds what got slower and faster between two programs, or two versions of one, from recordings of both.
 //!
-//! 1. `samples`: the samples that count, by run. 2. `keys`: the functions, lines or call paths to compare. 3. `amounts`: what each key took
-//! in each run, in small blocks of time. 4. `test`: the significance of a difference; `increase`: its confidence interval. 5. `rules`:
-//! limits on increases.
+//! 1. `samples`: the samples that count, by run.
+//! 2. `keys`: the functions, lines or call paths to compare.
+//! 3. `amounts`: what each key took in each run, in small blocks of time.
+//! 4. `test`: the significance of a difference; `increase`: its confidence interval.
+//! 5. `rules`: limits on increases.
 //!
 //! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph.
 //!

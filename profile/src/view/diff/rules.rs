@@ -55,7 +55,7 @@ pub enum Verdict {
 /// Why a rule is unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// No checked function has this name on the new side.
+    /// No checked function has this name.
     NoFunction {
         /// Functions with this name on the old side.
         before: usize,
