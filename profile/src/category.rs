@@ -173,7 +173,7 @@ impl Kind {
         }
     }
 
-    /// True for the index of a category whose frames stand for waits.
+    /// True for the index of a category of waits.
     pub(crate) fn is_wait(category: usize) -> bool {
         [Kind::Wait(None), Kind::Wait(Some(WaitReason::Cpu))]
             .map(|kind| kind.category(false).0)

@@ -36,7 +36,7 @@ pub struct Data {
     pub duration_ms: Option<f64>,
     /// Time between two samples of a busy thread, ms.
     pub interval_ms: f64,
-    /// What weights count.
+    /// Unit of the weights.
     pub unit: Unit,
     /// The file's own name and unit of its weights, if it holds several kinds or a unit that [`Unit`] lacks.
     pub weights: Option<Weights>,
@@ -533,7 +533,7 @@ pub struct Marker {
     pub start_ms: f64,
     /// End; equals `start_ms` for a point in time.
     pub end_ms: f64,
-    /// Which of its start and end the marker has.
+    /// Whether the marker has a start, an end or both.
     pub phase: Phase,
     /// Index of a category.
     pub category: u32,

@@ -92,7 +92,7 @@ pub(super) fn finish(whole: &mut Data) {
     ] {
         whole.meta.insert(key.to_owned(), value);
     }
-    // These differ from file to file.
+    // The values of these keys differ from file to file.
     for key in [
         "endTime",
         "startTimeAsClockMonotonicNanosecondsSinceBoot",

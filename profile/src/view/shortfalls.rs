@@ -160,7 +160,7 @@ struct Facts<'a> {
     kernel: u32,
     runtimes: Vec<Option<Runtime>>,
     has_lines: Vec<bool>,
-    /// By function.
+    /// For each function, true for Criterion's statistics.
     is_statistics: Vec<bool>,
 }
 

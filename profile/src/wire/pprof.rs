@@ -1,6 +1,6 @@
-//! The numbers of the fields of a pprof profile: <https://github.com/google/pprof/blob/main/proto/profile.proto>.
+//! Field numbers of a pprof profile: <https://github.com/google/pprof/blob/main/proto/profile.proto>.
 
-/// Of `Profile`, the message that is the file.
+/// Fields of `Profile`, the whole file.
 pub(crate) mod profile {
     pub(crate) const SAMPLE_TYPE: u64 = 1;
     pub(crate) const SAMPLE: u64 = 2;
@@ -19,13 +19,13 @@ pub(crate) mod profile {
     pub(crate) const DOC_URL: u64 = 15;
 }
 
-/// Of `ValueType`. Both are texts.
+/// Fields of `ValueType`. Both are texts.
 pub(crate) mod value_type {
     pub(crate) const TYPE: u64 = 1;
     pub(crate) const UNIT: u64 = 2;
 }
 
-/// Of `Sample`.
+/// Fields of `Sample`.
 pub(crate) mod sample {
     /// Leaf first.
     pub(crate) const LOCATION_ID: u64 = 1;
@@ -33,14 +33,14 @@ pub(crate) mod sample {
     pub(crate) const LABEL: u64 = 3;
 }
 
-/// Of `Label`. Either a text or a number with a unit.
+/// Fields of `Label`: a text, or a number with a unit.
 pub(crate) mod label {
     pub(crate) const KEY: u64 = 1;
     pub(crate) const STR: u64 = 2;
     pub(crate) const NUM: u64 = 3;
 }
 
-/// Of `Mapping`.
+/// Fields of `Mapping`.
 pub(crate) mod mapping {
     pub(crate) const ID: u64 = 1;
     pub(crate) const MEMORY_START: u64 = 2;
@@ -52,7 +52,7 @@ pub(crate) mod mapping {
     pub(crate) const HAS_INLINE_FRAMES: u64 = 10;
 }
 
-/// Of `Location`.
+/// Fields of `Location`.
 pub(crate) mod location {
     pub(crate) const ID: u64 = 1;
     pub(crate) const MAPPING_ID: u64 = 2;
@@ -61,13 +61,13 @@ pub(crate) mod location {
     pub(crate) const LINE: u64 = 4;
 }
 
-/// Of `Line`.
+/// Fields of `Line`.
 pub(crate) mod line {
     pub(crate) const FUNCTION_ID: u64 = 1;
     pub(crate) const LINE: u64 = 2;
 }
 
-/// Of `Function`. All but the id are texts.
+/// Fields of `Function`. All but the id are texts.
 pub(crate) mod function {
     pub(crate) const ID: u64 = 1;
     pub(crate) const NAME: u64 = 2;

@@ -90,7 +90,7 @@ impl<'a> Input<'a> {
         self.taken
     }
 
-    /// The next byte that is no white space, not gone past; 0 at the end.
+    /// The next byte that is no white space, not consumed; 0 at the end.
     #[inline]
     pub(super) fn token(&mut self) -> Result<u8> {
         match self.bytes[self.at] {
@@ -123,19 +123,19 @@ impl<'a> Input<'a> {
         Ok(self.bytes[self.at])
     }
 
-    /// Goes past a byte that was peeked.
+    /// Consumes a byte that was peeked.
     #[inline]
     pub(super) fn bump(&mut self) {
         self.skip(1);
     }
 
-    /// Goes past bytes that were seen.
+    /// Consumes bytes that were seen.
     #[inline]
     pub(super) fn skip(&mut self, bytes: usize) {
         self.at = self.end.min(self.at + bytes);
     }
 
-    /// Makes sure that the next [`AHEAD`] bytes, or all that are left, are in memory.
+    /// Loads the next [`AHEAD`] bytes, or all remaining bytes.
     #[inline]
     pub(super) fn look_ahead(&mut self) -> Result<()> {
         match self.end - self.at < AHEAD {
@@ -144,19 +144,19 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What is in memory.
+    /// The loaded bytes from the position.
     #[inline]
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.at..self.end]
     }
 
-    /// As [`rest`](Self::rest), with the next 8 bytes of it at least: zeros where the input ends.
+    /// Like [`rest`](Self::rest), with at least 8 bytes: zeros follow the end of the input.
     #[inline]
     pub(super) fn rest_padded(&self) -> &[u8] {
         &self.bytes[self.at..self.end + BEHIND]
     }
 
-    /// The bytes that were gone past last, of those that [`rest`](Self::rest) gave.
+    /// The last consumed bytes of those that [`rest`](Self::rest) returned.
     #[inline]
     pub(super) fn before(&self, bytes: usize) -> &[u8] {
         &self.bytes[self.at - bytes..self.at]

@@ -19,7 +19,7 @@ const POWERS: [f64; 9] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
 const MAX_EXACT: u64 = 1 << 53;
 
 impl Parser<'_> {
-    /// The number that begins here: its first byte is a digit or `-`.
+    /// Parses the number at the position, whose first byte is a digit or `-`.
     #[inline]
     pub(super) fn number(&mut self) -> Result<Number> {
         self.input.look_ahead()?;
@@ -32,7 +32,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Goes past the number that begins here.
+    /// Skips the number at the position.
     #[inline]
     pub(super) fn skip_number(&mut self) -> Result<()> {
         self.input.look_ahead()?;
@@ -95,7 +95,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Goes past the next byte if it is such a one.
+    /// Consumes the next byte if it matches.
     #[inline]
     fn takes<const KEEP: bool>(&mut self, wanted: impl Fn(u8) -> bool) -> Result<bool> {
         let byte = self.input.peek()?;
@@ -145,7 +145,7 @@ fn short(bytes: &[u8]) -> Option<(Number, usize)> {
     Some((Number::Float(if is_negative { -number } else { number }), len))
 }
 
-/// True if the number goes on behind its digits.
+/// True if the number continues after its digits.
 #[inline]
 fn is_more(byte: u8) -> bool {
     matches!(byte, b'.' | b'e' | b'E')
@@ -165,7 +165,7 @@ const fn each(byte: u8) -> u64 {
 }
 
 impl Digits {
-    /// Those at `start`; none if there are no 8 bytes.
+    /// The digits at `start`; none if fewer than 8 bytes follow.
     #[inline]
     fn at(bytes: &[u8], start: usize) -> Digits {
         let ascii = bytes.get(start..).and_then(<[u8]>::first_chunk);
@@ -181,13 +181,13 @@ impl Digits {
         }
     }
 
-    /// True if there is one, and no 0 before others.
+    /// True if there is a digit, and no leading 0 before others.
     #[inline]
     fn is_whole_part(self) -> bool {
         self.count == 1 || self.count > 1 && self.ascii as u8 != b'0'
     }
 
-    /// The number that they are.
+    /// The value of the digits.
     #[inline]
     fn value(self) -> u64 {
         // The last digit moves to the highest byte, with zeros before the first.

@@ -4,7 +4,7 @@ use super::Parser;
 use super::error::{Error, Result, Why};
 
 impl Parser<'_> {
-    /// The text behind a quote that was gone past.
+    /// The text after a consumed quote.
     #[inline]
     pub(super) fn text(&mut self) -> Result<&str> {
         let plain = plain(self.input.rest());
@@ -144,7 +144,7 @@ impl Parser<'_> {
 
 const CONTROL: &str = "control character (\\u0000-\\u001F) found while parsing a string";
 
-/// How many bytes there are before a quote, a backslash or a control character.
+/// Number of bytes before a quote, a backslash or a control character.
 #[inline]
 fn plain(bytes: &[u8]) -> usize {
     let (eights, rest) = bytes.as_chunks();

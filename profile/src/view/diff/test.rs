@@ -17,9 +17,9 @@ pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// The result of a test of one key.
 pub(super) struct Tested {
-    /// Of a change of both share and time.
+    /// The probability that the change of share and time is chance.
     pub(super) p: f64,
-    /// Of a change of the share.
+    /// The probability that the change of the share is chance.
     pub(super) p_of_share: f64,
     pub(super) share_change: (f64, f64),
 }
