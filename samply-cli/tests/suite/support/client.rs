@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::skip::{Need, has};
+
+/// So long a daemon of the client may take to start.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A loaded profile in the client; the daemon behind it ends with this.
 pub(crate) struct Client {
@@ -70,6 +74,14 @@ impl Client {
             }
             let is_late = text.contains("did not become ready") && attempt < 5;
             assert!(is_late, "profiler-cli load {what}: {text}");
+            // It goes on starting, and answers when it has loaded the profile.
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(500));
+                if client.try_run(&["profile", "info"]).0 {
+                    return Some(client);
+                }
+            }
             let pid = text.split_once("running as pid ").map(|(_, rest)| rest);
             let pid: String = (pid.unwrap_or_default().chars())
                 .take_while(char::is_ascii_digit)
