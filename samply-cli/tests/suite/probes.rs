@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support;
+use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::skip;
 use crate::support::{Profile, program, record, sprof};
@@ -285,6 +286,8 @@ fn however_a_recording_ends_no_definition_is_left() {
 #[test]
 fn what_a_killed_sprof_left_is_told_and_removed_and_what_a_living_one_has_stays() {
     let Some(()) = probes() else { return };
+    // The recording of another test would remove what is left.
+    alone();
     let path = program("probes").unwrap();
     let killed = record()
         .options(&["-e", &spec(&path, "probed")])
