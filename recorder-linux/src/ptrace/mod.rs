@@ -108,10 +108,7 @@ fn trace(
     child_news: &Signals,
     deadline: Option<Timestamp>,
 ) -> Result<Traced, TraceError> {
-    if let Err(error) = sys_ptrace::seize(stopped.pid()) {
-        stopped.abandon();
-        return Err(TraceError::Failed("trace the program (PTRACE_SEIZE)", error));
-    }
+    sys_ptrace::seize(stopped.pid()).map_err(|error| TraceError::Failed("trace the program (PTRACE_SEIZE)", error))?;
     let (mut child, exec) = stopped
         .release()
         .map_err(|error| TraceError::Failed("start the program", error))?;

@@ -15,11 +15,10 @@ pub(crate) struct Image {
     pub(crate) env: Vec<CString>,
 }
 
-/// A forked child that waits for [`Stopped::start`]. The child exits if this is dropped.
+/// A forked child that waits for [`Stopped::start`]. If this is dropped, the child exits without running anything.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     child: Child,
-    go: OwnedFd,
     exec_error: OwnedFd,
 }
 
@@ -29,6 +28,17 @@ pub(crate) struct Child {
     pub(crate) pid: libc::pid_t,
     pidfd: OwnedFd,
     reaped: Option<WaitStatus>,
+    /// The child waits for a byte from this pipe before its exec, and exits if it is closed. `None`: the child was let go.
+    go: Option<OwnedFd>,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if let Some(go) = self.go.take() {
+            drop(go);
+            self.wait();
+        }
+    }
 }
 
 /// How a child ended.
@@ -98,8 +108,8 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
             pid,
             pidfd,
             reaped: None,
+            go: Some(go_write),
         },
-        go: go_write,
         exec_error: error_read,
     })
 }
@@ -164,22 +174,18 @@ impl Stopped {
 
     /// Lets the child go on to its exec, and does not wait for that.
     pub(crate) fn release(self) -> io::Result<(Child, ExecReport)> {
-        let Stopped { child, go, exec_error } = self;
-        // SAFETY: one readable byte.
-        retry(|| unsafe { libc::write(go.as_raw_fd(), b"g".as_ptr().cast(), 1) })?;
+        let Stopped { mut child, exec_error } = self;
+        if let Some(go) = &child.go {
+            // SAFETY: one readable byte.
+            retry(|| unsafe { libc::write(go.as_raw_fd(), b"g".as_ptr().cast(), 1) })?;
+        }
+        child.go = None;
         Ok((child, ExecReport(exec_error)))
     }
 
-    /// Kills the child, which is still to be reaped by [`Stopped::abandon`].
+    /// Kills the child, which is reaped when this is dropped.
     pub(crate) fn kill(&self) {
         self.child.signal(libc::SIGKILL);
-    }
-
-    /// Ends the child without running anything.
-    pub(crate) fn abandon(self) {
-        let Stopped { mut child, go, .. } = self;
-        drop(go);
-        child.wait();
     }
 }
 

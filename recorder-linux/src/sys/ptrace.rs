@@ -172,7 +172,6 @@ pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)
         .map_err(|error| ("ptrace(PTRACE_SEIZE)", error))
         .and_then(|()| try_out_seized(tid));
     child.kill();
-    child.abandon();
     tried
 }
 
