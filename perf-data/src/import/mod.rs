@@ -96,9 +96,10 @@ impl<R: Read + Seek> Import<R> {
             let mut magic = [0; 8];
             file.rewind()?;
             records::read_up_to(&mut file, &mut magic)?;
-            return Err(match magic == header::MAGIC_SWAPPED {
-                true => ImportError::ByteOrder,
-                false => ImportError::NotPerfData,
+            return Err(match magic {
+                header::MAGIC => ImportError::NoEvents,
+                header::MAGIC_SWAPPED => ImportError::ByteOrder,
+                _ => ImportError::NotPerfData,
             });
         };
         if contents.is_pipe {
