@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::client::Client;
 use crate::support::programs::line_of;
 use crate::support::skip::{Need, has};
 use crate::support::{program, sprof, temp_dir};
@@ -38,6 +39,39 @@ fn functions(json: &Value) -> BTreeMap<String, (f64, f64)> {
         entry.1 = entry.1.max(weight("total"));
     }
     found
+}
+
+/// `sprof load` of the file shows in the Firefox Profiler what the file's own tool says: (self, total) by function, of all that the
+/// file counts. Functions below one percent are left out; files without call paths have no totals.
+fn assert_in_client(file: &Path, theirs: &BTreeMap<String, (f64, Option<f64>)>, all: f64) {
+    let saved = file.with_extension("client.json.gz");
+    run(&["load", "-s", "-o", saved.to_str().unwrap()], file, &[]);
+    let Some(client) = Client::load(saved.to_str().unwrap()) else {
+        return;
+    };
+    // Functions of one name in several files are rows of their own.
+    let mut shown: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for (name, _, own, total) in client.functions() {
+        let shares = shown.entry(name).or_default();
+        shares.0 += own;
+        shares.1 = shares.1.max(total);
+    }
+    let mut compared = 0;
+    for (name, (own, total)) in theirs {
+        let own = 100.0 * own / all;
+        let total = total.map(|total| 100.0 * total / all);
+        if own.max(total.unwrap_or(0.0)) < 1.0 {
+            continue;
+        }
+        let found = *shown.get(name).unwrap_or_else(|| panic!("no {name} in {shown:?}"));
+        // The client rounds to a tenth.
+        assert!((found.0 - own).abs() < 0.06, "{name}: {found:?}, not {own}");
+        if let Some(total) = total {
+            assert!((found.1 - total).abs() < 0.06, "{name}: {found:?}, not {total}");
+        }
+        compared += 1;
+    }
+    assert!(compared >= 2, "{theirs:?}");
 }
 
 /// `scaled` and all else of the program, below one of valgrind's tools.
@@ -106,6 +140,10 @@ fn callgrind_figures_are_those_of_callgrind_annotate() {
         assert!(own.len() > 50, "{own:?}");
         for (function, weight) in &own {
             assert_eq!(ours[function].0, *weight, "{options:?}: self of {function}");
+        }
+        if options.is_empty() {
+            let theirs = own.iter().map(|(name, own)| (name.clone(), (*own, None))).collect();
+            assert_in_client(&file, &theirs, own.values().sum());
         }
         let mut total: BTreeMap<String, f64> = BTreeMap::new();
         for (weight, function) in annotate("--inclusive=yes") {
@@ -196,8 +234,13 @@ fn cachegrind_figures_are_those_of_cg_annotate() {
             *own.entry(function).or_default() += weight;
         }
         assert!(own.len() > 20, "{text}");
-        for (function, weight) in own {
-            assert_eq!(ours[&function].0, weight, "{event}: {function}");
+        for (function, weight) in &own {
+            assert_eq!(ours[function].0, *weight, "{event}: {function}");
+        }
+        // Without a choice it is the first event that is shown.
+        if event == "Ir" {
+            let theirs = own.iter().map(|(name, own)| (name.clone(), (*own, None))).collect();
+            assert_in_client(&file, &theirs, own.values().sum());
         }
     }
     let text = run(&["report"], &file, &[]);
@@ -284,6 +327,15 @@ fn pprof_figures_of_go_are_those_of_go_tool_pprof() {
             let (our_own, our_total) = ours.get(name).copied().unwrap_or_default();
             assert_eq!((our_own * scale, our_total * scale), (*own, *total), "{event}: {name}");
         }
+    }
+    // What each file shows without a choice.
+    for (file, event, unit) in [(&cpu, "cpu", "ns"), (&heap, "inuse_space", "B")] {
+        let theirs = go_top(file, event, unit);
+        let all = theirs.values().map(|(own, _)| own).sum();
+        let theirs = theirs
+            .into_iter()
+            .map(|(name, (own, total))| (name, (own, Some(total))));
+        assert_in_client(file, &theirs.collect(), all);
     }
     // Without a choice it is the file's own; and the program's own split is in it.
     let found = functions(&json(&cpu, &[]));
@@ -468,9 +520,9 @@ fn dhat_figures_are_those_of_dhat() {
         assert_eq!((total("keep"), total("churn")), (keep, churn), "{event}");
     }
     // The sums over the file, as its viewer shows them at the top.
-    let told: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let own: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let sum = |key: &str| -> f64 {
-        told["pps"]
+        own["pps"]
             .as_array()
             .unwrap()
             .iter()
@@ -486,6 +538,10 @@ fn dhat_figures_are_those_of_dhat() {
         let json = json(&file, &["--event", event]);
         assert_eq!(json["selection"]["weight"].as_f64(), Some(sum(key)), "{event}");
     }
+    // Bytes that the two functions allocate are malloc's own.
+    let theirs = [("keep", 3000.0), ("churn", 10_000.0), ("main", 13_000.0)];
+    let theirs = theirs.map(|(name, total)| (name.to_owned(), (0.0, Some(total))));
+    assert_in_client(&file, &theirs.into(), sum("tb"));
     let text = run(&["report"], &file, &["--view", "tree"]);
     assert!(text.contains("shown: total-bytes (bytes allocated)"), "{text}");
     assert!(
