@@ -204,7 +204,10 @@ fn other_files_and_other_byte_orders_are_told_apart() {
     // Cut off in its header, which has 104 bytes.
     let whole = normal_file(&some_records());
     for end in [8, 15, 103] {
-        assert!(matches!(import(&whole[..end], None), Err(ImportError::NoEvents)), "{end}");
+        assert!(
+            matches!(import(&whole[..end], None), Err(ImportError::NoEvents)),
+            "{end}"
+        );
     }
     let mut swapped = normal_file(&[]);
     swapped[..8].reverse();
