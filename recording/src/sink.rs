@@ -10,6 +10,12 @@ use crate::module::BuildId;
 pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);
+
+    /// How many stacks could not be verified so far, because the target's memory was another one when it was read. A recorder that sees
+    /// more of them delivers its events sooner.
+    fn unverified(&self) -> u64 {
+        0
+    }
 }
 
 /// Reads the memory of a live target. The macOS recorder, the Linux recorder and the tests each have one.

@@ -58,6 +58,15 @@ pub enum Registers {
     },
 }
 
+impl Registers {
+    /// The stack pointer.
+    pub fn sp(&self) -> u64 {
+        match *self {
+            Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. } => sp,
+        }
+    }
+}
+
 /// Why a sample has no user stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MissingStack {

@@ -21,6 +21,10 @@ impl<'a> CrateNames<'a> {
 }
 
 impl EventSink for CrateNames<'_> {
+    fn unverified(&self) -> u64 {
+        self.next.unverified()
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         if let EventKind::Process(pid, ProcessEvent::Exec("rustc")) = event.kind
             && let Some(name) = crate_of(pid)

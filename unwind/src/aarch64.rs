@@ -68,6 +68,22 @@ impl Arch for Aarch64 {
         regs.sp()
     }
 
+    fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
+        Registers::Aarch64 {
+            pc: address.address(),
+            sp: regs.sp(),
+            fp: regs.fp(),
+            lr: regs.lr(),
+        }
+    }
+
+    fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs {
+        match *registers {
+            Registers::Aarch64 { sp, fp, lr, .. } => caller(regs, lr, sp, fp),
+            Registers::X86_64 { .. } => *regs,
+        }
+    }
+
     fn place(row: &Row) -> Place {
         let offset_of = |rule: &Option<RegisterRule<usize>>| match rule {
             None | Some(RegisterRule::SameValue) => Ok(None),

@@ -125,6 +125,10 @@ pub(crate) trait Arch {
     /// the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
     fn sp(regs: &Self::Regs) -> u64;
+    /// The registers at a frame's address, in the common form.
+    fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers;
+    /// These registers, found in the process that `regs` are of.
+    fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs;
     /// How this row is followed.
     fn place(row: &Row) -> Place;
     /// Follows an unusual row. `saved`: a register that was found in a callee's frame.

@@ -24,7 +24,7 @@ pub(crate) enum End {
 }
 
 /// A finished walk.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
     /// The first frame whose caller was looked for with bytes read after the sample: index into the points.

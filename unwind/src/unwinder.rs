@@ -20,6 +20,7 @@ use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::tables::HasRules;
+use crate::trail::{NewSteps, Trail, Trails};
 use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
 
@@ -45,9 +46,10 @@ pub struct Unwinder<N, M, F> {
     memory: M,
     options: UnwindOptions,
     modules: Modules<F>,
-    /// Processes that forked share their parent's until one of them maps something.
-    spaces: FxHashMap<Pid, Arc<Mappings>>,
-    threads: FxHashMap<Tid, (Pid, ThreadStacks)>,
+    spaces: FxHashMap<Pid, Space>,
+    /// Changes of all spaces so far.
+    changes: u64,
+    threads: FxHashMap<Tid, ThreadState>,
     known: Known,
     quality: Quality,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
@@ -56,7 +58,26 @@ pub struct Unwinder<N, M, F> {
     // Reused from sample to sample.
     frames: Vec<Frame>,
     points: Vec<Point>,
+    new_steps: NewSteps,
     live: LiveBlocks,
+}
+
+/// What is mapped in a process.
+#[derive(Clone, Default)]
+struct Space {
+    /// Processes that forked share their parent's until one of them maps something.
+    mappings: Arc<Mappings>,
+    /// Another one after each change; no two spaces that differ have the same.
+    version: u64,
+}
+
+/// What is kept of a thread from sample to sample.
+struct ThreadState {
+    pid: Pid,
+    stacks: ThreadStacks,
+    trail: Trail,
+    /// Bytes of live memory that the last stack took.
+    live_bytes: u64,
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
@@ -68,6 +89,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             options,
             modules: Modules::new(files),
             spaces: FxHashMap::default(),
+            changes: 0,
             threads: FxHashMap::default(),
             known: Known::default(),
             quality: Quality::default(),
@@ -75,6 +97,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             report_at: Timestamp(0),
             frames: Vec::new(),
             points: Vec::new(),
+            new_steps: NewSteps::default(),
             live: LiveBlocks::default(),
         }
     }
@@ -146,23 +169,56 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         let space = self.spaces.get(&pid);
         !snapshot.kernel.is_empty()
             && snapshot.stack_bytes.is_empty()
-            && space.is_none_or(|space| space.find(Avma(ip)).is_none())
+            && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
     fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) {
         self.frames.extend_from_slice(snapshot.kernel);
-        self.points.clear();
-        self.live.clear();
+        let outcome = match snapshot.registers {
+            Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
+            Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot),
+        };
+        let Some(outcome) = outcome else { return };
         match snapshot.registers {
-            Registers::X86_64 { sp, .. } => self.unwind::<X86_64>(time, thread, snapshot, sp),
-            Registers::Aarch64 { sp, .. } => self.unwind::<Aarch64>(time, thread, snapshot, sp),
+            Registers::X86_64 { .. } => self.conclude::<X86_64>(time, thread, outcome),
+            Registers::Aarch64 { .. } => self.conclude::<Aarch64>(time, thread, outcome),
         }
     }
 
-    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>, sp: u64) {
+    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Option<Outcome> {
+        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
+        let mut last = std::mem::take(&mut state.trail);
+        self.live.begin(time, state.live_bytes);
+        let (outcome, live_bytes) = self.walk::<A>(time, thread, snapshot, &mut last);
+        if cfg!(debug_assertions) {
+            let points = self.points.clone();
+            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut Trail::default());
+            assert_eq!(
+                (&outcome, &points),
+                (&again, &self.points),
+                "a stack walked in two ways"
+            );
+        }
+        if let Some(state) = self.threads.get_mut(&thread.tid) {
+            state.trail = last;
+            state.live_bytes = live_bytes;
+        }
+        outcome
+    }
+
+    /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took.
+    fn walk<A: HasRules>(
+        &mut self,
+        time: Timestamp,
+        thread: Thread,
+        snapshot: &Snapshot<'_>,
+        last: &mut Trail,
+    ) -> (Option<Outcome>, u64) {
+        self.points.clear();
         let space = self.spaces.entry(thread.pid).or_default();
+        let sp = snapshot.registers.sp();
         let mut walk = Walk {
-            space,
+            space: &space.mappings,
             region: None,
             modules: &mut self.modules,
             known: &mut self.known,
@@ -176,37 +232,39 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 live: &mut self.live,
                 floor: sp,
                 used_live: false,
+                live_start: None,
+                live_bytes: 0,
             },
+            trails: Trails::new(last, &mut self.new_steps, space.version),
             sp_is_bound: false,
             points: &mut self.points,
             max_frames: self.options.max_frames,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
-        if let Some(outcome) = outcome {
-            self.conclude::<A>(time, thread, outcome);
-        }
+        let live_bytes = walk.stack.live_bytes;
+        walk.trails.finish();
+        (outcome, live_bytes)
     }
 
     /// Verifies, counts and marks the stack of a walk.
     fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
-        let (_, stacks) = self
-            .threads
-            .entry(thread.tid)
-            .or_insert_with(|| (thread.pid, ThreadStacks::default()));
+        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let times = Times {
             sampled: time,
             // Without a live boundary all bytes are the sample's.
-            read: outcome.live_boundary.map_or(time, |_| self.memory.now()),
+            read: (outcome.live_boundary.and_then(|_| self.live.read_at())).unwrap_or(time),
         };
         let mut code = Code {
             pid: thread.pid,
-            space: self.spaces.entry(thread.pid).or_default(),
+            space: &self.spaces.entry(thread.pid).or_default().mappings,
             modules: &mut self.modules,
             memory: &mut self.memory,
             quality: &mut self.quality,
         };
         let mut are_possible = |points: &[Point]| self.known.calls.are_possible::<A>(points, &mut code);
-        let verdict = stacks.judge(&mut self.points, &mut outcome, times, &mut are_possible);
+        let verdict = state
+            .stacks
+            .judge(&mut self.points, &mut outcome, times, &mut are_possible);
         let quality = &mut self.quality;
         quality.by_frame_pointer += u64::from(outcome.guessed);
         quality.completed_live += u64::from(verdict == Verdict::Agrees && outcome.end == End::Root);
@@ -240,7 +298,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         match what {
             ProcessEvent::Start { parent } => {
                 let space = parent.and_then(|parent| self.spaces.get(&parent)).cloned();
-                self.spaces.insert(pid, space.unwrap_or_default());
+                let space = space.unwrap_or_else(|| self.new_space());
+                self.spaces.insert(pid, space);
                 if let Some(parent) = parent {
                     self.known.jit.fork(parent, pid);
                 }
@@ -251,7 +310,8 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 self.forget_threads(pid);
             }
             ProcessEvent::Exec(_) => {
-                self.spaces.insert(pid, Arc::default());
+                let space = self.new_space();
+                self.spaces.insert(pid, space);
                 self.known.jit.forget(pid);
                 self.forget_threads(pid);
             }
@@ -265,7 +325,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 if region.module == ANONYMOUS {
                     self.known.code.clear();
                 }
-                Arc::make_mut(self.spaces.entry(pid).or_default()).insert(region);
+                self.changes += 1;
+                let space = self.spaces.entry(pid).or_default();
+                space.version = self.changes;
+                Arc::make_mut(&mut space.mappings).insert(region);
                 if let Some(image) = self.modules.image(&region) {
                     self.next
                         .on_event(&Event::process(time, pid, ProcessEvent::Image(&image)));
@@ -289,12 +352,35 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
+    fn new_space(&mut self) -> Space {
+        self.changes += 1;
+        Space {
+            mappings: Arc::default(),
+            version: self.changes,
+        }
+    }
+
     fn forget_threads(&mut self, pid: Pid) {
-        self.threads.retain(|_, (owner, _)| *owner != pid);
+        self.threads.retain(|_, thread| thread.pid != pid);
+    }
+}
+
+impl ThreadState {
+    fn new(pid: Pid) -> ThreadState {
+        ThreadState {
+            pid,
+            stacks: ThreadStacks::default(),
+            trail: Trail::default(),
+            live_bytes: 0,
+        }
     }
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
+    fn unverified(&self) -> u64 {
+        self.quality.unverified
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         if let EventKind::Thread(thread, ThreadEvent::Sample(sample)) = event.kind {
             self.on_sample(event.time, thread, &sample);

@@ -13,6 +13,7 @@ use crate::signal;
 use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::StackMemory;
 use crate::tables::{HasRules, Saved};
+use crate::trail::{Footing, Kept, Now, Trails};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
@@ -48,6 +49,16 @@ const MAX_FUNCTION_BYTES: u64 = 16 << 10;
 /// Addresses in [`Known::code`] and [`Known::frames`].
 const MAX_CODE_BYTES: usize = 1 << 14;
 
+/// How a step was made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// By the unwind rules of a file, and nothing else.
+    ByRules,
+    /// Out of a signal handler.
+    OutOfSignal,
+    Otherwise,
+}
+
 /// One walk, with what it needs.
 pub(crate) struct Walk<'a, M, F> {
     pub(crate) space: &'a Mappings,
@@ -59,6 +70,8 @@ pub(crate) struct Walk<'a, M, F> {
     pub(crate) time: Timestamp,
     pub(crate) quality: &'a mut Quality,
     pub(crate) stack: StackMemory<'a, M>,
+    /// The thread's last walk.
+    pub(crate) trails: Trails<'a>,
     /// The stack pointer of the frame that was found last is a lower bound.
     pub(crate) sp_is_bound: bool,
     /// The result, leaf first.
@@ -78,6 +91,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         };
         let mut signals = 0;
         loop {
+            if let Some(same) = self.follow::<A>(address, &regs, &mut outcome) {
+                match same {
+                    Some(next) => (address, regs) = (next.address, A::with_registers(&regs, &next.registers)),
+                    None => return Some(outcome),
+                }
+            }
             self.points.push(Point {
                 frame: frame(address),
                 sp: A::sp(&regs),
@@ -87,7 +106,17 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return Some(outcome);
             }
             self.stack.floor = A::sp(&regs);
-            let (step, from_signal) = self.step::<A>(address, &mut regs);
+            let before = A::registers(address, &regs);
+            let was_bound = self.sp_is_bound;
+            let (step, how) = self.step::<A>(address, &mut regs);
+            let from_signal = how == How::OutOfSignal;
+            let kept = match step {
+                _ if how != How::ByRules || was_bound => Kept::Nothing,
+                Step::Caller(caller) if self.is_code(caller) => Kept::Caller,
+                Step::Root => Kept::Root,
+                _ => Kept::Nothing,
+            };
+            self.trails.has_made(address, before, kept);
             if self.stack.used_live && outcome.live_boundary.is_none() {
                 outcome.live_boundary = Some(self.points.len() - 1);
             }
@@ -162,8 +191,42 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         self.find(address.wrapping_sub(1)).is_some()
     }
 
-    /// One step, and whether it was out of a signal handler.
-    fn step<A: HasRules>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, bool) {
+    /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the root.
+    fn follow<A: HasRules>(
+        &mut self,
+        address: FrameAddress,
+        regs: &A::Regs,
+        outcome: &mut Outcome,
+    ) -> Option<Option<Footing>> {
+        if self.sp_is_bound {
+            return None;
+        }
+        let limit = self.max_frames.saturating_sub(self.points.len() + 1);
+        let stack = &mut self.stack;
+        let mut read = |sp, at| {
+            stack.floor = sp;
+            match stack.in_sample(at) {
+                Some(word) => Now::InSample(word),
+                None => stack.read(at).map_or(Now::Unreadable, Now::Live),
+            }
+        };
+        let same = self
+            .trails
+            .follow(address, &A::registers(address, regs), limit, &mut read)?;
+        if outcome.live_boundary.is_none() {
+            outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
+        }
+        self.points.extend(self.trails.footings(same).map(|step| Point {
+            frame: frame(step.address),
+            sp: step.registers.sp(),
+        }));
+        let next = self.trails.leads_to(same);
+        self.trails.keep(same);
+        Some(next)
+    }
+
+    /// One step.
+    fn step<A: HasRules>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, How) {
         let region = self.find(address.address_for_lookup());
         // After a call to an address without code, the return address is where a leaf has it.
         let mut like_assembly = region.is_none();
@@ -175,28 +238,33 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 } else {
                     A::step_out_of_signal(regs, &mut |address| self.stack.read(address))
                 };
-                return (step, true);
+                return (step, How::OutOfSignal);
             }
             if self.sp_is_bound
                 && let Err(step) = self.find_stack::<A>(address, &region, regs)
             {
-                return (step, false);
+                return (step, How::Otherwise);
             }
-            let stack = &mut self.stack;
+            let (stack, trails) = (&mut self.stack, &mut self.trails);
             let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
             if let Some(rules) = rules {
                 if let Some(relative) = relative(address, region.base)
-                    && let Some(step) = rules.step(relative, regs, &mut |address| stack.read(address))
+                    && let Some(step) = rules.step(relative, regs, &mut |address| {
+                        let word = stack.read(address)?;
+                        trails.has_read(address, word);
+                        Ok(word)
+                    })
                 {
-                    let step = match step {
-                        Step::NeedsRegister(register) => self.step_with::<A>(register, &region, relative, regs),
+                    return match step {
+                        Step::NeedsRegister(register) => {
+                            (self.step_with::<A>(register, &region, relative, regs), How::Otherwise)
+                        }
                         Step::IfItCalled(caller) => match self.has_led_to::<A>(caller, address.address_for_lookup()) {
-                            Some(true) => Step::Caller(caller),
-                            _ => Step::OnOtherStack,
+                            Some(true) => (Step::Caller(caller), How::Otherwise),
+                            _ => (Step::OnOtherStack, How::Otherwise),
                         },
-                        step => step,
+                        step => (step, How::ByRules),
                     };
-                    return (step, false);
                 }
                 like_assembly = true;
                 // Assembly makes a frame with the same instructions as compiled code.
@@ -204,7 +272,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     && !address.is_return_address()
                     && let Some(step) = self.step_by_code::<A>(&region, address, regs)
                 {
-                    return (step, false);
+                    return (step, How::Otherwise);
                 }
             } else if region.module == ANONYMOUS
                 && !self.sp_is_bound
@@ -213,12 +281,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                         self.stack.read(address)
                     })
             {
-                return (step, false);
+                return (step, How::Otherwise);
             } else if let Some(step) = self.step_by_code::<A>(&region, address, regs) {
-                return (step, false);
+                return (step, How::Otherwise);
             }
         }
-        (self.step_by_guess::<A>(address, like_assembly, regs), false)
+        (self.step_by_guess::<A>(address, like_assembly, regs), How::Otherwise)
     }
 
     /// True if an address that was found without rules can be a return address. In a function with rules, a call must stand before it.

@@ -57,6 +57,21 @@ impl Arch for X86_64 {
         regs.sp()
     }
 
+    fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
+        Registers::X86_64 {
+            ip: address.address(),
+            sp: regs.sp(),
+            bp: regs.bp(),
+        }
+    }
+
+    fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs {
+        match *registers {
+            Registers::X86_64 { ip, sp, bp } => UnwindRegsX86_64::new(ip, sp, bp),
+            Registers::Aarch64 { .. } => *regs,
+        }
+    }
+
     fn place(row: &Row) -> Place {
         let usual = match (&row.cfa, &row.fp, &row.ra) {
             (_, _, None | Some(RegisterRule::Undefined)) => return Place::Root,

@@ -15,6 +15,7 @@ use crate::open::{Opened, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
+use crate::session::pace::{Found, Pace};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
 use crate::sys::signals::{self, Signals};
@@ -26,22 +27,11 @@ use recording::session::StopReason;
 /// The kernel reads the time of a record before it writes the record. The gap is microseconds, except where the hypervisor takes the
 /// CPU away in between.
 const SETTLE_NS: u64 = 500_000;
-/// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz. A round costs the recorder about
-/// 25 us, most of it for waking up: rounds of 4 ms at 1 kHz took 0.4 % of a CPU.
-const FILL_SHARE: f64 = 1.0 / 16.0;
-const SHORTEST_ROUND: Duration = Duration::from_millis(1);
-const LONGEST_ROUND: Duration = Duration::from_millis(16);
-/// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
-/// changes more the later it is read.
-const LONGEST_ROUND_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
 /// The round after stacks of waits were switched on again, of a program that waits more often than can be sampled: in 2 ms it
 /// delivers some hundreds of stacks, and pays for each.
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
-/// While nothing is recorded, rounds double up to this: an idle program costs nothing.
-const LONGEST_IDLE_ROUND: Duration = Duration::from_millis(32);
-
 impl Source for Ring {
     fn next_time(&mut self) -> Option<u64> {
         // A record that is too short for a time sorts first, and is reported at once.
@@ -72,11 +62,8 @@ pub(crate) fn until_end(
     rate_hz: f64,
     sink: &mut dyn EventSink,
 ) -> io::Result<(StopReason, Timestamp)> {
-    let usual_round = round_for(opened.ring_bytes, opened.layout.stack_bytes, rate_hz);
-    let longest_round = LONGEST_IDLE_ROUND.max(usual_round);
-    let short_round = usual_round.min(LONGEST_ROUND_FOR_DEEP_STACKS);
-    // Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
-    let mut round = short_round;
+    let mut pace = Pace::new(opened.ring_bytes, opened.layout.stack_bytes, rate_hz);
+    let mut unverified = 0;
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
     let mut points = PointLimit::new(monotonic_ns());
@@ -84,6 +71,7 @@ pub(crate) fn until_end(
     let mut usage = Usage::default();
     let stop = loop {
         let now = monotonic_ns();
+        let round = pace.round();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
         let signals_fd = signals.fd().as_fd();
         let [ended, signalled] = match watched.pidfd() {
@@ -109,19 +97,22 @@ pub(crate) fn until_end(
         if let Some(on) = switched {
             opened.events.switch(Role::WaitStack, on)?;
         }
-        round = match (taken.records, translator.take_deep_stacks()) {
-            (0, _) => (round * 2).min(longest_round),
-            (_, 0) => (round * 2).clamp(short_round, usual_round),
-            _ => short_round,
+        let unverified_before = std::mem::replace(&mut unverified, sink.unverified());
+        let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
+        let found = Found {
+            records: taken.records,
+            others: taken.others,
+            deep_stacks: translator.take_deep_stacks(),
+            unverified: unverified.saturating_sub(unverified_before),
+            fill: taken.fill,
         };
+        pace.next(found, took);
         if switched == Some(true) {
-            round = round.min(ROUND_FOR_MANY_WAITS);
+            pace.at_most(ROUND_FOR_MANY_WAITS, took);
         }
         if points.are_many() {
-            round = round.min(ROUND_FOR_MANY_POINTS);
+            pace.at_most(ROUND_FOR_MANY_POINTS, took);
         }
-        // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on.
-        round = round.max(Duration::from_nanos(monotonic_ns().saturating_sub(woken)));
         if deadline.is_some_and(|end| monotonic_ns() >= end.0) {
             break StopReason::Duration;
         }
@@ -142,7 +133,11 @@ pub(crate) fn until_end(
 #[derive(Clone, Copy, Default)]
 struct Taken {
     records: u64,
+    /// Of these, the ones that are no samples.
+    others: u64,
     wait_stacks: u64,
+    /// How full the fullest ring was.
+    fill: f64,
 }
 
 fn drain(
@@ -153,10 +148,11 @@ fn drain(
     until_ns: u64,
     sink: &mut dyn EventSink,
 ) -> Taken {
+    let mut taken = Taken::default();
     for ring in &mut opened.rings {
         ring.refresh();
+        taken.fill = taken.fill.max(ring.fill());
     }
-    let mut taken = Taken::default();
     let Opened {
         rings,
         roles,
@@ -166,6 +162,7 @@ fn drain(
     } = opened;
     taken.records = merge::drain(rings, until_ns, queue, &mut |ring, time, record| {
         let role = roles[ring];
+        taken.others += u64::from(!decode::is_sample(record));
         if matches!(role, Role::Counted | Role::Point) {
             if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
                 && let Some(event) = events.event_of(role, record)
@@ -208,9 +205,4 @@ fn report_corruption(opened: &Opened, time: Timestamp, sink: &mut dyn EventSink)
             sink.on_event(&Event::recording(time, what));
         }
     }
-}
-
-fn round_for(ring_bytes: usize, stack_bytes: u32, rate_hz: f64) -> Duration {
-    let bytes_a_second = rate_hz * f64::from(stack_bytes.max(1024));
-    Duration::from_secs_f64(ring_bytes as f64 / bytes_a_second * FILL_SHARE).clamp(SHORTEST_ROUND, LONGEST_ROUND)
 }

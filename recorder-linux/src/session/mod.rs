@@ -32,6 +32,7 @@ mod drain;
 mod existing;
 mod hold;
 mod initial_waits;
+mod pace;
 mod perf;
 mod ring_copier;
 mod traced;

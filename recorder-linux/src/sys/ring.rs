@@ -82,6 +82,11 @@ impl Ring {
         self.head = self.control(DATA_HEAD).load(Ordering::Acquire);
     }
 
+    /// How full the ring was at the last [`Ring::refresh`], 0 to 1.
+    pub(crate) fn fill(&self) -> f64 {
+        self.head.wrapping_sub(self.tail) as f64 / self.data_bytes as f64
+    }
+
     /// Copies all records out of the ring, so that the kernel has room for more, but nothing if they have more than `room` bytes. Returns
     /// the number of bytes. [`Ring::peek`] gives copied records first.
     pub(crate) fn fill_backlog(&mut self, room: usize) -> usize {

@@ -87,6 +87,10 @@ impl<'a, N: EventSink> Programs<'a, N> {
 }
 
 impl<N: EventSink> EventSink for Programs<'_, N> {
+    fn unverified(&self) -> u64 {
+        self.next.unverified()
+    }
+
     fn on_event(&mut self, event: &Event<'_>) {
         let Some(pid) = event.pid() else {
             return self.next.on_event(event);

@@ -1,0 +1,247 @@
+//! The last walk of a thread. Most of a stack stays as it is from sample to sample: a frame with the same registers, whose step reads
+//! the same words, has the same caller.
+//!
+//! A step by a file's unwind rules depends on four things: what is mapped in the process, the code address, the registers, and the
+//! words that it reads. Where all four are what they were in the last walk, so is its result, and the step is not made again. Steps
+//! that depend on more are always made: out of signal frames, by frame pointer, by code in memory, by rules of JIT code.
+//!
+//! Builds with debug assertions make every walk a second time from nothing, and compare.
+
+use framehop::FrameAddress;
+
+use recording::stack::Registers;
+
+/// What a step was, for the next walk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It led to the caller, which is the frame after it.
+    Caller,
+    /// There is no caller.
+    Root,
+    /// It depended on more than is kept.
+    Nothing,
+}
+
+/// A frame of a walk, and the step from there.
+#[derive(Clone, Copy)]
+pub(crate) struct Footing {
+    pub(crate) address: FrameAddress,
+    pub(crate) registers: Registers,
+    pub(crate) kept: Kept,
+    /// The words of this step and of those after it in the list end here.
+    words_end: usize,
+}
+
+/// A word that a step read: address and value.
+type Word = (u64, u64);
+
+/// The steps of one walk. The root is first: what stays the same stays in its place.
+#[derive(Default)]
+pub(crate) struct Trail {
+    steps: Vec<Footing>,
+    words: Vec<Word>,
+    /// The version of the process's mappings.
+    version: u64,
+}
+
+/// The steps that a walk makes itself, leaf first. Keeps its memory from walk to walk.
+#[derive(Default)]
+pub(crate) struct NewSteps {
+    steps: Vec<Footing>,
+    words: Vec<Word>,
+}
+
+/// A walk beside the last one of its thread.
+pub(crate) struct Trails<'a> {
+    last: &'a mut Trail,
+    new: &'a mut NewSteps,
+    /// So many steps of the last walk, from its root on, were not come to yet.
+    left: usize,
+    /// So many stay in their place.
+    stay: usize,
+}
+
+/// A part of the last walk that holds again: steps `from` down to `to` of the list.
+#[derive(Clone, Copy)]
+pub(crate) struct Same {
+    from: usize,
+    to: usize,
+    /// How many of these steps did without live memory, before the first that did not.
+    pub(crate) from_sample: Option<usize>,
+}
+
+/// A word of the stack as it is now.
+pub(crate) enum Now {
+    InSample(u64),
+    Live(u64),
+    Unreadable,
+}
+
+impl<'a> Trails<'a> {
+    /// `version`: what is mapped in the process has another one after each change.
+    pub(crate) fn new(last: &'a mut Trail, new: &'a mut NewSteps, version: u64) -> Trails<'a> {
+        if last.version != version {
+            last.steps.clear();
+            last.words.clear();
+            last.version = version;
+        }
+        new.steps.clear();
+        new.words.clear();
+        let left = last.steps.len();
+        Trails {
+            last,
+            new,
+            left,
+            stay: 0,
+        }
+    }
+
+    /// The steps of the last walk that hold again from this frame on; none if they may be more than `limit`. `read` gets the
+    /// stack pointer of a frame, and the address of a word that the step from there reads.
+    pub(crate) fn follow(
+        &mut self,
+        address: FrameAddress,
+        registers: &Registers,
+        limit: usize,
+        mut read: impl FnMut(u64, u64) -> Now,
+    ) -> Option<Same> {
+        let sp = registers.sp();
+        // Stack pointers grow rootwards, but for signal stacks.
+        while let Some(next) = self.left.checked_sub(1)
+            && self.last.steps.get(next)?.registers.sp() < sp
+        {
+            self.left = next;
+        }
+        let steps = self.last.steps.get(..self.left)?;
+        let here = steps.iter().rev().take_while(|step| step.registers.sp() == sp);
+        let skipped = { here }.position(|step| step.address == address && step.registers == *registers)?;
+        let from = self.left - 1 - skipped;
+        if from >= limit || steps.get(from)?.kept == Kept::Nothing {
+            return None;
+        }
+        let mut same = Same {
+            from,
+            to: from,
+            from_sample: None,
+        };
+        let mut words_end = steps.get(from)?.words_end;
+        for at in (0..=from).rev() {
+            let words_start = at
+                .checked_sub(1)
+                .map_or(Some(0), |next| Some(steps.get(next)?.words_end))?;
+            let step = steps.get(at)?;
+            let mut is_live = false;
+            // The order of a step's own reading.
+            let holds = self
+                .last
+                .words
+                .get(words_start..words_end)?
+                .iter()
+                .rev()
+                .all(|(at, value)| match read(step.registers.sp(), *at) {
+                    Now::InSample(now) => now == *value,
+                    Now::Live(now) => {
+                        is_live = true;
+                        now == *value
+                    }
+                    Now::Unreadable => false,
+                });
+            let is_kept = match step.kept {
+                // The walk may have ended at the next frame.
+                Kept::Caller => at > 0,
+                Kept::Root => true,
+                Kept::Nothing => false,
+            };
+            if !holds || !is_kept {
+                // This step is to be made.
+                self.left = at;
+                return (at < from).then_some(Same { to: at + 1, ..same });
+            }
+            if is_live && same.from_sample.is_none() {
+                same.from_sample = Some(from - at);
+            }
+            (same.to, words_end) = (at, words_start);
+        }
+        self.left = 0;
+        Some(same)
+    }
+
+    /// The frames of these steps, leaf first.
+    pub(crate) fn footings(&self, same: Same) -> impl Iterator<Item = &Footing> {
+        self.last
+            .steps
+            .get(same.to..=same.from)
+            .unwrap_or_default()
+            .iter()
+            .rev()
+    }
+
+    /// The frame that the steps lead to; none if they lead to the root.
+    pub(crate) fn leads_to(&self, same: Same) -> Option<Footing> {
+        let last = self.last.steps.get(same.to)?;
+        let next = self.last.steps.get(same.to.checked_sub(1)?)?;
+        (last.kept == Kept::Caller).then_some(*next)
+    }
+
+    /// Takes the steps over: in their place if they lead to the root.
+    pub(crate) fn keep(&mut self, same: Same) {
+        if same.to == 0 {
+            self.stay = same.from + 1;
+            return;
+        }
+        for at in (same.to..=same.from).rev() {
+            let words_start = self.last.steps.get(at - 1).map_or(0, |next| next.words_end);
+            let Some(step) = self.last.steps.get(at) else { return };
+            let words = self.last.words.get(words_start..step.words_end).unwrap_or_default();
+            self.new.words.extend(words.iter().rev());
+            self.new.push(*step);
+        }
+    }
+
+    /// Keeps a word that the present step has read.
+    pub(crate) fn has_read(&mut self, at: u64, value: u64) {
+        self.new.words.push((at, value));
+    }
+
+    /// Keeps a step that was made, with the words that it read.
+    pub(crate) fn has_made(&mut self, address: FrameAddress, registers: Registers, kept: Kept) {
+        if kept == Kept::Nothing {
+            let end = self.new.steps.last().map_or(0, |step| step.words_end);
+            self.new.words.truncate(end);
+        }
+        self.new.push(Footing {
+            address,
+            registers,
+            kept,
+            words_end: 0,
+        });
+    }
+
+    /// Makes this walk the last one.
+    pub(crate) fn finish(self) {
+        let Trail { steps, words, .. } = self.last;
+        steps.truncate(self.stay);
+        words.truncate(steps.last().map_or(0, |step| step.words_end));
+        for (at, step) in self.new.steps.iter().enumerate().rev() {
+            let start = at
+                .checked_sub(1)
+                .and_then(|before| self.new.steps.get(before))
+                .map_or(0, |before| before.words_end);
+            let own = self.new.words.get(start..step.words_end).unwrap_or_default();
+            words.extend(own.iter().rev());
+            steps.push(Footing {
+                words_end: words.len(),
+                ..*step
+            });
+        }
+    }
+}
+
+impl NewSteps {
+    fn push(&mut self, step: Footing) {
+        self.steps.push(Footing {
+            words_end: self.words.len(),
+            ..step
+        });
+    }
+}
