@@ -1,4 +1,4 @@
-//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|losses|start|offcpu|million|ptrace]...`.
+//! What recording costs, beside `perf record` in one interleaved run: `cargo bench -p sprof --bench recording [-- --quick] [gap|cpu|cost|losses|start|offcpu|million|ptrace]...`.
 //!
 //! Machines are noisy and differ, so every figure is a median of interleaved repeats, and what counts are ratios and
 //! shares: `gap` is what one sample costs the program, `cpu` what the recorder itself uses of a core, `lost` the share
@@ -10,6 +10,8 @@
     reason = "a measurement ends where its premise fails"
 )]
 
+#[cfg(target_os = "linux")]
+mod cost;
 #[cfg(target_os = "linux")]
 #[path = "../tests/suite/support/mod.rs"]
 mod support;
@@ -203,6 +205,9 @@ mod measure {
         if wants("cpu") {
             recorder_cpu(&tools, if quick { 3 } else { 5 });
         }
+        if wants("cost") {
+            crate::cost::table(if quick { 3 } else { 5 });
+        }
         if wants("losses") {
             losses(&tools);
         }
@@ -231,12 +236,12 @@ mod measure {
         all.into_iter().map(median).collect()
     }
 
-    fn median(mut figures: Vec<f64>) -> f64 {
+    pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
         figures.sort_by(f64::total_cmp);
         figures[figures.len() / 2]
     }
 
-    fn verdict(good: bool) -> &'static str {
+    pub(crate) fn verdict(good: bool) -> &'static str {
         if good { "ok" } else { "MISSED" }
     }
 

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 // One frame of `descend` is this array and a few saved registers: about 256 bytes.
+#ifndef FRAME_BYTES
 #define FRAME_BYTES 200
+#endif
 
 static volatile uint64_t sink;
 static uint64_t end_ns;
