@@ -173,8 +173,6 @@ pub(crate) struct RawSample<'a> {
     pub(crate) registers: Option<RawRegisters<'a>>,
     /// Bytes from the stack pointer upwards.
     pub(crate) stack: &'a [u8],
-    /// All of the bytes asked for were there.
-    pub(crate) stack_cut_off: bool,
     /// What the event itself wrote (PERF_SAMPLE_RAW); empty if that was not asked for.
     pub(crate) raw: &'a [u8],
     /// Neither registers nor stack bytes were asked for: the call chain is the whole stack, with its user part.
@@ -393,12 +391,12 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
     // "u64 size; char data[size]; u64 dyn_size": dyn_size says how much of the data is real, and is there only if
     // size is not 0.
     let size = usize::try_from(body.u64()?).ok()?;
-    let (stack, stack_cut_off) = if size == 0 {
-        (&[][..], false)
+    let stack = if size == 0 {
+        &[][..]
     } else {
         let data = body.bytes(size)?;
         let real = usize::try_from(body.u64()?).ok()?;
-        (data.get(..real)?, real == size)
+        data.get(..real)?
     };
     Some(RawSample {
         pid,
@@ -410,7 +408,6 @@ fn sample<'a>(header: Header, body: &'a [u8], layout: &Layout) -> Option<RawSamp
         call_chain,
         registers,
         stack,
-        stack_cut_off,
         raw,
         unwound: false,
         at_calls: false,

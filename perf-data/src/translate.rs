@@ -44,7 +44,6 @@ pub struct Translator {
     lost: BTreeMap<Role, u64>,
     samples: u64,
     processes_seen: u64,
-    deep_stacks: u64,
     task_zero: TaskZero,
     without_events: WithoutEvents,
 }
@@ -159,11 +158,6 @@ impl Translator {
     /// Processes seen so far.
     pub fn processes_seen(&self) -> u64 {
         self.processes_seen
-    }
-
-    /// How many samples since the last call had more stack than was copied.
-    pub fn take_deep_stacks(&mut self) -> u64 {
-        std::mem::take(&mut self.deep_stacks)
     }
 
     /// Translates one record with its time.
@@ -319,9 +313,6 @@ impl Translator {
             return sink.on_event(&Event::recording(time, what));
         }
         self.samples += u64::from(role == Role::Running);
-        if matches!(role, Role::Running | Role::Counted) {
-            self.deep_stacks += u64::from(raw.stack_cut_off);
-        }
         let is_outside = is_task_zero && self.task_zero == TaskZero::OtherNamespaces;
         if is_outside && !self.processes.contains_key(&0) {
             self.name(time, 0, 0, false, OTHER_NAMESPACES.as_bytes(), sink);
@@ -371,7 +362,6 @@ impl Translator {
                     },
                 },
                 stack_bytes: raw.stack,
-                cut_off: raw.stack_cut_off,
             }),
         };
         let sample = Sample {

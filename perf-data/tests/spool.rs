@@ -297,7 +297,6 @@ fn figures_of_quality_and_starts_of_runs_come_back() {
             bp: 0x8008,
         },
         stack_bytes: &stack,
-        cut_off: false,
     };
     let sample = Sample::new(Role::Running, 1_000_000, Stack::Snapshot(snapshot));
     let sink = SpoolSink::new(Log::default());

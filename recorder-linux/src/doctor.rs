@@ -3,6 +3,7 @@
 use std::fs;
 
 use recording::doctor::{Examination, Finding, State};
+use recording::session::USUAL_STACK_BYTES;
 
 use crate::machine::refusal::{self, PtraceRefusal};
 use crate::open::events::Events;
@@ -13,7 +14,6 @@ use crate::sys::signals::Signals;
 
 /// What `sprof record` uses where the user does not say otherwise.
 const USUAL_RATE_HZ: f64 = 1000.0;
-const USUAL_STACK_BYTES: u32 = 16384;
 
 /// Finds out what this machine and this user may do. Opens events and maps rings, and traces a child for a moment: call it
 /// from the only thread.
@@ -22,6 +22,7 @@ pub fn examine() -> Examination {
     let wanted = Wanted {
         rate_hz: USUAL_RATE_HZ,
         stack_bytes: USUAL_STACK_BYTES,
+        larger_stacks: false,
         off_cpu: false,
         events: &Events::default(),
     };
@@ -166,7 +167,7 @@ fn rings(opened: &Tried) -> Option<Finding> {
     let allowed = allowed.map_or_else(String::new, |kb| format!("; kernel.perf_event_mlock_kb = {kb}"));
     let title = format!(
         "rings of {} KiB for each of {} CPUs",
-        opened.ring_bytes >> 10,
+        opened.usual.ring_bytes >> 10,
         opened.events.cpus().len()
     );
     let reason = format!("locked memory (ulimit -l): {}{allowed}", locked_memory());

@@ -23,6 +23,9 @@ pub enum Whom {
     WholeMachine,
 }
 
+/// Stack bytes copied with each sample, where the user does not choose.
+pub const USUAL_STACK_BYTES: u32 = 16 << 10;
+
 /// What to record, and how.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -39,6 +42,8 @@ pub struct RecordOptions {
     pub ptrace_rate_hz: f64,
     /// Stack bytes copied with each sample; a multiple of 8, at most 65528.
     pub stack_bytes: u32,
+    /// Copy more of them once many stacks are deeper, as far as rings have room for that.
+    pub larger_stacks: bool,
     /// Record when threads are not on a CPU, too, and what they wait for.
     pub off_cpu: bool,
     /// Events to record beside CPU time, or instead of it: what the first one that counts replaces.

@@ -11,11 +11,20 @@ pub trait EventSink {
     /// Takes one event. What it borrows is valid only during the call.
     fn on_event(&mut self, event: &Event<'_>);
 
-    /// How many stacks could not be verified so far, because the target's memory was another one when it was read. A recorder that sees
-    /// more of them delivers its events sooner.
-    fn unverified(&self) -> u64 {
-        0
+    /// How the stacks so far were completed. A recorder that sees many of them incomplete copies more of each stack, or delivers its
+    /// events sooner.
+    fn completion(&self) -> Completion {
+        Completion::default()
     }
+}
+
+/// Counts of stacks that their samples' own bytes did not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// Needed more bytes than the sample has.
+    pub beyond_sample: u64,
+    /// Of these: completed from the target's memory, which was another one by then, or nothing shows that it was the same.
+    pub unverified: u64,
 }
 
 /// Reads the memory of a live target. The macOS recorder, the Linux recorder and the tests each have one.

@@ -28,9 +28,6 @@ pub struct Snapshot<'a> {
     pub registers: Registers,
     /// Stack bytes; the first is at the stack pointer. May end before the stack does.
     pub stack_bytes: &'a [u8],
-    /// True if the source cut the bytes off at its own limit: more stack may exist above them. False if
-    /// the bytes end where the target's mapping ends.
-    pub cut_off: bool,
 }
 
 /// The registers that unwinding starts from.

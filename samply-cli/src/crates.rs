@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 
 use recording::event::{Event, EventKind, Pid, ProcessEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 
 /// Bytes of a command line that are read. cargo puts the crate's name first: `rustc --crate-name serde --edition=2021 ...`.
 const COMMAND_LINE_BYTES: u64 = 4096;
@@ -21,8 +21,8 @@ impl<'a> CrateNames<'a> {
 }
 
 impl EventSink for CrateNames<'_> {
-    fn unverified(&self) -> u64 {
-        self.next.unverified()
+    fn completion(&self) -> Completion {
+        self.next.completion()
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

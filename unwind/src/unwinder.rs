@@ -9,7 +9,7 @@ use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
-use recording::sink::{EventSink, KeptFile, ModuleFiles, TargetMemory};
+use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
@@ -52,6 +52,8 @@ pub struct Unwinder<N, M, F> {
     threads: FxHashMap<Tid, ThreadState>,
     known: Known,
     quality: Quality,
+    /// Stacks that needed more bytes than their sample has.
+    beyond_sample: u64,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
     reported: [u64; 2],
     report_at: Timestamp,
@@ -93,6 +95,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             threads: FxHashMap::default(),
             known: Known::default(),
             quality: Quality::default(),
+            beyond_sample: 0,
             reported: [0; 2],
             report_at: Timestamp(0),
             frames: Vec::new(),
@@ -248,6 +251,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     /// Verifies, counts and marks the stack of a walk.
     fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
+        self.beyond_sample += u64::from(outcome.live_boundary.is_some() || outcome.end == End::NoMemory);
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let times = Times {
             sampled: time,
@@ -377,8 +381,11 @@ impl ThreadState {
 }
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
-    fn unverified(&self) -> u64 {
-        self.quality.unverified
+    fn completion(&self) -> Completion {
+        Completion {
+            beyond_sample: self.beyond_sample,
+            unverified: self.quality.unverified,
+        }
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -219,11 +219,7 @@ fn unwind(path: &str, memory: Words, registers: Registers, words: &[u64]) -> (Ve
     let mut unwinder = Unwinder::new(Collector::default(), memory, OneFile, UnwindOptions::default());
     map(&mut unwinder, PID, BASE, 0x4000, 0, path.as_bytes());
     map(&mut unwinder, PID, BASE + 0x8000, 0x1000, 0, b"/stripped");
-    unwinder.on_event(&sample(&Captured {
-        registers,
-        bytes,
-        cut_off: false,
-    }));
+    unwinder.on_event(&sample(&Captured { registers, bytes }));
     let (mut collector, quality) = unwinder.finish();
     (collector.stacks.remove(0), quality)
 }

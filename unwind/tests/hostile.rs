@@ -182,7 +182,7 @@ proptest! {
             }
         }
         bytes.truncate(bytes.len().saturating_sub(odd));
-        unwind_with(Damaged { patches: Vec::new(), len: OWN.len() }, &[Captured { registers, bytes, cut_off: true }]);
+        unwind_with(Damaged { patches: Vec::new(), len: OWN.len() }, &[Captured { registers, bytes }]);
     }
 }
 
@@ -204,7 +204,6 @@ fn a_mapping_at_the_end_of_the_address_space_is_taken() {
     unwinder.on_event(&sample(&Captured {
         registers,
         bytes: vec![0xff; 8],
-        cut_off: false,
     }));
     unwinder.on_event(&Event::process(Timestamp(1), PID, ProcessEvent::End));
     assert_eq!(unwinder.finish().1.samples, 1);

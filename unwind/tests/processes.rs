@@ -94,7 +94,6 @@ fn a_task_in_the_middle_of_exec_has_no_user_stack() {
             bp: 0,
         },
         stack_bytes: &[],
-        cut_off: false,
     });
     let sample = Sample::new(Role::Running, 1, stack);
     unwinder.on_event(&Event::sample(Timestamp(0), Thread::main(PID), sample));

@@ -78,7 +78,6 @@ fn a_sample_has_its_kernel_chain_registers_and_the_real_part_of_its_stack() {
         [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0099]
     );
     assert_eq!(sample.stack, 0x1111u64.to_ne_bytes());
-    assert!(!sample.stack_cut_off);
 }
 
 #[test]

@@ -95,13 +95,13 @@ fn sample<'a>(
     if attr.has(has::REGS_USER) {
         user_registers = read_registers(&mut body, attr.regs_user, set, registers)?;
     }
-    let (mut stack, mut stack_cut_off) = (&[][..], false);
+    let mut stack = &[][..];
     if attr.has(has::STACK_USER) {
         let size = usize::try_from(body.u64()?).ok()?;
         if size > 0 {
             let data = body.bytes(size)?;
             let real = usize::try_from(body.u64()?).ok()?;
-            (stack, stack_cut_off) = (data.get(..real)?, real == size);
+            stack = data.get(..real)?;
         }
     }
     Some(RawSample {
@@ -116,7 +116,6 @@ fn sample<'a>(
         call_chain,
         registers: user_registers,
         stack,
-        stack_cut_off,
         raw,
         unwound: set.is_none()
             || !(attr.has(has::REGS_USER) && attr.has(has::STACK_USER))
@@ -155,7 +154,6 @@ fn off_cpu_time(raw: &[u8], cpu: u32) -> Option<RawSample<'_>> {
         call_chain,
         registers: None,
         stack: &[],
-        stack_cut_off: false,
         raw: &[],
         unwound: true,
         at_calls: false,

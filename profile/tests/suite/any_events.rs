@@ -121,7 +121,6 @@ fn apply(stream: &mut Stream, time: Timestamp, step: &Step) {
                         bp: 0,
                     },
                     stack_bytes: &[],
-                    cut_off: false,
                 }),
             };
             let sample = Sample::new(Role::Running, *period, stack);

@@ -16,7 +16,7 @@ use super::scope::OpenError;
 use super::trouble;
 use super::waits;
 use crate::open::events::{Counter, Events, Point};
-use crate::sys::perf_event::{Attr, EventFd};
+use crate::sys::perf_event::{Attr, EventFd, flag};
 use perf_data::decode::{self, Layout};
 use perf_data::translate::FurtherEvent;
 
@@ -44,6 +44,8 @@ struct Spec {
 enum What {
     /// The first event, which samples.
     Samples,
+    /// The same with larger dumps, off at first. It takes the place of the first.
+    LargerStacks,
     Switches,
     WaitStacks,
     /// An event that the user named beside the first, with its index in [`Events::infos`].
@@ -69,6 +71,9 @@ impl EventSet {
         cpus: &[u32],
     ) -> Result<EventSet, OpenError> {
         let mut whats = vec![What::Samples];
+        if common.larger_stack_bytes.is_some() {
+            whats.push(What::LargerStacks);
+        }
         if off_cpu {
             whats.push(What::Switches);
             // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of
@@ -131,6 +136,8 @@ impl EventSet {
                     // The CPU went offline after the list was read.
                     Err(error)
                         if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
+                    // The recording does without.
+                    Err(_) if matches!(spec.what, What::LargerStacks) => {}
                     Err(error) => return Err((index, *cpu, error)),
                 }
             }
@@ -140,7 +147,7 @@ impl EventSet {
 
     fn failed(&self, spec: usize, cpu: u32, error: &io::Error) -> OpenError {
         match &self.specs[spec].what {
-            What::Samples => open_failed(self.common.scope, &self.common.choice, cpu, error),
+            What::Samples | What::LargerStacks => open_failed(self.common.scope, &self.common.choice, cpu, error),
             What::Switches => waits::failed("dummy", cpu, error).into(),
             What::WaitStacks => waits::failed("context-switches", cpu, error).into(),
             What::Counted(_, counter) => trouble::counter(counter, &self.common, cpu, error),
@@ -164,13 +171,19 @@ impl EventSet {
     }
 
     fn redirect(&self, from: usize) -> io::Result<()> {
-        for (index, fd) in self.fds.iter().enumerate().skip(from) {
-            let owner = self.owners.get(&(self.specs[fd.spec].what.role(), fd.cpu));
-            if let Some(owner) = owner.filter(|owner| **owner != index) {
-                fd.event.redirect_to(&self.fds[*owner].event)?;
-            }
+        let has_ring = |index: &usize| !matches!(self.specs[self.fds[*index].spec].what, What::LargerStacks);
+        (from..self.fds.len())
+            .filter(has_ring)
+            .try_for_each(|index| self.redirect_one(index))
+    }
+
+    fn redirect_one(&self, index: usize) -> io::Result<()> {
+        let fd = &self.fds[index];
+        let owner = self.owners.get(&(self.specs[fd.spec].what.role(), fd.cpu));
+        match owner.filter(|owner| **owner != index) {
+            Some(owner) => fd.event.redirect_to(&self.fds[*owner].event),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The events that own a ring, with the role of its records.
@@ -203,6 +216,49 @@ impl EventSet {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
+    /// The events with larger dumps, which have no rings yet; none unless all CPUs that are recorded have one.
+    pub(crate) fn larger_stacks(&self) -> Vec<&EventFd> {
+        let larger: Vec<&EventFd> = self.sampling(true).collect();
+        if larger.len() == self.cpus().len() {
+            larger
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Sends their records to the rings of the usual ones.
+    pub(crate) fn share_larger_stacks(&self) -> io::Result<()> {
+        self.fds
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, fd)| match self.specs[fd.spec].what {
+                What::LargerStacks => self.redirect_one(index),
+                _ => Ok(()),
+            })
+    }
+
+    /// Samples a second of CPU time.
+    pub(crate) fn rate_hz(&self) -> f64 {
+        self.common.rate_hz
+    }
+
+    /// Samples with larger dumps from now on, or with the usual ones again. For a moment both are on: what is mapped then is reported
+    /// twice and not missed, and neither samples before its first period is over.
+    pub(crate) fn switch_to_larger_stacks(&self, larger: bool) -> io::Result<()> {
+        self.sampling(larger).try_for_each(EventFd::enable)?;
+        self.sampling(!larger).try_for_each(EventFd::disable)
+    }
+
+    /// The events that sample, with larger dumps or with the usual ones.
+    fn sampling(&self, larger: bool) -> impl Iterator<Item = &EventFd> {
+        let is_wanted = move |fd: &&Fd| match self.specs[fd.spec].what {
+            What::Samples => !larger,
+            What::LargerStacks => larger,
+            _ => false,
+        };
+        self.fds.iter().filter(is_wanted).map(|fd| &fd.event)
+    }
+
     fn of_role(&self, role: Role) -> impl Iterator<Item = &Fd> {
         let has_role = move |fd: &&Fd| self.specs[fd.spec].what.role() == role;
         self.fds.iter().filter(has_role)
@@ -210,7 +266,7 @@ impl EventSet {
 
     /// How many tasks have events of their own.
     pub(crate) fn tasks(&self) -> usize {
-        self.of_role(Role::Running).count() / self.cpus().len().max(1)
+        self.sampling(false).count() / self.cpus().len().max(1)
     }
 
     /// Enables or disables the events of a role.
@@ -273,7 +329,7 @@ impl EventSet {
 impl What {
     fn role(&self) -> Role {
         match self {
-            What::Samples => Role::Running,
+            What::Samples | What::LargerStacks => Role::Running,
             What::Switches => Role::Switch,
             What::WaitStacks => Role::WaitStack,
             What::Counted(..) => Role::Counted,
@@ -284,7 +340,7 @@ impl What {
     fn index(&self) -> Option<u32> {
         match self {
             What::Counted(index, _) | What::Point(index, _) => Some(*index),
-            What::Samples | What::Switches | What::WaitStacks => None,
+            What::Samples | What::LargerStacks | What::Switches | What::WaitStacks => None,
         }
     }
 
@@ -292,7 +348,9 @@ impl What {
         match self {
             What::Counted(_, counter) => further::counter_layout(counter, common),
             What::Point(_, point) => further::point_layout(point, common),
-            What::Samples | What::Switches | What::WaitStacks => common.choice.layout(common.stack_bytes),
+            What::Samples | What::LargerStacks | What::Switches | What::WaitStacks => {
+                common.choice.layout(common.stack_bytes)
+            }
         }
     }
 }
@@ -303,6 +361,13 @@ impl Spec {
         let core_type = core_type(&common.core_types, cpu);
         Some(match &self.what {
             What::Samples => (common.choice).attr(common.scope, common.rate_hz, common.stack_bytes, core_type),
+            What::LargerStacks => {
+                let attr = (common.choice).attr(common.scope, common.rate_hz, common.larger_stack_bytes?, core_type);
+                Attr {
+                    flags: attr.flags & !flag::ENABLE_ON_EXEC,
+                    ..attr
+                }
+            }
             What::Switches => waits::switches(common),
             What::WaitStacks => waits::stacks(common),
             What::Counted(_, counter) => return further::counter_attr(counter, &self.layout, common, cpu),

@@ -16,6 +16,7 @@ pub(crate) use choice::{Choice, NoCycles};
 use choice::{Common, core_type};
 use choose::{choose, open_failed};
 use event_set::EventSet;
+pub(crate) use rings::RingBytes;
 use rings::{largest_ring_bytes, map_rings, wanted_ring_bytes};
 pub(crate) use scope::{OpenError, Scope, Wanted};
 pub(crate) use trouble::has_hardware;
@@ -39,7 +40,10 @@ pub(crate) struct Opened {
     /// The rings, and the role of the records in each.
     pub(crate) rings: Vec<Ring>,
     pub(crate) roles: Vec<Role>,
-    pub(crate) ring_bytes: usize,
+    /// Of the event that samples.
+    pub(crate) usual: RingBytes,
+    /// What its dumps and rings can be instead, where many stacks are deeper.
+    pub(crate) larger: Option<RingBytes>,
     pub(crate) layout: Layout,
     pub(crate) choice: Choice,
     /// Which event counts, where threads may have two.
@@ -58,6 +62,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
     let Wanted {
         rate_hz,
         stack_bytes,
+        larger_stacks,
         off_cpu,
         events: named,
     } = *wanted;
@@ -73,11 +78,15 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         .first()
         .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
     let core_types = cpus::core_types(Path::new("/"));
+    // An attached program would need one more event for each of its threads.
+    let may_be_larger = larger_stacks && scope == Scope::OnExec && named.weight.is_none();
+    let larger = RingBytes::larger_than(stack_bytes, rate_hz, cpus.len()).filter(|_| may_be_larger);
     let common = |choice: &Choice| Common {
         scope,
         choice: choice.clone(),
         rate_hz,
         stack_bytes,
+        larger_stack_bytes: larger.map(|larger| larger.stack_bytes),
         core_types: core_types.clone(),
     };
     let (choice, mut announcements) = choose(scope, pid, wanted, first, &core_types, &common)?;
@@ -113,7 +122,11 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         events,
         rings,
         roles,
-        ring_bytes,
+        usual: RingBytes {
+            ring_bytes,
+            stack_bytes,
+        },
+        larger,
         layout: choice.layout(stack_bytes),
         choice,
         origins: None,

@@ -17,6 +17,44 @@ const ALL_RINGS_BYTES: usize = 64 << 20;
 /// Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
 const RING_SECONDS: f64 = 0.26;
 
+/// The same for rings of larger dumps, which are mapped when they are needed. Their stacks are not all that large.
+const LARGER_STACKS_RING_SECONDS: f64 = 0.1;
+/// Of one CPU: 4 kHz with dumps of 64 KiB.
+const LARGEST_RING_OF_LARGER_STACKS_BYTES: usize = 32 << 20;
+/// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in kernel/events/core.c).
+const LARGEST_STACK_BYTES: u32 = 65528;
+
+/// The size of each ring, and of the dumps in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingBytes {
+    pub(crate) ring_bytes: usize,
+    pub(crate) stack_bytes: u32,
+}
+
+impl RingBytes {
+    /// Rings that are full sooner lose samples whenever the recorder has to wait for a CPU.
+    pub(crate) const FEWEST_SECONDS: f64 = 0.05;
+
+    /// How long a busy CPU needs to fill its ring.
+    pub(crate) fn seconds(self, rate_hz: f64) -> f64 {
+        self.ring_bytes as f64 / (rate_hz * f64::from(self.stack_bytes.max(1024)))
+    }
+
+    /// Larger dumps that rings have room for; `None`: there is no room for more than these.
+    pub(super) fn larger_than(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
+        let most = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_OF_LARGER_STACKS_BYTES);
+        let wanted = |stack_bytes: u32| (rate_hz * f64::from(stack_bytes) * LARGER_STACKS_RING_SECONDS) as usize;
+        let sizes = [LARGEST_STACK_BYTES, 32 << 10].into_iter();
+        let mut larger = sizes
+            .filter(|larger| *larger > stack_bytes)
+            .map(|stack_bytes| RingBytes {
+                ring_bytes: wanted(stack_bytes).next_power_of_two(),
+                stack_bytes,
+            });
+        larger.find(|larger| larger.ring_bytes <= most)
+    }
+}
+
 /// The size for events that come at any rate.
 pub(super) fn largest_ring_bytes(cpus: usize) -> usize {
     wanted_ring_bytes(f64::INFINITY, 0, cpus)
@@ -83,5 +121,20 @@ mod tests {
         assert_eq!(mebibytes(1000.0, 2), 4);
         assert_eq!(mebibytes(10_000.0, 2), 8);
         assert_eq!(mebibytes(10_000.0, 64), 2);
+    }
+
+    #[test]
+    fn dumps_are_larger_where_rings_hold_a_tenth_of_a_second_of_them() {
+        let larger = |stack_bytes, rate_hz, cpus| {
+            RingBytes::larger_than(stack_bytes, rate_hz, cpus).map(|larger| larger.stack_bytes)
+        };
+        assert_eq!(larger(16384, 1000.0, 2), Some(65528));
+        assert_eq!(larger(65528, 1000.0, 2), None);
+        assert_eq!(larger(16384, 4000.0, 2), Some(65528));
+        assert_eq!(larger(16384, 10_000.0, 2), Some(32768));
+        assert_eq!(larger(16384, 20_000.0, 2), None);
+        assert_eq!(larger(16384, 1000.0, 16), Some(32768));
+        assert_eq!(larger(16384, 1000.0, 64), None);
+        assert_eq!(larger(16384, 100.0, 64), Some(65528));
     }
 }

@@ -59,6 +59,8 @@ impl From<String> for OpenError {
 pub(crate) struct Wanted<'a> {
     pub(crate) rate_hz: f64,
     pub(crate) stack_bytes: u32,
+    /// Larger stacks, too, once they are needed.
+    pub(crate) larger_stacks: bool,
     pub(crate) off_cpu: bool,
     pub(crate) events: &'a Events,
 }
@@ -68,6 +70,7 @@ impl<'a> Wanted<'a> {
         Wanted {
             rate_hz: options.rate_hz,
             stack_bytes: options.stack_bytes,
+            larger_stacks: options.larger_stacks,
             off_cpu: options.off_cpu,
             events,
         }

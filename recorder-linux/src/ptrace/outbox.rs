@@ -50,7 +50,6 @@ pub(super) struct OwnedSample {
     /// `None` for a 32-bit task.
     pub(super) registers: Option<Registers>,
     pub(super) stack: Box<[u8]>,
-    pub(super) cut_off: bool,
 }
 
 /// The tracer's end.
@@ -162,7 +161,6 @@ impl OwnedSample {
                 kernel: &[],
                 registers,
                 stack_bytes: &self.stack,
-                cut_off: self.cut_off,
             }),
         };
         Sample {
@@ -209,7 +207,6 @@ mod tests {
             period: 1,
             registers: None,
             stack: vec![0; bytes].into(),
-            cut_off: false,
         };
         for _ in 0..5 {
             outbox.send_sample(sample(STACK_BYTES / 3));

@@ -307,7 +307,6 @@ impl Tracer {
             period: thread.account.sample(counts),
             registers,
             stack: self.stack[..stack_bytes].into(),
-            cut_off: stack_bytes == self.stack.len(),
         })
     }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, LostCause, RecordingEvent, Role};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 
 use crate::open::events::PointLimit;
 use crate::open::{Opened, StackLimit};
 use crate::processes::unrecorded::Unrecorded;
 use crate::processes::usage::Usage;
 use crate::processes::watched::{Watched, stop_at_end, take_signals};
+use crate::session::larger_stacks::LargerStacks;
 use crate::session::pace::{Found, Pace};
 use crate::sys::process::monotonic_ns;
 use crate::sys::ring::Ring;
@@ -62,8 +63,9 @@ pub(crate) fn until_end(
     rate_hz: f64,
     sink: &mut dyn EventSink,
 ) -> io::Result<(StopReason, Timestamp)> {
-    let mut pace = Pace::new(opened.ring_bytes, opened.layout.stack_bytes, rate_hz);
-    let mut unverified = 0;
+    let mut pace = Pace::new(opened.usual, rate_hz);
+    let mut completion = Completion::default();
+    let mut larger_stacks = LargerStacks::default();
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
     let mut points = PointLimit::new(monotonic_ns());
@@ -97,13 +99,18 @@ pub(crate) fn until_end(
         if let Some(on) = switched {
             opened.events.switch(Role::WaitStack, on)?;
         }
-        let unverified_before = std::mem::replace(&mut unverified, sink.unverified());
+        let before = std::mem::replace(&mut completion, sink.completion());
+        let deep_stacks = completion.beyond_sample.saturating_sub(before.beyond_sample);
+        let samples = taken.records.saturating_sub(taken.others);
+        if let Some(bytes) = larger_stacks.after(samples, deep_stacks, opened, translator)? {
+            pace = Pace::new(bytes, rate_hz);
+        }
         let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
         let found = Found {
             records: taken.records,
             others: taken.others,
-            deep_stacks: translator.take_deep_stacks(),
-            unverified: unverified.saturating_sub(unverified_before),
+            deep_stacks,
+            unverified: completion.unverified.saturating_sub(before.unverified),
             fill: taken.fill,
         };
         pace.next(found, took);

@@ -86,7 +86,6 @@ impl InitialWaits {
                     kernel: &kernel,
                     registers: user.registers(),
                     stack_bytes: &user.bytes,
-                    cut_off: user.bytes.len() == STACK_BYTES,
                 })),
                 None if kernel.is_empty() => None,
                 None if thread.is_kernel_thread => Some(Stack::Frames(&kernel)),

@@ -32,6 +32,7 @@ mod drain;
 mod existing;
 mod hold;
 mod initial_waits;
+mod larger_stacks;
 mod pace;
 mod perf;
 mod ring_copier;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::open::RingBytes;
+
 /// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz, if all dumps are full.
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -31,7 +33,7 @@ pub(super) struct Found {
     pub(super) records: u64,
     /// Records that are no samples.
     pub(super) others: u64,
-    /// Samples with more stack than was copied.
+    /// Stacks that needed more bytes than their samples have.
     pub(super) deep_stacks: u64,
     /// Stacks that could not be verified.
     pub(super) unverified: u64,
@@ -51,9 +53,8 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
-    pub(super) fn new(ring_bytes: usize, stack_bytes: u32, rate_hz: f64) -> Pace {
-        let bytes_a_second = rate_hz * f64::from(stack_bytes.max(1024));
-        let usual = Duration::from_secs_f64(ring_bytes as f64 / bytes_a_second * FILL_SHARE).clamp(SHORTEST, LONGEST);
+    pub(super) fn new(bytes: RingBytes, rate_hz: f64) -> Pace {
+        let usual = Duration::from_secs_f64(bytes.seconds(rate_hz) * FILL_SHARE).clamp(SHORTEST, LONGEST);
         Pace {
             usual,
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
@@ -125,7 +126,11 @@ mod tests {
 
     /// 1 kHz with rings of 4 MiB.
     fn pace() -> Pace {
-        Pace::new(4 << 20, 16 << 10, 1000.0)
+        let bytes = RingBytes {
+            ring_bytes: 4 << 20,
+            stack_bytes: 16 << 10,
+        };
+        Pace::new(bytes, 1000.0)
     }
 
     #[test]

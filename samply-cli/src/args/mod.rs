@@ -270,7 +270,7 @@ mod tests {
     fn defaults_are_the_documented_ones() {
         let args = record("sprof record ls");
         assert_eq!((args.rate_hz(), args.ptrace_rate_hz()), (1000.0, 100.0));
-        assert_eq!(args.stack_size, 16384);
+        assert_eq!(args.stack_size, None);
         assert_eq!(
             shown("sprof record ls").serve.port,
             value::Port {
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!((args.all, args.rate), (true, Some(99.0)));
         assert_eq!(args.command, ["sleep", "10"]);
         let args = record("sprof record -p 12 --call-graph dwarf,32768 sleep 10");
-        assert_eq!((&args.pid[..], args.stack_bytes()), (&[12][..], 32768));
+        assert_eq!((&args.pid[..], args.stack_bytes()), (&[12][..], Some(32768)));
         assert_eq!(args.command, ["sleep", "10"]);
         for (line, mode) in [
             ("sprof record --call-graph fp ls", CallGraph::FramePointers),
@@ -304,7 +304,7 @@ mod tests {
             ("sprof record --call-graph=dwarf ls", CallGraph::Dwarf(None)),
         ] {
             assert_eq!(record(line).call_graph, Some(mode));
-            assert_eq!(record(line).stack_bytes(), 16384);
+            assert_eq!(record(line).stack_bytes(), None);
         }
     }
 

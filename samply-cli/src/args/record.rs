@@ -96,10 +96,10 @@ pub(crate) struct RecordingArgs {
     #[arg(long, help_heading = "What to sample")]
     pub(crate) off_cpu: bool,
 
-    /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory.
-    #[arg(long, value_name = "BYTES", default_value = "16384", help_heading = "What to sample",
-          value_parser = value::stack_size)]
-    pub(crate) stack_size: u32,
+    /// Bytes of stack to copy with each sample. sprof completes deeper stacks from the program's memory. Default: 16384, and more once
+    /// a program that sprof starts has many deeper stacks.
+    #[arg(long, value_name = "BYTES", help_heading = "What to sample", value_parser = value::stack_size)]
+    pub(crate) stack_size: Option<u32>,
 
     /// Keep only the main thread of each process in the profile.
     #[arg(long, help_heading = "The profile")]
@@ -195,10 +195,10 @@ fn call_graph(text: &str) -> Result<CallGraph, String> {
 }
 
 impl RecordingArgs {
-    /// Stack bytes copied with each sample.
-    pub(crate) fn stack_bytes(&self) -> u32 {
+    /// Stack bytes copied with each sample, if the user chose.
+    pub(crate) fn stack_bytes(&self) -> Option<u32> {
         match self.call_graph {
-            Some(CallGraph::Dwarf(Some(bytes))) => bytes,
+            Some(CallGraph::Dwarf(Some(bytes))) => Some(bytes),
             _ => self.stack_size,
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
-use recording::sink::EventSink;
+use recording::sink::{Completion, EventSink};
 
 use super::names::Names;
 use super::runner::{self, Note};
@@ -87,8 +87,8 @@ impl<'a, N: EventSink> Programs<'a, N> {
 }
 
 impl<N: EventSink> EventSink for Programs<'_, N> {
-    fn unverified(&self) -> u64 {
-        self.next.unverified()
+    fn completion(&self) -> Completion {
+        self.next.completion()
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

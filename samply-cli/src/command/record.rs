@@ -14,7 +14,7 @@ use profile::enrich::Enriched;
 use profile::export::firefox;
 use recording::command::{on_file, own};
 use recording::event::Pid;
-use recording::session::{ProgramExit, RecordOptions, StopReason, Whom};
+use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYTES, Whom};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
@@ -243,7 +243,8 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str,
         env: program.env,
         rate_hz,
         ptrace_rate_hz: args.ptrace_rate_hz(),
-        stack_bytes: args.stack_bytes(),
+        stack_bytes: args.stack_bytes().unwrap_or(USUAL_STACK_BYTES),
+        larger_stacks: args.stack_bytes().is_none(),
         off_cpu: args.off_cpu,
         events,
         probes,

@@ -1,8 +1,9 @@
 // The cost of being sampled, as the target sees it: a pinned spinner reads the clock in a loop and sums the gaps
 // that are longer than a loop can take.
-// usage: gaps CPU MS THRESHOLD_NS      prints `gaps=N gap_ns=SUM wall_ns=T median_gap_ns=M`
+// usage: gaps CPU MS THRESHOLD_NS [STACK_KB]      prints `gaps=N gap_ns=SUM wall_ns=T median_gap_ns=M`
 #include "common.h"
 #include <sched.h>
+#include <string.h>
 
 #define KEPT 1000000
 static uint32_t kept[KEPT];
@@ -19,6 +20,10 @@ int main(int argc, char **argv) {
     CPU_SET(atoi(argv[1]), &set);
     sched_setaffinity(0, sizeof set, &set);
     uint64_t wall_ns = strtoull(argv[2], NULL, 10) * 1000000u, threshold = strtoull(argv[3], NULL, 10);
+    size_t stack_bytes = argc > 4 ? strtoull(argv[4], NULL, 10) * 1024 : 1;
+    char *stack = __builtin_alloca(stack_bytes);
+    memset(stack, 1, stack_bytes);
+    __asm__ volatile("" : : "r"(stack) : "memory");
     uint64_t start = clock_ns(CLOCK_MONOTONIC), last = start, gaps = 0, sum = 0, now;
     do {
         now = clock_ns(CLOCK_MONOTONIC);

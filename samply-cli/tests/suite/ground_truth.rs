@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
 use crate::support::skip::{kernel_samples, perf_events};
-use crate::support::{Profile, assert_split, program, record};
+use crate::support::{Profile, Recorder, assert_split, program, record};
 
 /// Every sample with user code of ours in it reaches `root`; at most `allowed_percent` do not.
 fn assert_rooted(profile: &Profile, root: &str, at_least_percent: f64) {
@@ -188,11 +188,16 @@ fn a_stripped_binary_is_unwound_to_the_root_and_its_functions_are_told_apart() {
     );
 }
 
+/// What is deeper than a sample is completed from memory, however many stacks are.
+fn from_memory() -> Recorder {
+    record().options(&["--stack-size", "16384"])
+}
+
 #[test]
 fn stacks_of_27_kb_are_rooted() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (_, profile) = record().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
+    let (_, profile) = from_memory().profile(program("deep").unwrap(), &["spin", "27", "1500"]);
     assert_rooted(&profile, "main", 99.0);
     // A frame of `descend` is about 250 bytes: 27 KB hold more than a hundred.
     let deep = profile.share(
@@ -220,9 +225,8 @@ fn stacks_of_200_kb_are_rooted_or_marked() {
 fn stacks_whose_memory_was_cleared_since_are_marked() {
     let Some(()) = perf_events() else { return };
     one_cpu();
-    let (_, profile) = record()
-        .options(&["--rate", "4000"])
-        .profile(program("deep").unwrap(), &["cleared", "64", "300"]);
+    let recorder = from_memory().options(&["--rate", "4000"]);
+    let (_, profile) = recorder.profile(program("deep").unwrap(), &["cleared", "64", "300"]);
     assert_honest(&profile, "large_frame", "main");
 }
 
@@ -230,7 +234,7 @@ fn stacks_whose_memory_was_cleared_since_are_marked() {
 fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
     let Some(()) = perf_events() else { return };
     alone();
-    let (_, profile) = record().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
+    let (_, profile) = from_memory().profile(program("deep").unwrap(), &["updown", "64", "1500"]);
     assert_growing_and_shrinking(&profile);
 }
 
@@ -240,7 +244,11 @@ fn stacks_that_keep_growing_and_shrinking_are_rooted_or_marked() {
 fn stacks_that_keep_growing_and_shrinking_on_a_busy_machine_are_rooted_or_marked() {
     let Some(()) = perf_events() else { return };
     alone();
-    let profile = with_busy_cpus(|| record().profile(program("deep").unwrap(), &["updown", "64", "1500"]).1);
+    let profile = with_busy_cpus(|| {
+        from_memory()
+            .profile(program("deep").unwrap(), &["updown", "64", "1500"])
+            .1
+    });
     assert_growing_and_shrinking(&profile);
 }
 

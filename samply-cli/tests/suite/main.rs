@@ -25,6 +25,7 @@ mod hostile;
 mod import_reports;
 mod jit;
 mod ladder;
+mod larger_stacks;
 mod merge;
 mod offcpu;
 mod perf_data;

@@ -112,7 +112,6 @@ impl EventSink for Collector {
 pub struct Captured {
     pub registers: Registers,
     pub bytes: Vec<u8>,
-    pub cut_off: bool,
 }
 
 /// Captures the caller's stack, at most `limit` bytes. Inlined, so that the registers are the caller's.
@@ -127,11 +126,7 @@ pub fn copy_stack(registers: Registers, limit: usize) -> Captured {
     let mut bytes = vec![0; limit];
     let len = OwnMemory::open().read(PID, sp(&registers), &mut bytes);
     bytes.truncate(len);
-    Captured {
-        registers,
-        cut_off: len == limit,
-        bytes,
-    }
+    Captured { registers, bytes }
 }
 
 pub fn sp(registers: &Registers) -> u64 {
@@ -149,7 +144,6 @@ pub fn sample_of(thread: Thread, captured: &Captured) -> Event<'_> {
         kernel: &[],
         registers: captured.registers,
         stack_bytes: &captured.bytes,
-        cut_off: captured.cut_off,
     });
     Event::sample(Timestamp(0), thread, Sample::new(Role::Running, 1, stack))
 }

@@ -23,7 +23,7 @@ pub(crate) mod waits;
 
 pub(crate) use profile::Profile;
 pub(crate) use programs::program;
-pub(crate) use run::{Recording, record, sprof};
+pub(crate) use run::{Recorder, Recording, record, sprof};
 
 use std::path::{Path, PathBuf};
 

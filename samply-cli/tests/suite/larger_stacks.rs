@@ -1,0 +1,120 @@
+//! Samples copy more of the stack once many stacks are deeper than 16 KiB.
+#![cfg(target_os = "linux")]
+
+use std::time::Duration;
+
+use crate::support::machine::{alone, one_cpu};
+use crate::support::profile::is_mark;
+use crate::support::skip::perf_events;
+use crate::support::{Profile, assert_split, program, record};
+
+/// What the profile says of larger copies.
+fn notes(profile: &Profile) -> Vec<String> {
+    let sections = profile.json["meta"]["extra"].as_array().unwrap().iter();
+    let entries = sections.flat_map(|section| section["entries"].as_array().unwrap());
+    let values = entries.filter_map(|entry| entry["value"].as_str().map(str::to_owned));
+    values.filter(|value| value.contains("samples copied")).collect()
+}
+
+fn is_whole(names: &[&str]) -> bool {
+    names.contains(&"main") && !names.iter().any(|name| is_mark(name))
+}
+
+/// 40 KiB of stack. Until the first 50 samples are looked at, which a round of 3 ms may delay, it is completed from memory; from then
+/// on samples have all of it. The moment between the two is not seen: no sample is missing, none is there twice.
+#[test]
+fn deep_stacks_are_copied_whole_from_a_moment_on() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    let (recording, profile) = record().profile(program("deep").unwrap(), &["spin", "40", "2000"]);
+    let notes = notes(&profile);
+    assert!(
+        notes.len() == 1 && notes[0].contains("up to 64 KiB of stack, instead of 16"),
+        "{notes:?}"
+    );
+    let completed = profile.figure(&["completed", "memory"]);
+    assert!(
+        completed < 200.0,
+        "{completed} completed from memory: {:?}",
+        profile.quality()
+    );
+    let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
+    assert!(
+        whole.of > 1800 && whole.percent() >= 99.0,
+        "{whole:?}\n{}",
+        profile.summary()
+    );
+    assert_eq!(profile.figure(&["lost"]), 0.0);
+    let samples = profile.sample_count() as f64;
+    let wanted = recording.printed("cpu_ns") / 1e6;
+    // The switch costs each thread up to one sample.
+    assert!(
+        (samples - wanted).abs() <= 0.01 * wanted + 5.0,
+        "{samples} samples, {wanted} ms of CPU time"
+    );
+    let mut times: Vec<f64> = profile.samples().map(|sample| sample.time_ms).collect();
+    let all = times.len();
+    times.dedup();
+    assert_eq!(times.len(), all, "two samples at one time");
+}
+
+/// The event of larger copies reports processes, names and mappings as the first one did.
+#[test]
+fn processes_that_start_later_are_recorded_as_before() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
+    let script = format!("{} spin 40 500; exec {} 2000", deep.display(), split.display());
+    let (_, profile) = record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]);
+    assert_eq!(notes(&profile).len(), 1, "{:?}", profile.quality());
+    assert_split(&profile, "");
+    let threads: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
+    assert!(threads.contains(&"deep") && threads.contains(&"split"), "{threads:?}");
+    let rooted = profile.share(|names| names.contains(&"run_split"), is_whole);
+    assert!(rooted.of > 7000, "{}", profile.summary());
+    assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+}
+
+/// A recorder that gets no CPU finds its rings full. Smaller copies last longer.
+#[test]
+fn samples_are_smaller_again_after_larger_ones_were_lost() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let running = record().start(program("deep").unwrap(), &["spin", "40", "3000"]);
+    std::thread::sleep(Duration::from_millis(1000));
+    running.signal_sprof("STOP");
+    std::thread::sleep(Duration::from_millis(700));
+    running.signal_sprof("CONT");
+    let recording = running.finish();
+    assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    let profile = recording.profile();
+    let notes = notes(&profile).join("; ");
+    assert!(
+        notes.contains("64 KiB") && notes.contains("16 KiB of stack again"),
+        "{notes}"
+    );
+    assert!(profile.figure(&["lost"]) > 0.0, "{:?}", profile.quality());
+    // Stacks are completed from memory, as before.
+    assert!(
+        profile.figure(&["completed", "memory"]) > 500.0,
+        "{:?}",
+        profile.quality()
+    );
+    let last = profile.samples().map(|sample| sample.time_ms).fold(0.0, f64::max);
+    assert!(last > 2500.0, "the last sample is at {last} ms");
+}
+
+/// A size that the user chose holds.
+#[test]
+fn a_chosen_size_stays() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    let recorder = record().options(&["--stack-size", "16384"]);
+    let (_, profile) = recorder.profile(program("deep").unwrap(), &["spin", "40", "500"]);
+    assert_eq!(notes(&profile), [] as [String; 0]);
+    assert!(
+        profile.figure(&["completed", "memory"]) > 300.0,
+        "{:?}",
+        profile.quality()
+    );
+}
