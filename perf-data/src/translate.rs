@@ -35,6 +35,8 @@ pub struct Translator {
     /// Processes that were found, while a record of their start may still come.
     found: HashSet<i32>,
     found_until: Timestamp,
+    /// While two events reported what happened, first and last.
+    twice: Vec<(Timestamp, Timestamp)>,
     /// The kernel's own threads, as far as they were found or forked by such: they have no user stack to miss.
     kernel_threads: HashSet<i32>,
     /// Threads that ended a moment ago, and when. Events of a whole CPU sample the last steps of a task's exit after its record.
@@ -233,7 +235,7 @@ impl Translator {
             }
             Ok(Record::Fork { pid, parent_pid, tid }) => {
                 // A pid that comes again without an end in between: its exit record was lost.
-                if pid != parent_pid && !self.was_found(time, pid) {
+                if pid != parent_pid && !self.was_found(time, pid) && !self.is_there_twice(time) {
                     self.without_events.forget(pid);
                     self.end_process(time, pid, sink);
                     if self.kernel_threads.contains(&parent_pid) {

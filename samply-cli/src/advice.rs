@@ -102,7 +102,7 @@ fn line(shortfall: &Shortfall, likewise: &[&Shortfall], selection: &Selection<'_
             lib(at)
         ),
         Lack::StackBytes => format!(
-            "{of_samples} have stacks deeper than the copied bytes: --stack-size 65528 copies more; root can read the rest from the program's memory"
+            "{of_samples} have stacks deeper than the copied bytes: --stack-size 65528 copies as much as can be; root can read the rest from the program's memory"
         ),
         Lack::Depth => format!("{of_samples} have more frames than sprof follows: the callers above are missing"),
         Lack::DebugInfo(at) => format!(

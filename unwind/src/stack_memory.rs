@@ -52,7 +52,8 @@ impl LiveBlocks {
     /// Forgets what can't serve a sample of this time. `expected`: how many live bytes the thread's last stack took.
     pub(crate) fn begin(&mut self, sampled: Timestamp, expected: u64) {
         let is_old = self.times.is_some_and(|(first, _)| first <= sampled);
-        if is_old || self.used > KEPT_BYTES {
+        // A target without memory has blocks of no bytes.
+        if is_old || self.used > KEPT_BYTES || self.blocks.len() > KEPT_BYTES / PAGE {
             self.blocks.clear();
             self.pages.clear();
             self.times = None;
@@ -116,8 +117,8 @@ impl LiveBlocks {
         let begun = memory.now();
         let len = memory.read(pid, address, &mut self.bytes[at..at + wanted]).min(wanted);
         self.times = Some((self.times.map_or(begun, |(first, _)| first), memory.now()));
-        // Even a failed reading is remembered, for its page: the next one would fail, too.
-        let size = if len == 0 { PAGE } else { wanted };
+        // Where a reading ended is remembered, for its page: the next one would fail, too. What lies beyond may be another stack.
+        let size = ((len / PAGE + 1) * PAGE).min(wanted);
         self.used += len.next_multiple_of(8);
         let block = Block {
             pid,

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Sample, Thread, ThreadEvent, Tid};
+use recording::event::{Event, EventKind, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent, Tid};
 use recording::module::Module;
 use recording::quality::Quality;
 use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory};
@@ -52,8 +52,8 @@ pub struct Unwinder<N, M, F> {
     threads: FxHashMap<Tid, ThreadState>,
     known: Known,
     quality: Quality,
-    /// Stacks that needed more bytes than their sample has.
-    beyond_sample: u64,
+    /// Of the samples of the event that samples.
+    completion: Completion,
     /// Of the quality: what [`RecordingEvent::Unwound`] has reported of `completed_live` and of `by_frame_pointer`.
     reported: [u64; 2],
     report_at: Timestamp,
@@ -95,7 +95,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             threads: FxHashMap::default(),
             known: Known::default(),
             quality: Quality::default(),
-            beyond_sample: 0,
+            completion: Completion::default(),
             reported: [0; 2],
             report_at: Timestamp(0),
             frames: Vec::new(),
@@ -139,7 +139,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             Stack::Snapshot(snapshot) if self.has_left_user_space(thread.pid, &snapshot) => {
                 self.on_missing(snapshot.kernel, MissingStack::NoUserSpace);
             }
-            Stack::Snapshot(snapshot) => self.on_snapshot(time, thread, &snapshot),
+            Stack::Snapshot(snapshot) => {
+                let unverified = self.quality.unverified;
+                let is_beyond_sample = self.on_snapshot(time, thread, &snapshot);
+                if sample.role == Role::Running {
+                    self.completion.beyond_sample += u64::from(is_beyond_sample);
+                    self.completion.unverified += self.quality.unverified - unverified;
+                }
+            }
         }
         let unwound = Sample {
             stack: Stack::Frames(&self.frames),
@@ -175,17 +182,19 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             && space.is_none_or(|space| space.mappings.find(Avma(ip)).is_none())
     }
 
-    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) {
+    /// True if the stack needs more bytes than the sample has.
+    fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
         self.frames.extend_from_slice(snapshot.kernel);
         let outcome = match snapshot.registers {
             Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
             Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot),
         };
-        let Some(outcome) = outcome else { return };
+        let Some(outcome) = outcome else { return false };
         match snapshot.registers {
             Registers::X86_64 { .. } => self.conclude::<X86_64>(time, thread, outcome),
             Registers::Aarch64 { .. } => self.conclude::<Aarch64>(time, thread, outcome),
         }
+        outcome.live_boundary.is_some() || outcome.end == End::NoMemory
     }
 
     fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Option<Outcome> {
@@ -251,7 +260,6 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     /// Verifies, counts and marks the stack of a walk.
     fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
-        self.beyond_sample += u64::from(outcome.live_boundary.is_some() || outcome.end == End::NoMemory);
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let times = Times {
             sampled: time,
@@ -382,10 +390,7 @@ impl ThreadState {
 
 impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M, F> {
     fn completion(&self) -> Completion {
-        Completion {
-            beyond_sample: self.beyond_sample,
-            unverified: self.quality.unverified,
-        }
+        self.completion
     }
 
     fn on_event(&mut self, event: &Event<'_>) {

@@ -248,11 +248,16 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             let (stack, trails) = (&mut self.stack, &mut self.trails);
             let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
             if let Some(rules) = rules {
+                // framehop does without some words that can't be read.
+                let mut has_all = true;
                 if let Some(relative) = relative(address, region.base)
                     && let Some(step) = rules.step(relative, regs, &mut |address| {
-                        let word = stack.read(address)?;
-                        trails.has_read(address, word);
-                        Ok(word)
+                        let word = stack.read(address);
+                        match word {
+                            Ok(word) => trails.has_read(address, word),
+                            Err(_) => has_all = false,
+                        }
+                        word
                     })
                 {
                     return match step {
@@ -263,7 +268,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                             Some(true) => (Step::Caller(caller), How::Otherwise),
                             _ => (Step::OnOtherStack, How::Otherwise),
                         },
-                        step => (step, How::ByRules),
+                        step if has_all => (step, How::ByRules),
+                        step => (step, How::Otherwise),
                     };
                 }
                 like_assembly = true;

@@ -40,6 +40,16 @@ impl Translator {
         self.found_until = until;
     }
 
+    /// Notes that two events reported what happened meanwhile: a second fork of a process is not a new one with its number.
+    pub fn reported_twice(&mut self, from: Timestamp, until: Timestamp) {
+        self.twice.push((from, until));
+    }
+
+    /// True if another record may say the same.
+    pub(super) fn is_there_twice(&self, time: Timestamp) -> bool {
+        self.twice.iter().any(|(from, until)| (*from..=*until).contains(&time))
+    }
+
     /// True if this fork is of a process that was found.
     pub(super) fn was_found(&mut self, time: Timestamp, pid: i32) -> bool {
         if time > self.found_until {

@@ -71,9 +71,6 @@ impl EventSet {
         cpus: &[u32],
     ) -> Result<EventSet, OpenError> {
         let mut whats = vec![What::Samples];
-        if common.larger_stack_bytes.is_some() {
-            whats.push(What::LargerStacks);
-        }
         if off_cpu {
             whats.push(What::Switches);
             // A context switch happens in the kernel: without permission to sample that (perf_event_paranoid 2), the event of
@@ -88,6 +85,10 @@ impl EventSet {
             whats.push(What::Counted(*index, counter.clone()));
         }
         whats.extend((events.points.iter()).map(|(index, point)| What::Point(*index, point.clone())));
+        // Last: the recording can do without, where there are few descriptors.
+        if common.larger_stack_bytes.is_some() {
+            whats.push(What::LargerStacks);
+        }
         let specs = whats.into_iter().map(|what| Spec {
             layout: what.layout(&common),
             what,
@@ -102,6 +103,10 @@ impl EventSet {
         };
         set.open_for(pid)
             .map_err(|(spec, cpu, error)| set.failed(spec, cpu, &error))?;
+        if set.sampling(true).count() < set.sampling(false).count() {
+            let (fds, specs) = (&mut set.fds, &set.specs);
+            fds.retain(|fd| !matches!(specs[fd.spec].what, What::LargerStacks));
+        }
         for (index, fd) in set.fds.iter().enumerate() {
             let ring = (set.specs[fd.spec].what.role(), fd.cpu);
             set.owners.entry(ring).or_insert(index);
@@ -216,14 +221,9 @@ impl EventSet {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
-    /// The events with larger dumps, which have no rings yet; none unless all CPUs that are recorded have one.
-    pub(crate) fn larger_stacks(&self) -> Vec<&EventFd> {
-        let larger: Vec<&EventFd> = self.sampling(true).collect();
-        if larger.len() == self.cpus().len() {
-            larger
-        } else {
-            Vec::new()
-        }
+    /// The events with larger dumps, which have no rings yet: one for each CPU, or none.
+    pub(crate) fn larger_stacks(&self) -> impl Iterator<Item = &EventFd> {
+        self.sampling(true)
     }
 
     /// Sends their records to the rings of the usual ones.
@@ -243,7 +243,7 @@ impl EventSet {
     }
 
     /// Samples with larger dumps from now on, or with the usual ones again. For a moment both are on: what is mapped then is reported
-    /// twice and not missed, and neither samples before its first period is over.
+    /// twice and not missed.
     pub(crate) fn switch_to_larger_stacks(&self, larger: bool) -> io::Result<()> {
         self.sampling(larger).try_for_each(EventFd::enable)?;
         self.sampling(!larger).try_for_each(EventFd::disable)

@@ -1,6 +1,6 @@
 //! The events of waits: when threads leave a CPU and get one again, and their stacks.
 //!
-//! Two more events per CPU, with rings of their own; further threads write into the same rings. A program that switches a million times
+//! Two more events per CPU beside those that sample, with rings of their own; further threads write into the same rings. A program that switches a million times
 //! a second fills 64 MB a second, and must not push out the samples. Stacks must not push out switches.
 //!
 //! - Switch records: each switch with its exact time, 40 bytes.

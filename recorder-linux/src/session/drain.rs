@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use recording::clock::Timestamp;
 use recording::event::{Event, LostCause, RecordingEvent, Role};
-use recording::sink::{Completion, EventSink};
+use recording::sink::EventSink;
 
 use crate::open::events::PointLimit;
 use crate::open::{Opened, StackLimit};
@@ -33,6 +33,7 @@ const SETTLE_NS: u64 = 500_000;
 const ROUND_FOR_MANY_WAITS: Duration = Duration::from_millis(2);
 /// The round after one with many point events, which mostly come in series.
 const ROUND_FOR_MANY_POINTS: Duration = Duration::from_millis(4);
+
 impl Source for Ring {
     fn next_time(&mut self) -> Option<u64> {
         // A record that is too short for a time sorts first, and is reported at once.
@@ -63,8 +64,8 @@ pub(crate) fn until_end(
     rate_hz: f64,
     sink: &mut dyn EventSink,
 ) -> io::Result<(StopReason, Timestamp)> {
-    let mut pace = Pace::new(opened.usual, rate_hz);
-    let mut completion = Completion::default();
+    let mut pace = Pace::new(opened.usual, rate_hz, opened.choice.unit());
+    let mut completion = sink.completion();
     let mut larger_stacks = LargerStacks::default();
     let mut queue = BinaryHeap::new();
     let mut interrupts = 0;
@@ -101,9 +102,8 @@ pub(crate) fn until_end(
         }
         let before = std::mem::replace(&mut completion, sink.completion());
         let deep_stacks = completion.beyond_sample.saturating_sub(before.beyond_sample);
-        let samples = taken.records.saturating_sub(taken.others);
-        if let Some(bytes) = larger_stacks.after(samples, deep_stacks, opened, translator)? {
-            pace = Pace::new(bytes, rate_hz);
+        if let Some(bytes) = larger_stacks.after(taken.samples, deep_stacks, opened, translator) {
+            pace = Pace::new(bytes, rate_hz, opened.choice.unit());
         }
         let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
         let found = Found {
@@ -142,6 +142,8 @@ struct Taken {
     records: u64,
     /// Of these, the ones that are no samples.
     others: u64,
+    /// And the samples of the event that samples.
+    samples: u64,
     wait_stacks: u64,
     /// How full the fullest ring was.
     fill: f64,
@@ -169,7 +171,10 @@ fn drain(
     } = opened;
     taken.records = merge::drain(rings, until_ns, queue, &mut |ring, time, record| {
         let role = roles[ring];
-        taken.others += u64::from(!decode::is_sample(record));
+        match decode::is_sample(record) {
+            true => taken.samples += u64::from(role == Role::Running),
+            false => taken.others += 1,
+        }
         if matches!(role, Role::Counted | Role::Point) {
             if origins.as_mut().is_none_or(|origins| origins.counts(time, record))
                 && let Some(event) = events.event_of(role, record)

@@ -3,12 +3,17 @@
 
 use std::time::Duration;
 
+use recording::info::PeriodUnit;
+
 use crate::open::RingBytes;
 
 /// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz, if all dumps are full.
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
+/// Rounds are longer as long as the rings are this full at most. The rest is for the time that the recorder waits for a CPU: 160 ms
+/// were seen, and a ring holds 250 ms at 1 kHz.
+const MOST_FILL: f64 = 1.0 / 8.0;
 /// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
 /// changes more the later it is read.
 const LONGEST_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
@@ -19,9 +24,8 @@ const LONGEST_IDLE: Duration = Duration::from_millis(32);
 const CALM_ROUNDS: u32 = 8;
 /// The same after a stack larger than its dump: another one may follow, and is to be read soon.
 const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 128;
-/// Calm rounds are longer, as long as the rings are this full at most. The rest is for the time that the recorder waits for a CPU:
-/// 160 ms were seen, and a ring holds 250 ms at 1 kHz.
-const CALM_FILL: f64 = 1.0 / 8.0;
+/// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
+/// rounds were longer than the usual ones; why is not known.
 const LONGEST_CALM: Duration = Duration::from_millis(64);
 /// So many rounds in a row with deep stacks, all verified: what is rootwards of the dumps stays as it is, and can be read later.
 const VERIFIED_ROUNDS: u32 = 300;
@@ -45,6 +49,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Pace {
     usual: Duration,
+    longest_calm: Duration,
     round: Duration,
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
@@ -53,10 +58,15 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
-    pub(super) fn new(bytes: RingBytes, rate_hz: f64) -> Pace {
+    pub(super) fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit) -> Pace {
         let usual = Duration::from_secs_f64(bytes.seconds(rate_hz) * FILL_SHARE).clamp(SHORTEST, LONGEST);
         Pace {
             usual,
+            // Stacks may be deep from one round to the next: half of the ring is left for that.
+            longest_calm: match unit {
+                PeriodUnit::CpuNanoseconds => LONGEST_CALM.min(usual.mul_f64(0.5 / FILL_SHARE)),
+                _ => LONGEST,
+            },
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
             rounds_to_calm: CALM_ROUNDS,
             verified_rounds: 0,
@@ -90,12 +100,12 @@ impl Pace {
                 false => short,
             }
         } else {
-            let by_fill = self.round.mul_f64((CALM_FILL / found.fill.max(1e-6)).min(1e3));
-            let longest = match self.rounds_to_calm == 0 {
-                true => by_fill.min(LONGEST_CALM).max(self.usual),
-                false => self.usual,
+            let by_fill = self.round.mul_f64((MOST_FILL / found.fill.max(1e-6)).min(1e3));
+            let longest = match self.rounds_to_calm {
+                0 => self.longest_calm,
+                _ => LONGEST,
             };
-            doubled.clamp(short, longest)
+            doubled.clamp(short, by_fill.min(longest).max(self.usual))
         };
         // Never more than half of a CPU: records that find no room are lost and counted, and the program goes on.
         self.round = next.max(took);
@@ -130,7 +140,7 @@ mod tests {
             ring_bytes: 4 << 20,
             stack_bytes: 16 << 10,
         };
-        Pace::new(bytes, 1000.0)
+        Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds)
     }
 
     #[test]
