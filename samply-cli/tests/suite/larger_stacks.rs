@@ -64,14 +64,14 @@ fn processes_that_start_later_are_recorded_as_before() {
     let Some(()) = perf_events() else { return };
     one_cpu();
     let [deep, split] = ["deep", "split"].map(|name| program(name).unwrap());
-    let script = format!("{} spin 40 500; exec {} 2000", deep.display(), split.display());
+    let script = format!("{} spin 40 500; exec {} 2500", deep.display(), split.display());
     let (_, profile) = record().options(&["--rate", "4000"]).profile("sh", &["-c", &script]);
     assert_eq!(notes(&profile).len(), 1, "{:?}", profile.quality());
     assert_split(&profile, "");
     let threads: Vec<&str> = profile.threads.iter().map(|thread| thread.name.as_str()).collect();
     assert!(threads.contains(&"deep") && threads.contains(&"split"), "{threads:?}");
     let rooted = profile.share(|names| names.contains(&"run_split"), is_whole);
-    assert!(rooted.of > 7000, "{}", profile.summary());
+    assert!(rooted.of > 9000, "{}", profile.summary());
     assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
 }
 
