@@ -12,7 +12,7 @@
 //! 3. `elf`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
 //! 4. `tables`, `cfi`, `go`: the unwind rules of one file.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
-//! 6. `walk`: from leaf to root; `trail`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
+//! 6. `walk`: from leaf to root; `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
 //! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk;
 //!    [`jitdump`]: the files that `jit` reads.
 //! 8. `live_boundary`: verifies stacks that were completed from live memory; `calls`: whether a caller can have called its callee.
@@ -28,6 +28,7 @@ mod elf;
 mod go;
 mod jit;
 pub mod jitdump;
+mod last_walk;
 mod live_boundary;
 mod modules;
 mod outcome;
@@ -37,7 +38,6 @@ mod signal;
 mod space;
 mod stack_memory;
 mod tables;
-mod trail;
 mod unwinder;
 mod walk;
 mod x86_64;

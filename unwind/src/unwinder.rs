@@ -14,13 +14,13 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMar
 
 use crate::aarch64::Aarch64;
 use crate::calls::Code;
+use crate::last_walk::{LastWalk, NewSteps, Reuse};
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings};
 use crate::stack_memory::{LiveBlocks, StackMemory};
 use crate::tables::HasRules;
-use crate::trail::{NewSteps, Trail, Trails};
 use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
 
@@ -77,7 +77,7 @@ struct Space {
 struct ThreadState {
     pid: Pid,
     stacks: ThreadStacks,
-    trail: Trail,
+    last_walk: LastWalk,
     /// Bytes of live memory that the last stack took.
     live_bytes: u64,
 }
@@ -199,12 +199,12 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
 
     fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Option<Outcome> {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
-        let mut last = std::mem::take(&mut state.trail);
+        let mut last = std::mem::take(&mut state.last_walk);
         self.live.begin(time, state.live_bytes);
         let (outcome, live_bytes) = self.walk::<A>(time, thread, snapshot, &mut last);
         if cfg!(debug_assertions) {
             let points = self.points.clone();
-            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut Trail::default());
+            let (again, _) = self.walk::<A>(time, thread, snapshot, &mut LastWalk::default());
             assert_eq!(
                 (&outcome, &points),
                 (&again, &self.points),
@@ -212,7 +212,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             );
         }
         if let Some(state) = self.threads.get_mut(&thread.tid) {
-            state.trail = last;
+            state.last_walk = last;
             state.live_bytes = live_bytes;
         }
         outcome
@@ -224,7 +224,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         time: Timestamp,
         thread: Thread,
         snapshot: &Snapshot<'_>,
-        last: &mut Trail,
+        last: &mut LastWalk,
     ) -> (Option<Outcome>, u64) {
         self.points.clear();
         let space = self.spaces.entry(thread.pid).or_default();
@@ -247,14 +247,14 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 live_start: None,
                 live_bytes: 0,
             },
-            trails: Trails::new(last, &mut self.new_steps, space.version),
+            reuse: Reuse::new(last, &mut self.new_steps, space.version),
             sp_is_bound: false,
             points: &mut self.points,
             max_frames: self.options.max_frames,
         };
         let outcome = walk.run::<A>(&snapshot.registers);
         let live_bytes = walk.stack.live_bytes;
-        walk.trails.finish();
+        walk.reuse.finish();
         (outcome, live_bytes)
     }
 
@@ -382,7 +382,7 @@ impl ThreadState {
         ThreadState {
             pid,
             stacks: ThreadStacks::default(),
-            trail: Trail::default(),
+            last_walk: LastWalk::default(),
             live_bytes: 0,
         }
     }

@@ -7,13 +7,13 @@ use rustc_hash::FxHashMap;
 use crate::arch::{NearbyCode, Step, Unreadable};
 use crate::calls::{Calls, Code};
 use crate::jit::JitRules;
+use crate::last_walk::{Kept, Now, Reuse, WalkedFrame};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::signal;
 use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::StackMemory;
 use crate::tables::{HasRules, Saved};
-use crate::trail::{Footing, Kept, Now, Trails};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
@@ -71,7 +71,7 @@ pub(crate) struct Walk<'a, M, F> {
     pub(crate) quality: &'a mut Quality,
     pub(crate) stack: StackMemory<'a, M>,
     /// The thread's last walk.
-    pub(crate) trails: Trails<'a>,
+    pub(crate) reuse: Reuse<'a>,
     /// The stack pointer of the frame that was found last is a lower bound.
     pub(crate) sp_is_bound: bool,
     /// The result, leaf first.
@@ -116,7 +116,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 Step::Root => Kept::Root,
                 _ => Kept::Nothing,
             };
-            self.trails.has_made(address, before, kept);
+            self.reuse.has_made(address, before, kept);
             if self.stack.used_live && outcome.live_boundary.is_none() {
                 outcome.live_boundary = Some(self.points.len() - 1);
             }
@@ -197,7 +197,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         address: FrameAddress,
         regs: &A::Regs,
         outcome: &mut Outcome,
-    ) -> Option<Option<Footing>> {
+    ) -> Option<Option<WalkedFrame>> {
         if self.sp_is_bound {
             return None;
         }
@@ -211,17 +211,17 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
         };
         let same = self
-            .trails
+            .reuse
             .follow(address, &A::registers(address, regs), limit, &mut read)?;
         if outcome.live_boundary.is_none() {
             outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
         }
-        self.points.extend(self.trails.footings(same).map(|step| Point {
+        self.points.extend(self.reuse.frames(same).map(|step| Point {
             frame: frame(step.address),
             sp: step.registers.sp(),
         }));
-        let next = self.trails.leads_to(same);
-        self.trails.keep(same);
+        let next = self.reuse.leads_to(same);
+        self.reuse.keep(same);
         Some(next)
     }
 
@@ -245,7 +245,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             {
                 return (step, How::Otherwise);
             }
-            let (stack, trails) = (&mut self.stack, &mut self.trails);
+            let (stack, reuse) = (&mut self.stack, &mut self.reuse);
             let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
             if let Some(rules) = rules {
                 // framehop does without some words that can't be read.
@@ -254,7 +254,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     && let Some(step) = rules.step(relative, regs, &mut |address| {
                         let word = stack.read(address);
                         match word {
-                            Ok(word) => trails.has_read(address, word),
+                            Ok(word) => reuse.has_read(address, word),
                             Err(_) => has_all = false,
                         }
                         word

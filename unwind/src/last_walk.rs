@@ -11,24 +11,24 @@ use framehop::FrameAddress;
 
 use recording::stack::Registers;
 
-/// What a step was, for the next walk.
+/// What the next walk may take over of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// It led to the caller, which is the frame after it.
     Caller,
     /// There is no caller.
     Root,
-    /// It depended on more than is kept.
+    /// It depended on more than the four.
     Nothing,
 }
 
 /// A frame of a walk, and the step from there.
 #[derive(Clone, Copy)]
-pub(crate) struct Footing {
+pub(crate) struct WalkedFrame {
     pub(crate) address: FrameAddress,
     pub(crate) registers: Registers,
     pub(crate) kept: Kept,
-    /// The words of this step and of those after it in the list end here.
+    /// The end of its words in the list of words. They begin where those of the frame before it in the list end.
     words_end: usize,
 }
 
@@ -37,8 +37,8 @@ type Word = (u64, u64);
 
 /// The steps of one walk. The root is first: what stays the same stays in its place.
 #[derive(Default)]
-pub(crate) struct Trail {
-    steps: Vec<Footing>,
+pub(crate) struct LastWalk {
+    steps: Vec<WalkedFrame>,
     words: Vec<Word>,
     /// The version of the process's mappings.
     version: u64,
@@ -47,21 +47,21 @@ pub(crate) struct Trail {
 /// The steps that a walk makes itself, leaf first. Keeps its memory from walk to walk.
 #[derive(Default)]
 pub(crate) struct NewSteps {
-    steps: Vec<Footing>,
+    steps: Vec<WalkedFrame>,
     words: Vec<Word>,
 }
 
 /// A walk beside the last one of its thread.
-pub(crate) struct Trails<'a> {
-    last: &'a mut Trail,
+pub(crate) struct Reuse<'a> {
+    last: &'a mut LastWalk,
     new: &'a mut NewSteps,
-    /// So many steps of the last walk, from its root on, were not come to yet.
+    /// How many steps of the last walk, counted from its root, this one may still come to.
     left: usize,
-    /// So many stay in their place.
+    /// How many of them, counted from the root, are steps of this walk, too, and stay where they are.
     stay: usize,
 }
 
-/// A part of the last walk that holds again: steps `from` down to `to` of the list.
+/// A part of the last walk that holds again: the steps `from` to `to` of the list, where `to` is the smaller one.
 #[derive(Clone, Copy)]
 pub(crate) struct Same {
     from: usize,
@@ -77,9 +77,9 @@ pub(crate) enum Now {
     Unreadable,
 }
 
-impl<'a> Trails<'a> {
+impl<'a> Reuse<'a> {
     /// `version`: what is mapped in the process has another one after each change.
-    pub(crate) fn new(last: &'a mut Trail, new: &'a mut NewSteps, version: u64) -> Trails<'a> {
+    pub(crate) fn new(last: &'a mut LastWalk, new: &'a mut NewSteps, version: u64) -> Reuse<'a> {
         if last.version != version {
             last.steps.clear();
             last.words.clear();
@@ -88,7 +88,7 @@ impl<'a> Trails<'a> {
         new.steps.clear();
         new.words.clear();
         let left = last.steps.len();
-        Trails {
+        Reuse {
             last,
             new,
             left,
@@ -167,7 +167,7 @@ impl<'a> Trails<'a> {
     }
 
     /// The frames of these steps, leaf first.
-    pub(crate) fn footings(&self, same: Same) -> impl Iterator<Item = &Footing> {
+    pub(crate) fn frames(&self, same: Same) -> impl Iterator<Item = &WalkedFrame> {
         self.last
             .steps
             .get(same.to..=same.from)
@@ -177,7 +177,7 @@ impl<'a> Trails<'a> {
     }
 
     /// The frame that the steps lead to; none if they lead to the root.
-    pub(crate) fn leads_to(&self, same: Same) -> Option<Footing> {
+    pub(crate) fn leads_to(&self, same: Same) -> Option<WalkedFrame> {
         let last = self.last.steps.get(same.to)?;
         let next = self.last.steps.get(same.to.checked_sub(1)?)?;
         (last.kept == Kept::Caller).then_some(*next)
@@ -209,7 +209,7 @@ impl<'a> Trails<'a> {
             let end = self.new.steps.last().map_or(0, |step| step.words_end);
             self.new.words.truncate(end);
         }
-        self.new.push(Footing {
+        self.new.push(WalkedFrame {
             address,
             registers,
             kept,
@@ -219,7 +219,7 @@ impl<'a> Trails<'a> {
 
     /// Makes this walk the last one.
     pub(crate) fn finish(self) {
-        let Trail { steps, words, .. } = self.last;
+        let LastWalk { steps, words, .. } = self.last;
         steps.truncate(self.stay);
         words.truncate(steps.last().map_or(0, |step| step.words_end));
         for (at, step) in self.new.steps.iter().enumerate().rev() {
@@ -229,7 +229,7 @@ impl<'a> Trails<'a> {
                 .map_or(0, |before| before.words_end);
             let own = self.new.words.get(start..step.words_end).unwrap_or_default();
             words.extend(own.iter().rev());
-            steps.push(Footing {
+            steps.push(WalkedFrame {
                 words_end: words.len(),
                 ..*step
             });
@@ -238,8 +238,8 @@ impl<'a> Trails<'a> {
 }
 
 impl NewSteps {
-    fn push(&mut self, step: Footing) {
-        self.steps.push(Footing {
+    fn push(&mut self, step: WalkedFrame) {
+        self.steps.push(WalkedFrame {
             words_end: self.words.len(),
             ..step
         });
