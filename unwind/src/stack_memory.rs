@@ -107,6 +107,10 @@ impl LiveBlocks {
     fn read(&mut self, memory: &mut impl TargetMemory, pid: Pid, address: u64, last: Option<Block>) -> usize {
         let follows = last.filter(|last| last.address.checked_add(last.size as u64) == Some(address));
         let wanted = follows.map_or(self.first_size, |last| (last.size * 2).min(MAX_BLOCK));
+        // A page is read once: two readings of it may differ, and a walk would see now the one and now the other.
+        let first = address / PAGE as u64;
+        let is_known = |page: &usize| self.pages.contains_key(&(pid, first + *page as u64));
+        let wanted = (1..wanted / PAGE).find(is_known).map_or(wanted, |pages| pages * PAGE);
         if self.used - self.used_before + wanted > MAX_BYTES {
             return usize::MAX;
         }
@@ -128,7 +132,6 @@ impl LiveBlocks {
             size,
         };
         let index = self.blocks.len();
-        let first = address / PAGE as u64;
         let pages = first..first + (size / PAGE) as u64;
         self.pages.extend(pages.map(|page| ((pid, page), index)));
         self.blocks.push(block);
