@@ -245,3 +245,94 @@ impl NewSteps {
         });
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test")]
+mod tests {
+    use super::*;
+
+    /// A stack of five frames, leaf first: frame `n` has its stack pointer at `n * 16` and reads the word there.
+    fn frame(at: u64) -> (FrameAddress, Registers) {
+        let (ip, sp) = (0x1000 + at, at * 16);
+        (
+            FrameAddress::InstructionPointer(ip),
+            Registers::X86_64 { ip, sp, bp: 0 },
+        )
+    }
+
+    fn walked(last: &mut LastWalk, kept: [Kept; 5]) {
+        let mut new = NewSteps::default();
+        let mut reuse = Reuse::new(last, &mut new, 1);
+        for (at, kept) in (1..).zip(kept) {
+            let (address, registers) = frame(at);
+            reuse.has_read(at * 16, at);
+            reuse.has_made(address, registers, kept);
+        }
+        reuse.finish();
+    }
+
+    const WHOLE: [Kept; 5] = [Kept::Caller, Kept::Caller, Kept::Caller, Kept::Caller, Kept::Root];
+
+    /// The stack pointers of the frames that are taken over from frame `at` on, and whether they lead to the root.
+    fn followed(last: &mut LastWalk, at: u64, read: impl FnMut(u64, u64) -> Now) -> Option<(Vec<u64>, bool)> {
+        let mut new = NewSteps::default();
+        let mut reuse = Reuse::new(last, &mut new, 1);
+        let (address, registers) = frame(at);
+        let same = reuse.follow(address, &registers, 100, read)?;
+        let frames = reuse.frames(same).map(|frame| frame.registers.sp()).collect();
+        Some((frames, reuse.leads_to(same).is_none()))
+    }
+
+    fn as_before(_: u64, at: u64) -> Now {
+        Now::InSample(at / 16)
+    }
+
+    #[test]
+    fn what_is_the_same_is_taken_over_to_the_root() {
+        let mut last = LastWalk::default();
+        walked(&mut last, WHOLE);
+        assert_eq!(followed(&mut last, 2, as_before), Some((vec![32, 48, 64, 80], true)));
+        // From the middle of another walk, whose own steps go before them.
+        let mut new = NewSteps::default();
+        let mut reuse = Reuse::new(&mut last, &mut new, 1);
+        let (address, registers) = frame(3);
+        reuse.has_made(FrameAddress::InstructionPointer(7), frame(1).1, Kept::Caller);
+        let same = reuse.follow(address, &registers, 100, as_before).unwrap();
+        reuse.keep(same);
+        reuse.finish();
+        assert_eq!(last.steps.len(), 4);
+        assert_eq!(followed(&mut last, 3, as_before), Some((vec![48, 64, 80], true)));
+    }
+
+    #[test]
+    fn a_step_whose_word_changed_is_to_be_made() {
+        let mut last = LastWalk::default();
+        walked(&mut last, WHOLE);
+        let changed = |_: u64, at: u64| match at {
+            64 => Now::InSample(99),
+            at => Now::InSample(at / 16),
+        };
+        assert_eq!(followed(&mut last, 2, changed), Some((vec![32, 48], false)));
+        assert_eq!(followed(&mut last, 4, changed), None);
+        let unreadable = |_: u64, at: u64| if at == 80 { Now::Unreadable } else { Now::Live(at / 16) };
+        assert_eq!(followed(&mut last, 1, unreadable), Some((vec![16, 32, 48, 64], false)));
+    }
+
+    #[test]
+    fn steps_that_depend_on_more_and_other_mappings_end_it() {
+        let mut last = LastWalk::default();
+        let mut kept = WHOLE;
+        kept[2] = Kept::Nothing;
+        walked(&mut last, kept);
+        assert_eq!(followed(&mut last, 1, as_before), Some((vec![16, 32], false)));
+        assert_eq!(followed(&mut last, 3, as_before), None);
+        // The walk ended at the frame after the last step.
+        kept = [Kept::Caller; 5];
+        walked(&mut last, kept);
+        assert_eq!(followed(&mut last, 3, as_before), Some((vec![48, 64], false)));
+        let mut new = NewSteps::default();
+        let (address, registers) = frame(1);
+        let mut other = Reuse::new(&mut last, &mut new, 2);
+        assert!(other.follow(address, &registers, 100, as_before).is_none());
+    }
+}

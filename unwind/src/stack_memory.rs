@@ -204,3 +204,87 @@ impl<M: TargetMemory> StackMemory<'_, M> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory whose words are counted up with each reading, up to an address that can't be read.
+    struct Changing {
+        readings: u64,
+        end: u64,
+    }
+
+    impl TargetMemory for Changing {
+        fn read(&mut self, _pid: Pid, address: u64, buffer: &mut [u8]) -> usize {
+            self.readings += 1;
+            let len = buffer.len().min(self.end.saturating_sub(address) as usize);
+            for word in buffer[..len].chunks_exact_mut(8) {
+                word.copy_from_slice(&self.readings.to_le_bytes());
+            }
+            len
+        }
+
+        fn now(&self) -> Timestamp {
+            Timestamp(100 + self.readings)
+        }
+    }
+
+    fn word(live: &mut LiveBlocks, memory: &mut Changing, address: u64) -> Option<u64> {
+        let bytes = live.from(memory, Pid(1), address).first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    #[test]
+    fn a_reading_serves_the_samples_before_it_and_no_other() {
+        let (mut live, mut memory) = (
+            LiveBlocks::default(),
+            Changing {
+                readings: 0,
+                end: u64::MAX,
+            },
+        );
+        live.begin(Timestamp(10), 0);
+        assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
+        live.begin(Timestamp(99), 0);
+        assert_eq!(word(&mut live, &mut memory, 0x8008), Some(1));
+        assert_eq!(live.read_at(), Some(Timestamp(101)));
+        live.begin(Timestamp(100), 0);
+        assert_eq!(word(&mut live, &mut memory, 0x8008), Some(2));
+    }
+
+    #[test]
+    fn a_page_is_read_once_a_round() {
+        let (mut live, mut memory) = (
+            LiveBlocks::default(),
+            Changing {
+                readings: 0,
+                end: u64::MAX,
+            },
+        );
+        live.begin(Timestamp(10), 0);
+        assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
+        // As much as the last stack took, but for what is there.
+        live.begin(Timestamp(11), 64 << 10);
+        assert_eq!(word(&mut live, &mut memory, 0x8000), Some(2));
+        assert_eq!(word(&mut live, &mut memory, 0x9ff8), Some(2));
+        assert_eq!(word(&mut live, &mut memory, 0xa000), Some(1));
+        assert_eq!(memory.readings, 2);
+    }
+
+    #[test]
+    fn what_lies_beyond_a_page_that_cannot_be_read_is_read_by_itself() {
+        let (mut live, mut memory) = (
+            LiveBlocks::default(),
+            Changing {
+                readings: 0,
+                end: 0x9000,
+            },
+        );
+        live.begin(Timestamp(10), 64 << 10);
+        assert_eq!(word(&mut live, &mut memory, 0x8000), Some(1));
+        assert_eq!(word(&mut live, &mut memory, 0x9000), None);
+        memory.end = u64::MAX;
+        assert_eq!(word(&mut live, &mut memory, 0xa000), Some(2));
+    }
+}

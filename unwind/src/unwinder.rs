@@ -185,19 +185,13 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     /// True if the stack needs more bytes than the sample has.
     fn on_snapshot(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
         self.frames.extend_from_slice(snapshot.kernel);
-        let outcome = match snapshot.registers {
+        match snapshot.registers {
             Registers::X86_64 { .. } => self.unwind::<X86_64>(time, thread, snapshot),
             Registers::Aarch64 { .. } => self.unwind::<Aarch64>(time, thread, snapshot),
-        };
-        let Some(outcome) = outcome else { return false };
-        match snapshot.registers {
-            Registers::X86_64 { .. } => self.conclude::<X86_64>(time, thread, outcome),
-            Registers::Aarch64 { .. } => self.conclude::<Aarch64>(time, thread, outcome),
         }
-        outcome.live_boundary.is_some() || outcome.end == End::NoMemory
     }
 
-    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> Option<Outcome> {
+    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let mut last = std::mem::take(&mut state.last_walk);
         self.live.begin(time, state.live_bytes);
@@ -211,11 +205,11 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
                 "a stack walked in two ways"
             );
         }
-        if let Some(state) = self.threads.get_mut(&thread.tid) {
-            state.last_walk = last;
-            state.live_bytes = live_bytes;
-        }
-        outcome
+        let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
+        (state.last_walk, state.live_bytes) = (last, live_bytes);
+        let Some(outcome) = outcome else { return false };
+        self.conclude::<A>(time, thread, outcome);
+        outcome.live_boundary.is_some() || outcome.end == End::NoMemory
     }
 
     /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took.
