@@ -55,7 +55,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
-/// recorded, too.
+/// recorded, too. Of a launched program one more, for larger dumps, which is off and has no ring.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
 pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {

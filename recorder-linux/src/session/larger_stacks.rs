@@ -89,6 +89,16 @@ impl LargerStacks {
                 }
                 let Some(larger) = map_rings(opened) else {
                     self.state = State::Never;
+                    // Without a size there was no wish for it.
+                    opened.notes.extend(opened.larger.map(|larger| {
+                        format!(
+                            "samples copied {} KiB of stack, though {:.0} % of the stacks were deeper: no descriptors or locked memory for \
+                             {} KiB; `ulimit -l unlimited` allows more",
+                            opened.usual.stack_bytes >> 10,
+                            100.0 * beyond as f64 / all as f64,
+                            larger.stack_bytes.div_ceil(1 << 10)
+                        )
+                    }));
                     return None;
                 };
                 let lost = translator.lost(Role::Running);

@@ -186,6 +186,12 @@ fn us_a_sample(recorder: Recorder, target: &Target, rate_hz: u32) -> f64 {
         recorder.name(),
         target.name
     );
+    assert!(
+        recorded.program_ns > 0.0,
+        "{} of {}: nothing was seen",
+        recorder.name(),
+        target.name
+    );
     // All that the program used until the last look was sampled, unless it was lost.
     recorded.recorder_ns / 1e3 / (recorded.program_ns / 1e9 * f64::from(rate_hz))
 }
