@@ -1,6 +1,7 @@
 //! The record decoder on records built by hand from `perf_event.h`, and on bytes that no kernel ever wrote.
 
 use proptest::prelude::*;
+use recording::clock::Timestamp;
 use recording::event::{Event, EventKind, Pid, ProcessEvent, Role, Thread, ThreadEvent};
 use recording::module::BuildId;
 use recording::sink::EventSink;
@@ -167,6 +168,30 @@ fn a_sample_of_the_ring_of_waits_is_the_stack_of_a_wait_and_no_sample() {
     let (mut waits, mut translator) = (Waits(0), Translator::new(LAYOUT));
     translator.record(42, &kernel_sample(), Role::WaitStack, &mut waits);
     assert_eq!((waits.0, translator.samples()), (1, 0));
+}
+
+/// PERF_RECORD_FORK: u32 pid, ppid, tid, ptid; u64 time.
+#[test]
+fn a_fork_that_two_events_report_is_one_process() {
+    struct Starts(u32);
+    impl EventSink for Starts {
+        fn on_event(&mut self, event: &Event<'_>) {
+            self.0 += u32::from(matches!(event.kind, EventKind::Process(_, ProcessEvent::Start { .. })));
+        }
+    }
+    let fork = record(7, 0, &[words32(&[9, 7, 9, 7]), words64(&[5]), sample_id(5)].concat());
+    let starts = |twice: Option<(u64, u64)>| {
+        let (mut starts, mut translator) = (Starts(0), Translator::new(LAYOUT));
+        if let Some((from, until)) = twice {
+            translator.reported_twice(Timestamp(from), Timestamp(until));
+        }
+        (0..2).for_each(|_| translator.record(5, &fork, Role::Running, &mut starts));
+        starts.0
+    };
+    assert_eq!(starts(Some((4, 6))), 1);
+    // Else it is a new process with the number of one whose exit was lost.
+    assert_eq!(starts(None), 2);
+    assert_eq!(starts(Some((6, 8))), 2);
 }
 
 #[test]
