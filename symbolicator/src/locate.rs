@@ -10,9 +10,18 @@ use recording::module::{BuildId, Module};
 use recording::sink::KeptFile;
 use recording::sink::ReadAt;
 
-use crate::SymbolOptions;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
+
+/// How to look for symbols.
+#[derive(Clone, Debug, Default)]
+pub struct SymbolOptions {
+    /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
+    /// cache. Default: none.
+    pub symbol_dirs: Vec<PathBuf>,
+    /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
+    pub recorded_at: Option<SystemTime>,
+}
 
 /// Where distributions install separate debug info (gdb's `debug-file-directory`).
 const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";

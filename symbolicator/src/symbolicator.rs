@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::SystemTime;
 
 use recording::module::{Module, ModuleKind};
 use recording::sink::KeptFile;
@@ -13,17 +12,8 @@ use crate::elf::ElfModule;
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
 use crate::kernel::KernelSymbols;
+use crate::locate::SymbolOptions;
 use crate::recorded::RecordedSymbols;
-
-/// How to look for symbols.
-#[derive(Clone, Debug, Default)]
-pub struct SymbolOptions {
-    /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
-    /// cache. Default: none.
-    pub symbol_dirs: Vec<PathBuf>,
-    /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
-    pub recorded_at: Option<SystemTime>,
-}
 
 /// The name under which a profile and its requests know a module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

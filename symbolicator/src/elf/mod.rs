@@ -17,9 +17,8 @@ use unwind::functions_of;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
 use self::symtab::SymbolTable;
-use crate::SymbolOptions;
 use crate::error::SymbolError;
-use crate::locate::{self, Files, SplitDwarfPaths, Supplementary};
+use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
 
 /// The files of one module, and what has been read of them.
 pub(crate) struct ElfModule {

@@ -7,11 +7,11 @@ use object::{Object, ObjectSymbol, SymbolFlags, SymbolKind, elf};
 
 use super::names::{Match, Wanted};
 use super::{AtOffset, Segments};
-use crate::SymbolOptions;
 use crate::asm;
 use crate::demangle::demangle;
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
+use crate::locate::SymbolOptions;
 
 /// Functions of one name at most: instances of a generic function, overloads, functions of several files.
 const MAX_FUNCTIONS: usize = 100;

@@ -14,10 +14,10 @@ use std::path::Path;
 use object::{Object, ObjectSegment};
 use recording::module::{Module, ModuleKind};
 
-use crate::SymbolOptions;
 use crate::elf::ElfModule;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
+use crate::locate::SymbolOptions;
 
 pub use self::functions::{Function, Functions, find_functions};
 pub use self::notes::{StaticProbe, static_probes};
