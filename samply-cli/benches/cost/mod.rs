@@ -99,8 +99,8 @@ pub(crate) fn table(repeats: usize) {
         folder: None,
     };
     let mut targets = vec![
-        spin("40 frames of 64 bytes", "deep_small", "3"),
-        spin("40 frames of 1 KiB", "deep_large", "40"),
+        spin("40 frames of 64 bytes", "deep_small", "2"),
+        spin("40 frames of 1 KiB", "deep_large", "32"),
     ];
     targets.extend(rustc(folder.path()));
     for target in &targets {

@@ -17,8 +17,8 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
         "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
         | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" => c(&format!("{name}.c"), &[]),
         // Frames of 64 bytes, and of 1 KiB.
-        "deep_small" => c("deep.c", &["-DFRAME_BYTES=24"]),
-        "deep_large" => c("deep.c", &["-DFRAME_BYTES=968"]),
+        "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
+        "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),
         "split" | "threads" | "traced" | "waits" | "pingpong" | "yields" | "attached" => {
             c(&format!("{name}.c"), &["-pthread"])
         }
