@@ -112,6 +112,7 @@ pub(crate) fn until_end(
             deep_stacks,
             unverified: completion.unverified.saturating_sub(before.unverified),
             fill: taken.fill,
+            late: Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left),
         };
         pace.next(found, took);
         if switched == Some(true) {

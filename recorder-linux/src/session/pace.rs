@@ -13,7 +13,9 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 /// Rounds are longer as long as the rings are this full at most. The rest is for the time that the recorder waits for a CPU: 160 ms
 /// were seen, and a ring holds 250 ms at 1 kHz.
-const MOST_FILL: f64 = 1.0 / 8.0;
+const MOST_FILL: f64 = 1.0 / 4.0;
+/// A recorder that waited for a CPU for longer than this competes with others, and may have to wait longer the next time.
+const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
 /// changes more the later it is read.
 const LONGEST_FOR_DEEP_STACKS: Duration = Duration::from_millis(3);
@@ -22,8 +24,8 @@ const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
 /// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
 const CALM_ROUNDS: u32 = 8;
-/// The same after a stack larger than its dump: another one may follow, and is to be read soon.
-const CALM_ROUNDS_AFTER_DEEP_STACKS: u32 = 128;
+/// The same after a stack larger than its dump, and after a long wait for a CPU: another one may follow.
+const CALM_ROUNDS_AFTER_TROUBLE: u32 = 128;
 /// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
 /// rounds were longer than the usual ones; why is not known.
 const LONGEST_CALM: Duration = Duration::from_millis(64);
@@ -43,6 +45,8 @@ pub(super) struct Found {
     pub(super) unverified: u64,
     /// How full the fullest ring was, 0 to 1.
     pub(super) fill: f64,
+    /// How long the recorder waited for a CPU when the round was over.
+    pub(super) late: Duration,
 }
 
 /// The length of the rounds of one recording.
@@ -81,10 +85,12 @@ impl Pace {
     /// The next round, after one that found this. `took`: the time that the recorder worked.
     pub(super) fn next(&mut self, found: Found, took: Duration) {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
-        self.rounds_to_calm = match (found.deep_stacks, found.others) {
-            (0, 0) => self.rounds_to_calm.saturating_sub(1),
-            (0, _) => self.rounds_to_calm.max(CALM_ROUNDS),
-            _ => CALM_ROUNDS_AFTER_DEEP_STACKS,
+        self.rounds_to_calm = if found.deep_stacks > 0 || found.late > LONG_WAIT {
+            CALM_ROUNDS_AFTER_TROUBLE
+        } else if found.others > 0 {
+            self.rounds_to_calm.max(CALM_ROUNDS)
+        } else {
+            self.rounds_to_calm.saturating_sub(1)
         };
         if found.unverified > 0 {
             self.verified_rounds = 0;
@@ -127,6 +133,7 @@ mod tests {
         deep_stacks: 0,
         unverified: 0,
         fill: 0.01,
+        late: Duration::ZERO,
     };
 
     fn after(pace: &mut Pace, found: Found, rounds: u32) -> u128 {
@@ -158,10 +165,20 @@ mod tests {
         let mut pace = pace();
         after(&mut pace, SAMPLES, 20);
         // Twice as full as it may be in 64 ms.
-        assert_eq!(after(&mut pace, Found { fill: 0.25, ..SAMPLES }, 1), 32);
-        assert_eq!(after(&mut pace, Found { fill: 0.125, ..SAMPLES }, 3), 32);
+        assert_eq!(after(&mut pace, Found { fill: 0.5, ..SAMPLES }, 1), 32);
+        assert_eq!(after(&mut pace, Found { fill: 0.25, ..SAMPLES }, 3), 32);
         // No shorter than usual, which is by the size of the rings.
         assert_eq!(after(&mut pace, Found { fill: 0.9, ..SAMPLES }, 3), 16);
+    }
+
+    #[test]
+    fn a_recorder_that_has_to_wait_for_a_cpu_wakes_up_in_time() {
+        let mut pace = pace();
+        assert_eq!(after(&mut pace, SAMPLES, 20), 64);
+        let late = Duration::from_millis(6);
+        assert_eq!(after(&mut pace, Found { late, ..SAMPLES }, 1), 16);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
+        assert_eq!(after(&mut pace, SAMPLES, 1), 32);
     }
 
     #[test]
@@ -174,7 +191,7 @@ mod tests {
         let mut pace = pace();
         assert_eq!(after(&mut pace, deep, VERIFIED_ROUNDS - 1), 3);
         assert_eq!(after(&mut pace, deep, 3), 12);
-        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_DEEP_STACKS - 1), 16);
+        assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, 1), 32);
         assert_eq!(after(&mut pace, unverified, 1), 3);
         assert_eq!(after(&mut pace, deep, VERIFIED_ROUNDS - 1), 3);
