@@ -203,6 +203,14 @@ impl Encoder {
         self.chain.clear();
         let mut context = None;
         for frame in frames {
+            // Nearly all are these.
+            if let Frame::ReturnAddress(at) = frame
+                && context == Some(context::USER)
+                && self.chain.len() < MAX_CHAIN
+            {
+                self.chain.push(at.0);
+                continue;
+            }
             let is_exact = context.is_none() || (context == Some(context::KERNEL) && !frame.is_kernel());
             let address = match frame {
                 Frame::InstructionPointer(at) | Frame::KernelInstructionPointer(at) if is_exact => at.0,

@@ -146,6 +146,18 @@ impl Ring {
         let available = self.head.wrapping_sub(self.tail);
         self.tail = self.tail.wrapping_add((size as u64).min(available));
         self.publish();
+        self.prefetch_after(size);
+    }
+
+    /// Has the CPU fetch the record after the next one, if that has this size, as samples have: another CPU has written it, and each of
+    /// its lines takes 0.1 us to come.
+    fn prefetch_after(&self, size: usize) {
+        let position = self.tail.wrapping_add(size as u64);
+        let start = (position % self.data_bytes as u64) as usize;
+        let is_written = self.head.wrapping_sub(self.tail) >= (size + PREFETCHED_BYTES) as u64;
+        if is_written && start + PREFETCHED_BYTES <= self.data_bytes {
+            prefetch(self.slice(start, PREFETCHED_BYTES));
+        }
     }
 
     fn publish(&self) {
@@ -181,6 +193,22 @@ impl Drop for Ring {
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.page_bytes + self.data_bytes) };
     }
 }
+
+/// The header of a sample, its registers and the last frames of its stack.
+const PREFETCHED_BYTES: usize = 3072;
+
+#[cfg(target_arch = "x86_64")]
+fn prefetch(bytes: &[u8]) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    for line in bytes.chunks(64) {
+        // SAFETY: a hint to the CPU. SSE is part of x86_64, and no address is an error.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+}
+
+/// The standard library has no such hint for other processors.
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch(_: &[u8]) {}
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {
