@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::arch::Unreadable;
+use crate::last_walk::Dump;
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::TargetMemory;
@@ -142,8 +143,8 @@ impl LiveBlocks {
 /// The stack of one sample.
 pub(crate) struct StackMemory<'a, M> {
     pub(crate) pid: Pid,
-    pub(crate) dump: &'a [u8],
-    pub(crate) dump_start: u64,
+    /// What the sample has of it.
+    pub(crate) dump: Dump<'a>,
     pub(crate) memory: &'a mut M,
     pub(crate) live: &'a mut LiveBlocks,
     /// No frame has data below its stack pointer: what lies there has been overwritten since.
@@ -158,19 +159,13 @@ pub(crate) struct StackMemory<'a, M> {
 impl<M: TargetMemory> StackMemory<'_, M> {
     /// The 8 bytes at an address.
     pub(crate) fn read(&mut self, address: u64) -> Result<u64, Unreadable> {
-        if let Some(word) = self.in_sample(address) {
+        if let Some(word) = self.dump.word(address) {
             return Ok(word);
         }
         if address < self.floor {
             return Err(Unreadable(address));
         }
         self.read_live(address).ok_or(Unreadable(address))
-    }
-
-    /// The same, if the sample has them.
-    pub(crate) fn in_sample(&self, address: u64) -> Option<u64> {
-        let offset = usize::try_from(address.checked_sub(self.dump_start)?).ok()?;
-        Some(u64::from_le_bytes(*self.dump.get(offset..)?.first_chunk()?))
     }
 
     fn read_live(&mut self, address: u64) -> Option<u64> {

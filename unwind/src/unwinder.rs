@@ -14,7 +14,7 @@ use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMar
 
 use crate::aarch64::Aarch64;
 use crate::calls::Code;
-use crate::last_walk::{LastWalk, NewSteps, Reuse};
+use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
@@ -232,8 +232,10 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
             quality: &mut self.quality,
             stack: StackMemory {
                 pid: thread.pid,
-                dump: snapshot.stack_bytes,
-                dump_start: sp,
+                dump: Dump {
+                    start: sp,
+                    bytes: snapshot.stack_bytes,
+                },
                 memory: &mut self.memory,
                 live: &mut self.live,
                 floor: sp,

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::arch::{NearbyCode, Step, Unreadable};
 use crate::calls::{Calls, Code};
 use crate::jit::JitRules;
-use crate::last_walk::{Kept, Now, Reuse, WalkedFrame};
+use crate::last_walk::{Kept, Reuse, WalkedFrame};
 use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::signal;
@@ -202,17 +202,14 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             return None;
         }
         let limit = self.max_frames.saturating_sub(self.points.len() + 1);
+        let registers = A::registers(address, regs);
         let stack = &mut self.stack;
-        let mut read = |sp, at| {
-            stack.floor = sp;
-            match stack.in_sample(at) {
-                Some(word) => Now::InSample(word),
-                None => stack.read(at).map_or(Now::Unreadable, Now::Live),
-            }
-        };
         let same = self
             .reuse
-            .follow(address, &A::registers(address, regs), limit, &mut read)?;
+            .follow(address, &registers, limit, stack.dump, |sp, address| {
+                stack.floor = sp;
+                stack.read(address).ok()
+            })?;
         if outcome.live_boundary.is_none() {
             outcome.live_boundary = same.from_sample.map(|steps| self.points.len() + steps);
         }
@@ -377,7 +374,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         if let (Some(rules), Some(relative)) = (rules, relative(address, region.base)) {
             let mut next_regs = caller_regs;
             let next = rules.step(relative, &mut next_regs, &mut |address| {
-                stack.in_sample(address).ok_or(Unreadable(address))
+                stack.dump.word(address).ok_or(Unreadable(address))
             });
             let has_caller = match next {
                 Some(Step::Caller(next)) => self.has_called::<A>(next),
@@ -611,10 +608,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// address into code with rules lies above.
     fn is_last<A: HasRules>(&mut self, regs: &A::Regs) -> bool {
         let sp = A::sp(regs);
-        let from = sp.saturating_sub(self.stack.dump_start);
+        let from = sp.saturating_sub(self.stack.dump.start);
         let words = usize::try_from(from)
             .ok()
-            .and_then(|from| self.stack.dump.get(from..))
+            .and_then(|from| self.stack.dump.bytes.get(from..))
             .unwrap_or_default();
         let space = self.space;
         for word in words.chunks_exact(8).take((ROOT_SCAN / 8) as usize) {
