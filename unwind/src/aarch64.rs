@@ -1,7 +1,7 @@
-//! aarch64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
+//! aarch64: following rows, going by frame pointer, and the signal frame.
 
 use framehop::FrameAddress;
-use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
+use framehop::aarch64::{PtrAuthMask, UnwindRegsAarch64};
 use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
@@ -9,7 +9,9 @@ use crate::arch::{
     Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target,
 };
 use crate::bytes::u32_at;
-use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::cfi::{Cfi, Columns, Row};
+use crate::elf;
+use crate::rule::Rule;
 use recording::stack::Registers;
 
 /// Offsets from sp in the signal return function (`struct rt_sigframe` in arch/arm64/kernel/signal.c; asm/ucontext.h;
@@ -30,11 +32,18 @@ fn caller(regs: &UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> UnwindRegsAarc
     UnwindRegsAarch64::new_with_ptr_auth_mask(regs.lr_mask(), lr, sp, fp)
 }
 
+fn go_to_caller(regs: &mut UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> Step {
+    *regs = caller(regs, lr, sp, fp);
+    match regs.lr() {
+        0 => Step::NoReturnAddress,
+        ra => Step::Caller(ra),
+    }
+}
+
 impl Arch for Aarch64 {
     type Regs = UnwindRegsAarch64;
-    type Unwinder = UnwinderAarch64<std::sync::Arc<[u8]>>;
-    type Cache = CacheAarch64;
 
+    const ELF_MACHINE: u16 = elf::EM_AARCH64;
     const COLUMNS: Columns = Columns {
         vendor: Vendor::AArch64,
         fp: Dwarf::X29,
@@ -84,46 +93,30 @@ impl Arch for Aarch64 {
         }
     }
 
-    fn place(row: &Row) -> Place {
-        let offset_of = |rule: &Option<RegisterRule<usize>>| match rule {
-            None | Some(RegisterRule::SameValue) => Ok(None),
-            Some(RegisterRule::Offset(offset)) if offset % 8 == 0 && offset.unsigned_abs() < 1 << 18 => {
-                Ok(Some(*offset))
-            }
-            _ => Err(()),
+    fn is_root(row: &Row) -> bool {
+        row.ra == Some(RegisterRule::Undefined)
+    }
+
+    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
+        let (sp, fp) = (regs.sp(), regs.fp());
+        let is_leaf = !address.is_return_address();
+        let cfa = rule.cfa(sp, fp);
+        let saved_ra = rule.saved_ra(cfa);
+        // Only a leaf may still have its return address in lr, and only a leaf may have no stack of its own.
+        if !is_leaf && saved_ra.is_none() {
+            return Step::NoRule;
+        }
+        let Ok(caller_fp) = rule.saved_fp(cfa).map_or(Ok(fp), &mut *read) else {
+            return Step::NoMemory;
         };
-        let usual = match (&row.cfa, offset_of(&row.fp), offset_of(&row.ra)) {
-            _ if row.ra == Some(RegisterRule::Undefined) => return Place::Root,
-            // framehop counts offsets of the stack pointer in units of 16 bytes, in 16 bits.
-            (
-                CfaRule::RegisterAndOffset {
-                    register: Dwarf::SP,
-                    offset,
-                },
-                Ok(fp),
-                Ok(ra),
-            ) => {
-                let near = |rule: Option<i64>| rule.is_none_or(|rule| (offset + rule).unsigned_abs() < 1 << 18);
-                (0..1 << 18).contains(offset)
-                    && offset % 16 == 0
-                    && near(fp)
-                    && near(ra)
-                    && (ra.is_some() || fp.is_none())
-            }
-            (
-                CfaRule::RegisterAndOffset {
-                    register: Dwarf::X29,
-                    offset,
-                },
-                Ok(Some(fp)),
-                Ok(Some(ra)),
-            ) => {
-                let near = |rule: i64| (offset + rule).unsigned_abs() < 1 << 18;
-                (0..1 << 18).contains(offset) && offset % 8 == 0 && near(fp) && near(ra)
-            }
-            _ => false,
+        let Ok(ra) = saved_ra.map_or(Ok(regs.lr()), read) else {
+            return Step::NoMemory;
         };
-        if usual { Place::Rule } else { Place::Unusual }
+        if cfa > sp || (is_leaf && cfa == sp) {
+            go_to_caller(regs, ra, cfa, caller_fp)
+        } else {
+            Step::NoRule
+        }
     }
 
     fn step_by_row(
@@ -149,12 +142,7 @@ impl Arch for Aarch64 {
         }
         match cfi.step(row, register, read) {
             Ok(Some((cfa, fp, ra))) if cfa > regs.sp() || (is_leaf && cfa == regs.sp()) => {
-                *regs = caller(regs, ra, cfa, fp);
-                if regs.lr() == 0 {
-                    Step::NoReturnAddress
-                } else {
-                    Step::Caller(regs.lr())
-                }
+                go_to_caller(regs, ra, cfa, fp)
             }
             Ok(_) => others.failure(),
             Err(_) => Step::NoMemory,

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use framehop::FrameAddress;
 use gimli::Register;
 
-use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::cfi::{Cfi, Columns, Row};
+use crate::rule::Rule;
 use recording::stack::Registers;
 
 /// A frame larger than this is taken for a frame pointer that holds something else.
@@ -95,16 +96,12 @@ impl SavedRegister {
 }
 
 /// One kind of processor.
-pub(crate) trait Arch {
-    /// framehop's registers, and its other types.
+pub(crate) trait Arch: Sized {
+    /// framehop's registers.
     type Regs: Copy;
-    type Unwinder: framehop::Unwinder<
-            UnwindRegs = Self::Regs,
-            Module = framehop::Module<std::sync::Arc<[u8]>>,
-            Cache = Self::Cache,
-        > + Default;
-    type Cache: Default;
 
+    /// `e_machine` of its files.
+    const ELF_MACHINE: u16;
     /// DWARF numbers.
     const COLUMNS: Columns;
     /// The CFA at a function's first instruction: this register plus this.
@@ -129,9 +126,11 @@ pub(crate) trait Arch {
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers;
     /// These registers, found in the process that `regs` are of.
     fn with_registers(regs: &Self::Regs, registers: &Registers) -> Self::Regs;
-    /// How this row is followed.
-    fn place(row: &Row) -> Place;
-    /// Follows an unusual row. `saved`: a register that was found in a callee's frame.
+    /// True if no code has called what this row is of.
+    fn is_root(row: &Row) -> bool;
+    /// Follows a usual row.
+    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
+    /// Follows any row. `saved`: a register that was found in a callee's frame.
     fn step_by_row(
         cfi: &Cfi,
         row: &Row,
@@ -139,9 +138,7 @@ pub(crate) trait Arch {
         saved: Option<(Register, u64)>,
         regs: &mut Self::Regs,
         read: &mut ReadStack<'_>,
-    ) -> Step
-    where
-        Self: Sized;
+    ) -> Step;
     /// Where the stack pointer is known as a lower bound alone: the registers with each stack pointer that is likely in this row,
     /// and the return address that is found so. `None`: the row does not count from the stack pointer.
     fn possible_stacks(row: &Row, regs: &Self::Regs, read: &mut ReadStack<'_>) -> Option<PossibleStacks<Self::Regs>>;

@@ -26,11 +26,11 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use crate::arch::{CALL_BYTES, Target};
+use crate::arch::{Arch, CALL_BYTES, Target};
 use crate::modules::Modules;
 use crate::outcome::Point;
 use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
-use crate::tables::HasRules;
+use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::Pid;
 use recording::quality::Quality;
@@ -66,7 +66,7 @@ pub(crate) struct Code<'a, M, F> {
 
 impl Calls {
     /// True if no call among these frames, leaf first, is known to be impossible.
-    pub(crate) fn are_possible<A: HasRules>(
+    pub(crate) fn are_possible<A: Arch>(
         &mut self,
         points: &[Point],
         code: &mut Code<'_, impl TargetMemory, impl ModuleFiles>,
@@ -83,7 +83,7 @@ impl Calls {
     }
 
     /// Whether the call before `return_address` can have led to the function that holds `callee`; `None`: the code does not say.
-    pub(crate) fn has_led_to<A: HasRules>(
+    pub(crate) fn has_led_to<A: Arch>(
         &mut self,
         return_address: u64,
         callee: u64,
@@ -122,7 +122,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// Reads code as the compiler made it: from the file, or else from memory. Returns how many bytes could be read.
-    fn code_at<A: HasRules>(&mut self, address: u64, code: &mut [u8]) -> usize {
+    fn code_at<A: Arch>(&mut self, address: u64, code: &mut [u8]) -> usize {
         let on_disk = self.region(address).and_then(|region| {
             let relative = address.wrapping_sub(region.base);
             self.modules.bytes_on_disk(region.module, relative, code.len())
@@ -137,7 +137,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         if has_breakpoint { 0 } else { len }
     }
 
-    fn called_at<A: HasRules>(&mut self, return_address: u64) -> Option<Target> {
+    fn called_at<A: Arch>(&mut self, return_address: u64) -> Option<Target> {
         let mut bytes = [0; CALL_BYTES];
         let start = return_address.checked_sub(CALL_BYTES as u64)?;
         (self.code_at::<A>(start, &mut bytes) == CALL_BYTES).then_some(())?;
@@ -155,7 +155,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// The address that a target stands for, behind all stubs.
-    fn resolve<A: HasRules>(&mut self, target: Target) -> Option<u64> {
+    fn resolve<A: Arch>(&mut self, target: Target) -> Option<u64> {
         let mut target = target;
         // A stub leads to a function or, across two modules, to another stub.
         for _ in 0..3 {
@@ -181,7 +181,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
 
     /// True if a call to `target` can end up in `callee`, by tail calls; `None` if the target is not a known function, or can
     /// end up anywhere.
-    fn leads_to<A: HasRules>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
+    fn leads_to<A: Arch>(&mut self, target: Target, callee: &Range<u64>) -> Option<bool> {
         // The stub itself may have been interrupted.
         let into = |target| matches!(target, Target::Address(address) if callee.contains(&address));
         if into(target) {
@@ -219,7 +219,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
     }
 
     /// Targets of the jumps that leave a function; `None` if one of them can go anywhere.
-    fn jumps_out_of<A: HasRules>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
+    fn jumps_out_of<A: Arch>(&mut self, function: &Range<u64>) -> Option<Vec<Target>> {
         let size = function
             .end
             .checked_sub(function.start)
@@ -234,10 +234,13 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         });
         // A jump table is used in the middle of a function, a tail call when its frame is gone.
         let region = self.region(function.start)?;
-        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules)?;
+        let rules = self
+            .modules
+            .tables(region.module, self.quality)
+            .and_then(Tables::of::<A>)?;
         let leaves = anywhere
             .iter()
-            .any(|at| rules.has_no_frame(at.wrapping_sub(region.base)));
+            .any(|at| rules.has_no_frame::<A>(at.wrapping_sub(region.base)));
         (!leaves).then_some(targets)
     }
 }

@@ -1,8 +1,4 @@
-//! Call frame information of one module: which rule holds at an address, and rules that framehop does not follow.
-//!
-//! framehop answers every question: where a table has no entry or an unusual one, it silently goes by frame pointer,
-//! and it caches that choice. So each address is looked up here first, once, and only what framehop follows exactly
-//! is left to it ([`Place::Rule`]).
+//! Call frame information of one module: which row holds at an address, and the rows that are more than offsets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,21 +14,6 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Real expressions have fewer than 20 operations; one that loops must end.
 const MAX_OPERATIONS: u32 = 1000;
-
-/// What the tables say of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// A rule that framehop follows exactly.
-    Rule = 1,
-    /// A rule that [`Cfi::step`] follows: expressions, unusual registers.
-    Unusual,
-    /// The return address is undefined: nothing called this code (`_start`, `clone`).
-    Root,
-    /// A rule that holds as long as the function has not exchanged the stack pointer for that of another stack.
-    SwitchesStack,
-    /// No entry: assembly without annotations, padding, or a table that can't be read.
-    Uncovered,
-}
 
 /// The rules of one row, for the three registers that matter.
 #[derive(Clone, Debug)]
@@ -129,27 +110,6 @@ impl Cfi {
         })
     }
 
-    /// For framehop: the section that has the rules, as it wants it.
-    pub(crate) fn module_sections(&self, base_svma: u64) -> framehop::ExplicitModuleSectionInfo<Arc<[u8]>> {
-        let range = |svma: Option<u64>| svma.map(|svma| svma..svma);
-        let mut info = framehop::ExplicitModuleSectionInfo {
-            base_svma,
-            text_svma: range(self.bases.eh_frame.text),
-            got_svma: range(self.bases.eh_frame.data),
-            ..Default::default()
-        };
-        match self.kind {
-            Kind::EhFrame => {
-                info.eh_frame_svma = range(self.bases.eh_frame.section);
-                info.eh_frame = Some(self.section.clone());
-                info.eh_frame_hdr_svma = Some(self.index_svma..self.index_svma);
-                info.eh_frame_hdr = Some(self.index.clone());
-            }
-            Kind::DebugFrame => info.debug_frame = Some(self.section.clone()),
-        }
-        info
-    }
-
     /// How many functions have rules.
     pub(crate) fn function_count(&self) -> usize {
         self.index.len().saturating_sub(INDEX_HEADER) / 8
@@ -162,11 +122,6 @@ impl Cfi {
         starts.filter_map(|start| self.function(self.index_svma.wrapping_add_signed(i64::from(start as i32))))
     }
 
-    /// The row that holds at an address.
-    pub(crate) fn row(&mut self, svma: u64) -> Option<Row> {
-        self.row_as(svma, self.columns.vendor)
-    }
-
     /// The rule of one register; the inner `None`: there is a row, without a rule for it.
     pub(crate) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
         let columns = self.columns;
@@ -176,15 +131,11 @@ impl Cfi {
         row.map(|row| row.fp)
     }
 
-    /// True if framehop reads this row, too: it does not know the machine's own instructions
-    /// (aarch64: `DW_CFA_AARCH64_negate_ra_state` in code built with pointer authentication).
-    pub(crate) fn row_is_portable(&mut self, svma: u64) -> bool {
-        self.columns.vendor == Vendor::Default || self.row_as(svma, Vendor::Default).is_some()
-    }
-
-    fn row_as(&mut self, svma: u64, vendor: Vendor) -> Option<Row> {
+    /// The row that holds at an address.
+    pub(crate) fn row(&mut self, svma: u64) -> Option<Row> {
         let offset = self.fde_offset(svma)?;
         let (bases, context, columns) = (&self.bases, &mut self.context, self.columns);
+        let vendor = columns.vendor;
         match self.kind {
             Kind::EhFrame => row_in(&eh_frame(&self.section, vendor), bases, context, offset, svma, columns),
             Kind::DebugFrame => row_in(

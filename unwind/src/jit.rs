@@ -9,7 +9,7 @@ use framehop::FrameAddress;
 use rustc_hash::FxHashMap;
 
 use crate::arch::{Arch, ReadStack, Step};
-use crate::cfi::{Cfi, Place, Sections};
+use crate::cfi::{Cfi, Sections};
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::KeptFile;
@@ -115,12 +115,12 @@ impl JitRules {
             .or_insert_with(|| build::<A>(file, rules, placed.size))
             .as_deref_mut()?;
         let row = cfi.row(lookup - start)?;
-        match A::place(&row) {
-            Place::Root => Some(Step::Root),
-            _ => match A::step_by_row(cfi, &row, address, None, regs, read) {
-                Step::NoRule | Step::NeedsRegister(_) => None,
-                step => Some(step),
-            },
+        if A::is_root(&row) {
+            return Some(Step::Root);
+        }
+        match A::step_by_row(cfi, &row, address, None, regs, read) {
+            Step::NoRule | Step::NeedsRegister(_) => None,
+            step => Some(step),
         }
     }
 

@@ -34,6 +34,7 @@ mod modules;
 mod outcome;
 mod prologue_aarch64;
 mod prologue_x86_64;
+mod rule;
 mod signal;
 mod space;
 mod stack_memory;

@@ -13,6 +13,7 @@ use recording::sink::{Completion, EventSink, KeptFile, ModuleFiles, TargetMemory
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack, StackMark};
 
 use crate::aarch64::Aarch64;
+use crate::arch::Arch;
 use crate::calls::Code;
 use crate::last_walk::{Dump, LastWalk, NewSteps, Reuse};
 use crate::live_boundary::{ThreadStacks, Times, Verdict};
@@ -20,7 +21,6 @@ use crate::modules::Modules;
 use crate::outcome::{End, Outcome, Point};
 use crate::space::{ANONYMOUS, Mappings};
 use crate::stack_memory::{LiveBlocks, StackMemory};
-use crate::tables::HasRules;
 use crate::walk::{Known, Walk};
 use crate::x86_64::X86_64;
 
@@ -191,7 +191,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
         }
     }
 
-    fn unwind<A: HasRules>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
+    fn unwind<A: Arch>(&mut self, time: Timestamp, thread: Thread, snapshot: &Snapshot<'_>) -> bool {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let mut last = std::mem::take(&mut state.last_walk);
         self.live.begin(time, state.live_bytes);
@@ -213,7 +213,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 
     /// Walks beside the last walk of the thread, which this one replaces. Also returns how many bytes of live memory it took.
-    fn walk<A: HasRules>(
+    fn walk<A: Arch>(
         &mut self,
         time: Timestamp,
         thread: Thread,
@@ -255,7 +255,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> Unwinder<N, M, F> {
     }
 
     /// Verifies, counts and marks the stack of a walk.
-    fn conclude<A: HasRules>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
+    fn conclude<A: Arch>(&mut self, time: Timestamp, thread: Thread, mut outcome: Outcome) {
         let state = (self.threads.entry(thread.tid)).or_insert_with(|| ThreadState::new(thread.pid));
         let times = Times {
             sampled: time,

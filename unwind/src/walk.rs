@@ -4,7 +4,7 @@ use framehop::FrameAddress;
 use gimli::Register;
 use rustc_hash::FxHashMap;
 
-use crate::arch::{NearbyCode, Step, Unreadable};
+use crate::arch::{Arch, NearbyCode, Step, Unreadable};
 use crate::calls::{Calls, Code};
 use crate::jit::JitRules;
 use crate::last_walk::{Kept, Reuse, WalkedFrame};
@@ -13,7 +13,7 @@ use crate::outcome::{End, Outcome, Point};
 use crate::signal;
 use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::StackMemory;
-use crate::tables::{HasRules, Saved};
+use crate::tables::{Saved, Tables};
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
@@ -81,7 +81,7 @@ pub(crate) struct Walk<'a, M, F> {
 
 impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// `None` if the registers are not this machine's.
-    pub(crate) fn run<A: HasRules>(&mut self, registers: &Registers) -> Option<Outcome> {
+    pub(crate) fn run<A: Arch>(&mut self, registers: &Registers) -> Option<Outcome> {
         let (ip, mut regs) = A::start(registers, self.space.end().0)?;
         let mut address = FrameAddress::InstructionPointer(ip);
         let mut outcome = Outcome {
@@ -192,7 +192,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Takes over what the thread's last walk found from this frame on, as far as it holds again. Some(None): to the root.
-    fn follow<A: HasRules>(
+    fn follow<A: Arch>(
         &mut self,
         address: FrameAddress,
         regs: &A::Regs,
@@ -223,7 +223,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// One step.
-    fn step<A: HasRules>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, How) {
+    fn step<A: Arch>(&mut self, address: FrameAddress, regs: &mut A::Regs) -> (Step, How) {
         let region = self.find(address.address_for_lookup());
         // After a call to an address without code, the return address is where a leaf has it.
         let mut like_assembly = region.is_none();
@@ -243,12 +243,15 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return (step, How::Otherwise);
             }
             let (stack, reuse) = (&mut self.stack, &mut self.reuse);
-            let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+            let rules = self
+                .modules
+                .tables(region.module, self.quality)
+                .and_then(Tables::of::<A>);
             if let Some(rules) = rules {
                 // framehop does without some words that can't be read.
                 let mut has_all = true;
                 if let Some(relative) = relative(address, region.base)
-                    && let Some(step) = rules.step(relative, regs, &mut |address| {
+                    && let Some(step) = rules.step::<A>(relative, regs, &mut |address| {
                         let word = stack.read(address);
                         match word {
                             Ok(word) => reuse.has_read(address, word),
@@ -294,7 +297,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// True if an address that was found without rules can be a return address. In a function with rules, a call must stand before it.
     /// Code without rules may push other addresses: HotSpot's interpreter pushes that of its code that takes a result.
-    fn may_go_on_at<A: HasRules>(&mut self, caller: u64) -> bool {
+    fn may_go_on_at<A: Arch>(&mut self, caller: u64) -> bool {
         let Some(region) = self.find(caller.wrapping_sub(1)) else {
             return false;
         };
@@ -307,7 +310,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Finds the caller by frame pointer, or as leaves without rules usually have it.
-    fn step_by_guess<A: HasRules>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
+    fn step_by_guess<A: Arch>(&mut self, address: FrameAddress, like_assembly: bool, regs: &mut A::Regs) -> Step {
         let is_leaf = !address.is_return_address();
         let in_frame = is_leaf && like_assembly && self.is_in_frame::<A>(address.address());
         if is_leaf
@@ -337,7 +340,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// True if a leaf is known to have made a frame. The lowest word of a frame may be old: the return address of another call.
-    fn is_in_frame<A: HasRules>(&mut self, address: u64) -> bool {
+    fn is_in_frame<A: Arch>(&mut self, address: u64) -> bool {
         let Some(region) = self.find(address) else {
             return false;
         };
@@ -361,7 +364,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// a return address, too.
     ///
     /// Without this check 10 of 162 samples of V8's `Builtins_MapPrototypeSet` had a caller in SQLite.
-    fn step_out_of_leaf<A: HasRules>(&mut self, regs: &mut A::Regs) -> Option<Step> {
+    fn step_out_of_leaf<A: Arch>(&mut self, regs: &mut A::Regs) -> Option<Step> {
         let stack = &mut self.stack;
         let (caller, caller_regs) = A::caller_of_leaf(regs, &mut |address| stack.read(address))?;
         if !self.has_called::<A>(caller) {
@@ -370,10 +373,13 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let region = self.find(caller.wrapping_sub(1))?;
         let address = FrameAddress::from_return_address(caller)?;
         let stack = &self.stack;
-        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        let rules = self
+            .modules
+            .tables(region.module, self.quality)
+            .and_then(Tables::of::<A>);
         if let (Some(rules), Some(relative)) = (rules, relative(address, region.base)) {
             let mut next_regs = caller_regs;
-            let next = rules.step(relative, &mut next_regs, &mut |address| {
+            let next = rules.step::<A>(relative, &mut next_regs, &mut |address| {
                 stack.dump.word(address).ok_or(Unreadable(address))
             });
             let has_caller = match next {
@@ -391,15 +397,13 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// After a step by frame pointer that gave no stack pointer: finds the one stack pointer with which the rules lead to a possible
     /// caller. If there is none, or more than one, the error is how the walk ends.
-    fn find_stack<A: HasRules>(
-        &mut self,
-        address: FrameAddress,
-        region: &Region,
-        regs: &mut A::Regs,
-    ) -> Result<(), Step> {
+    fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Result<(), Step> {
         let callee = address.address_for_lookup();
         let relative = callee.wrapping_sub(region.base);
-        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        let rules = self
+            .modules
+            .tables(region.module, self.quality)
+            .and_then(Tables::of::<A>);
         let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
             return Ok(());
         };
@@ -426,7 +430,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// False if there is no call before a return address. What can't be read may be one.
-    fn has_called<A: HasRules>(&mut self, return_address: u64) -> bool {
+    fn has_called<A: Arch>(&mut self, return_address: u64) -> bool {
         let Some(region) = self.find(return_address.wrapping_sub(1)) else {
             return false;
         };
@@ -449,7 +453,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     /// Whether the call before a return address can have led to the function that holds `callee`.
-    fn has_led_to<A: HasRules>(&mut self, return_address: u64, callee: u64) -> Option<bool> {
+    fn has_led_to<A: Arch>(&mut self, return_address: u64, callee: u64) -> Option<bool> {
         let mut code = Code {
             pid: self.stack.pid,
             space: self.space,
@@ -462,7 +466,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// A step for which framehop's registers do not suffice: glibc's `_dl_runtime_resolve` aligns its stack and keeps the
     /// old stack pointer in rbx. Any function that it called and that uses the register has saved it.
-    fn step_with<A: HasRules>(
+    fn step_with<A: Arch>(
         &mut self,
         register: Register,
         region: &Region,
@@ -473,15 +477,18 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             return Step::NoRule;
         };
         let stack = &mut self.stack;
-        let rules = self.modules.tables(region.module, self.quality).and_then(A::rules);
+        let rules = self
+            .modules
+            .tables(region.module, self.quality)
+            .and_then(Tables::of::<A>);
         let saved = (register, value);
         rules
-            .and_then(|rules| rules.step_with(relative, saved, regs, &mut |address| stack.read(address)))
+            .and_then(|rules| rules.step_with::<A>(relative, saved, regs, &mut |address| stack.read(address)))
             .unwrap_or(Step::NoRule)
     }
 
     /// The value that a register has in the frame that was found last: from its callee that saved it.
-    fn saved_register<A: HasRules>(&mut self, register: Register) -> Option<u64> {
+    fn saved_register<A: Arch>(&mut self, register: Register) -> Option<u64> {
         // The caller's stack pointer is the callee's CFA, except around signal frames.
         for at in (1..self.points.len()).rev().take(MAX_CALLEES) {
             let (callee, cfa) = (self.points[at - 1], self.points[at].sp);
@@ -490,7 +497,10 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             let lookup = callee.frame.lookup_address()?.0;
             let region = self.space.find(Avma(lookup))?;
-            let rules = self.modules.tables(region.module, self.quality).and_then(A::rules)?;
+            let rules = self
+                .modules
+                .tables(region.module, self.quality)
+                .and_then(Tables::of::<A>)?;
             match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
                 Saved::Untouched => {}
                 Saved::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
@@ -540,12 +550,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
 
     /// One step by the code around the address. `None` where that leads to no possible caller: the code was replaced, or does not
     /// return this way.
-    fn step_by_code<A: HasRules>(
-        &mut self,
-        region: &Region,
-        address: FrameAddress,
-        regs: &mut A::Regs,
-    ) -> Option<Step> {
+    fn step_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress, regs: &mut A::Regs) -> Option<Step> {
         let is_leaf = !address.is_return_address();
         if !is_leaf && !A::LEAVES_BY_CODE {
             return None;
@@ -580,15 +585,19 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         (region.module, process, address.wrapping_sub(region.base))
     }
 
-    fn is_signal_return<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
-        match self.modules.tables(region.module, self.quality).and_then(A::rules) {
+    fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
+        match self
+            .modules
+            .tables(region.module, self.quality)
+            .and_then(Tables::of::<A>)
+        {
             Some(rules) => rules.is_signal_return(address.address().wrapping_sub(region.base)),
             None => self.is_signal_return_by_code::<A>(region, address),
         }
     }
 
     /// Recognises a signal return function by its code, once per address: no unwind rules declare it.
-    fn is_signal_return_by_code<A: HasRules>(&mut self, region: &Region, address: FrameAddress) -> bool {
+    fn is_signal_return_by_code<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
         let key = self.place(region, address.address());
         if let Some(known) = self.known.signal_returns.get(&key) {
             return *known;
@@ -606,7 +615,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     /// Decides whether a frame in code without rules, with a frame pointer of 0, is the last one. Start code sets the
     /// frame pointer to 0 to say so, but code that uses it for something else may have a 0 there, too: then a return
     /// address into code with rules lies above.
-    fn is_last<A: HasRules>(&mut self, regs: &A::Regs) -> bool {
+    fn is_last<A: Arch>(&mut self, regs: &A::Regs) -> bool {
         let sp = A::sp(regs);
         let from = sp.saturating_sub(self.stack.dump.start);
         let words = usize::try_from(from)
@@ -620,8 +629,8 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 continue;
             };
             if let Some(tables) = self.modules.tables(region.module, self.quality)
-                && let Some(rules) = A::rules(tables)
-                && rules.is_inside_function(word.wrapping_sub(region.base))
+                && let Some(rules) = tables.of::<A>()
+                && rules.is_inside_function::<A>(word.wrapping_sub(region.base))
             {
                 return false;
             }

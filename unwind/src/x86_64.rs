@@ -1,15 +1,17 @@
-//! x86_64: framehop's types, the rows it follows, going by frame pointer, and the signal frame.
+//! x86_64: following rows, going by frame pointer, and the signal frame.
 
 use framehop::FrameAddress;
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use gimli::{CfaRule, Register, RegisterRule, Vendor, X86_64 as Dwarf};
+use framehop::x86_64::UnwindRegsX86_64;
+use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
 use crate::arch::{
     Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target,
 };
 use crate::bytes::u32_at;
-use crate::cfi::{Cfi, Columns, Place, Row};
+use crate::cfi::{Cfi, Columns, Row};
+use crate::elf;
+use crate::rule::Rule;
 use recording::stack::Registers;
 
 /// Offsets into `struct ucontext` (asm/ucontext.h, asm/sigcontext.h), which is at sp in the signal return function:
@@ -23,9 +25,8 @@ pub(crate) enum X86_64 {}
 
 impl Arch for X86_64 {
     type Regs = UnwindRegsX86_64;
-    type Unwinder = UnwinderX86_64<std::sync::Arc<[u8]>>;
-    type Cache = CacheX86_64;
 
+    const ELF_MACHINE: u16 = elf::EM_X86_64;
     const COLUMNS: Columns = Columns {
         vendor: Vendor::Default,
         fp: Dwarf::RBP,
@@ -72,30 +73,29 @@ impl Arch for X86_64 {
         }
     }
 
-    fn place(row: &Row) -> Place {
-        let usual = match (&row.cfa, &row.fp, &row.ra) {
-            (_, _, None | Some(RegisterRule::Undefined)) => return Place::Root,
-            (CfaRule::RegisterAndOffset { register, offset }, fp, Some(RegisterRule::Offset(-8))) => {
-                let fp = match fp {
-                    None | Some(RegisterRule::SameValue) => Ok(None),
-                    Some(RegisterRule::Offset(fp)) => Ok(Some(*fp)),
-                    _ => Err(()),
-                };
-                match (*register, fp) {
-                    // framehop stores multiples of 8 in 16 bits, and would round or fall back on anything else.
-                    (Dwarf::RSP, Ok(fp)) => {
-                        let fits = |offset: i64| offset % 8 == 0 && offset.unsigned_abs() < 1 << 18;
-                        (8..1 << 19).contains(offset)
-                            && offset % 8 == 0
-                            && fp.is_none_or(|fp| fits(fp) && fits(offset + fp))
-                    }
-                    (Dwarf::RBP, Ok(Some(-16))) => *offset == 16,
-                    _ => false,
-                }
-            }
-            _ => false,
+    fn is_root(row: &Row) -> bool {
+        matches!(row.ra, None | Some(RegisterRule::Undefined))
+    }
+
+    fn step_by_rule(rule: &Rule, address: FrameAddress, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step {
+        let (sp, bp) = (regs.sp(), regs.bp());
+        let cfa = rule.cfa(sp, bp);
+        let caller_bp = match rule.saved_fp(cfa).map(|at| (at, read(at))) {
+            None => bp,
+            Some((_, Ok(saved))) => saved,
+            // It was popped: compilers don't always say so in the epilogue. The sample has no bytes below the stack pointer.
+            Some((at, Err(_))) if at < sp && !address.is_return_address() => bp,
+            Some((_, Err(_))) => return Step::NoMemory,
         };
-        if usual { Place::Rule } else { Place::Unusual }
+        match rule.saved_ra(cfa).map(read) {
+            Some(Ok(0)) => Step::NoReturnAddress,
+            Some(Ok(ra)) if cfa > sp => {
+                *regs = UnwindRegsX86_64::new(ra, cfa, caller_bp);
+                Step::Caller(ra)
+            }
+            Some(Err(_)) => Step::NoMemory,
+            Some(Ok(_)) | None => Step::NoRule,
+        }
     }
 
     fn step_by_row(
