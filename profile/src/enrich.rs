@@ -96,10 +96,8 @@ struct Rebuilt {
 impl Rebuilt {
     fn new(profile: &Profile) -> Self {
         let mut strings = Strings::default();
-        let mut tables = Tables {
-            libs: profile.tables.libs.clone(),
-            ..Tables::default()
-        };
+        let mut tables = Tables::default();
+        tables.libs.clone_from(&profile.tables.libs);
         for lib in &mut tables.libs {
             lib.name = strings.intern(profile.strings.get(lib.name));
         }

@@ -119,15 +119,20 @@ pub struct KernelSymbol<'a> {
 impl<'a> KernelSymbol<'a> {
     /// Reads `address kind name [module]`.
     pub fn parse(line: &'a str) -> Option<KernelSymbol<'a>> {
-        let mut fields = line.split_ascii_whitespace();
-        let address = u64::from_str_radix(fields.next()?, 16).ok()?;
-        let kind = *fields.next()?.as_bytes().first()?;
+        let (address, rest) = line.split_once(' ')?;
+        let (kind, rest) = rest.split_once(' ')?;
+        // "%px %c %s\t[%s]" (s_show in kernel/kallsyms.c).
+        let (name, module) = match rest.split_once('\t') {
+            Some((name, module)) => (name, Some(module.trim_ascii_end())),
+            None => (rest.trim_ascii_end(), None),
+        };
+        let kind = *kind.as_bytes().first()?;
         Some(KernelSymbol {
-            address,
+            address: u64::from_str_radix(address, 16).ok()?,
             is_function: matches!(kind, b't' | b'T' | b'w' | b'W'),
             is_global: kind == b'T',
-            name: fields.next()?,
-            module: fields.next(),
+            name: Some(name).filter(|name| !name.is_empty())?,
+            module,
         })
     }
 }

@@ -78,6 +78,10 @@ pub enum MissingStack {
 }
 
 /// One frame of an unwound stack.
+#[expect(
+    clippy::derived_hash_with_manual_eq,
+    reason = "it is the derived `==`, in another order"
+)]
 #[derive(Clone, Copy, Debug, Eq, Hash)]
 pub enum Frame {
     /// The instruction that was about to run.
@@ -121,10 +125,6 @@ impl Frame {
 
 /// Each stack is compared with the one before it. The four kinds of addresses differ in one byte: together they take a fifth of the
 /// time of a derived `==`, which looks at one kind after the other.
-#[expect(
-    clippy::derived_hash_with_manual_eq,
-    reason = "it is the derived `==`, in another order"
-)]
 impl PartialEq for Frame {
     #[inline]
     fn eq(&self, other: &Frame) -> bool {

@@ -9,7 +9,7 @@ use profile::Profile;
 use profile::data::Data;
 use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
-use recording::module::Module;
+use recording::module::{Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
 use symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
 
@@ -81,15 +81,24 @@ impl<'a> LookUps<'a> {
         term.progress(true, format_args!("looking up symbols in {modules} modules"));
         let started = Instant::now();
         let mut done = 0;
-        let enriched = enrich(profile, |module, addresses| {
-            done += 1;
-            if interrupt.is_seen() {
-                self.is_whole = false;
-                return None;
-            }
-            let name = module.name();
-            term.progress(false, format_args!("looking up symbols: {done} of {modules}, {name}"));
-            self.look_up(module, addresses)
+        let kernel = profile.libs().into_iter().map(|lib| lib.module);
+        let kernel = kernel
+            .filter(|module| module.kind == ModuleKind::Kernel)
+            .collect::<Vec<_>>();
+        let symbolicator = self.symbolicator;
+        let enriched = std::thread::scope(|scope| {
+            // It takes the kernel 50 ms to write its list of symbols. Whether that succeeds is seen when the names are looked up.
+            scope.spawn(|| kernel.iter().for_each(|module| drop(symbolicator.lookup(module, &[]))));
+            enrich(profile, |module, addresses| {
+                done += 1;
+                if interrupt.is_seen() {
+                    self.is_whole = false;
+                    return None;
+                }
+                let name = module.name();
+                term.progress(false, format_args!("looking up symbols: {done} of {modules}, {name}"));
+                self.look_up(module, addresses)
+            })
         });
         term.erase_progress();
         term.verbose(format_args!(

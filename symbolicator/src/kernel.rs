@@ -173,9 +173,14 @@ impl KernelSymbols {
             .collect();
         // Several names of an address: a global function before local and weak ones, then few leading underscores
         // (`_text` and `_stext` mark sections), then the shorter.
-        functions.sort_unstable_by_key(|line| {
+        let by_name = |line: &KernelSymbol<'_>| {
             let underscores = line.name.bytes().take_while(|byte| *byte == b'_').count();
-            (line.address, !line.is_global, underscores, line.name.len(), line.name)
+            (!line.is_global, underscores, line.name.len())
+        };
+        // Stable: the kernel's own functions are in order, as one run.
+        functions.sort_by(|a, b| {
+            let by_address = a.address.cmp(&b.address);
+            by_address.then_with(|| by_name(a).cmp(&by_name(b)).then(a.name.cmp(b.name)))
         });
         functions.dedup_by_key(|line| line.address);
         let mut names = String::new();

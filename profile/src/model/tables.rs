@@ -83,7 +83,9 @@ pub(crate) struct Tables {
     pub(crate) frames: Vec<FrameRow>,
     pub(crate) funcs: Vec<FuncRow>,
     pub(crate) symbols: Vec<SymbolRow>,
-    pub(crate) lib_of_module: FxHashMap<Arc<Module>, LibId>,
+    lib_of_module: FxHashMap<Arc<Module>, LibId>,
+    /// The same by the address of a module that is held here: to hash a path takes longer than all else of a new frame.
+    lib_of_object: FxHashMap<usize, (Arc<Module>, LibId)>,
 }
 
 impl Tables {
@@ -101,12 +103,15 @@ impl Tables {
 
     /// The library of this module; added if it is new.
     pub(crate) fn lib_for(&mut self, module: &Arc<Module>, strings: &mut Strings) -> LibId {
-        if let Some(&id) = self.lib_of_module.get(module) {
-            return id;
+        let object = Arc::as_ptr(module).addr();
+        if let Some((_, id)) = self.lib_of_object.get(&object) {
+            return *id;
         }
-        let id = LibId(self.libs.len() as u32);
-        self.libs.push(Lib::new(module.clone(), strings));
-        self.lib_of_module.insert(module.clone(), id);
+        let id = *self.lib_of_module.entry(module.clone()).or_insert_with(|| {
+            self.libs.push(Lib::new(module.clone(), strings));
+            LibId(self.libs.len() as u32 - 1)
+        });
+        self.lib_of_object.insert(object, (module.clone(), id));
         id
     }
 
