@@ -121,18 +121,14 @@ impl<'a> KernelSymbol<'a> {
     pub fn parse(line: &'a str) -> Option<KernelSymbol<'a>> {
         let (address, rest) = line.split_once(' ')?;
         let (kind, rest) = rest.split_once(' ')?;
-        // "%px %c %s\t[%s]" (s_show in kernel/kallsyms.c).
-        let (name, module) = match rest.split_once('\t') {
-            Some((name, module)) => (name, Some(module.trim_ascii_end())),
-            None => (rest.trim_ascii_end(), None),
-        };
+        let mut rest = rest.split_ascii_whitespace();
         let kind = *kind.as_bytes().first()?;
         Some(KernelSymbol {
             address: u64::from_str_radix(address, 16).ok()?,
             is_function: matches!(kind, b't' | b'T' | b'w' | b'W'),
             is_global: kind == b'T',
-            name: Some(name).filter(|name| !name.is_empty())?,
-            module,
+            name: rest.next()?,
+            module: rest.next(),
         })
     }
 }

@@ -149,13 +149,14 @@ impl Builder {
         let event_names = (info.events.iter()).map(|event| self.strings.intern(&event.name));
         let event_names = event_names.collect();
         self.stacks.freeze();
+        let tables = self.resolver.finish(&mut self.strings);
         Profile {
             info,
             quality,
             counts: self.counts,
             waits: self.waits,
             strings: self.strings,
-            tables: self.resolver.finish(),
+            tables,
             stacks: self.stacks,
             processes: kept_processes,
             threads: kept,

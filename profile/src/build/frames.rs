@@ -108,10 +108,8 @@ impl FrameResolver {
         self.name.clear();
         // Writing to a string can't fail.
         let (lib, address, kind) = match key {
-            FrameKey::InLib(lib, address) => {
-                let _ = write!(self.name, "{address:#x}");
-                (Some(lib), Some(address), self.tables.lib(lib).kind)
-            }
+            // Its name is made in the end: here it would take a twentieth of the time that recording a compiler takes.
+            FrameKey::InLib(lib, address) => (Some(lib), Some(address), self.tables.lib(lib).kind),
             FrameKey::Nameless(address) => {
                 let _ = write!(self.name, "{address:#x}");
                 (None, None, Kind::Jit)
@@ -151,7 +149,14 @@ impl FrameResolver {
     }
 
     /// The tables, with what became known only after frames were made.
-    pub(super) fn finish(mut self) -> Tables {
+    pub(super) fn finish(mut self, strings: &mut Strings) -> Tables {
+        for frame in &self.tables.frames {
+            if let (Some(_), Some(address)) = (frame.lib, frame.address) {
+                self.name.clear();
+                let _ = write!(self.name, "{address:#x}");
+                self.tables.funcs[frame.func.0 as usize].name = strings.intern(&self.name);
+            }
+        }
         for lib in &mut self.tables.libs {
             if lib.kind == Kind::Library && self.programs.contains(&lib.module) {
                 lib.kind = Kind::Program;

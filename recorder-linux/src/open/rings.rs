@@ -18,7 +18,9 @@ const ALL_RINGS_BYTES: usize = 64 << 20;
 const RING_SECONDS: f64 = 0.26;
 
 /// The same for rings of larger dumps, which are mapped when they are needed. Their stacks are not all that large.
-const LARGER_STACKS_RING_SECONDS: f64 = 0.1;
+const LARGER_STACKS_RING_SECONDS: f64 = 0.2;
+/// No larger dumps where rings hold less of them.
+const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
 /// Of one CPU: 4 kHz with dumps of 64 KiB.
 const LARGEST_RING_OF_LARGER_STACKS_BYTES: usize = 32 << 20;
 /// A record has 64 KiB: of the largest dumps the kernel copies what fits (perf_sample_ustack_size in kernel/events/core.c).
@@ -43,14 +45,15 @@ impl RingBytes {
     /// Larger dumps that rings have room for; `None`: there is no room for more than these.
     pub(super) fn larger_than(stack_bytes: u32, rate_hz: f64, cpus: usize) -> Option<RingBytes> {
         let most = (ALL_RINGS_BYTES / cpus.max(1)).clamp(USUAL_RING_BYTES, LARGEST_RING_OF_LARGER_STACKS_BYTES);
-        let wanted = |stack_bytes: u32| (rate_hz * f64::from(stack_bytes) * LARGER_STACKS_RING_SECONDS) as usize;
         let sizes = [LARGEST_STACK_BYTES, 32 << 10].into_iter();
-        let mut larger = sizes
-            .filter(|larger| *larger > stack_bytes)
-            .map(|stack_bytes| RingBytes {
-                ring_bytes: wanted(stack_bytes).next_power_of_two(),
+        let mut larger = sizes.filter(|larger| *larger > stack_bytes).map(|stack_bytes| {
+            let bytes = |seconds: f64| ((rate_hz * f64::from(stack_bytes) * seconds) as usize).next_power_of_two();
+            let [fewest, wanted] = [LARGER_STACKS_FEWEST_SECONDS, LARGER_STACKS_RING_SECONDS].map(bytes);
+            RingBytes {
+                ring_bytes: if wanted <= most { wanted } else { fewest },
                 stack_bytes,
-            });
+            }
+        });
         larger.find(|larger| larger.ring_bytes <= most)
     }
 }
