@@ -49,7 +49,9 @@ pub(crate) struct Category {
     pub(crate) subcategories: &'static [&'static str],
 }
 
-const CODE: &[&str] = &["Other", "Inlined"];
+/// The subcategory of inlined functions.
+pub(crate) const INLINED_NAME: &str = "Inlined";
+const CODE: &[&str] = &["Other", INLINED_NAME];
 const INLINED: usize = 1;
 
 /// The first grey one is the default category of the front end.
@@ -72,7 +74,7 @@ pub(crate) const CATEGORIES: &[Category] = &[
     Category {
         name: "System library",
         color: "lightblue",
-        subcategories: &["Other", "Inlined", "vDSO"],
+        subcategories: &["Other", INLINED_NAME, "vDSO"],
     },
     Category {
         name: "Rust standard library",

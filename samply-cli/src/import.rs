@@ -99,15 +99,14 @@ pub(crate) fn read_named(
 fn recorded_symbols(file: RecordedFile, kernel: Option<&Kernel>) -> (PathBuf, RecordedSymbols) {
     let base = kernel.filter(|_| file.is_kernel).map_or(0, |kernel| kernel.base);
     let functions = file.functions.into_iter();
-    (
-        match file.is_kernel {
-            true => kernel::PATH.into(),
-            false => String::from_utf8_lossy(&file.path).into_owned().into(),
-        },
-        RecordedSymbols::new(
-            functions.map(|function| (function.start.wrapping_sub(base), function.len, function.name)),
+    let functions = functions.map(|function| (function.start.wrapping_sub(base), function.len, function.name));
+    match file.is_kernel {
+        true => (kernel::PATH.into(), RecordedSymbols::of_kernel(functions)),
+        false => (
+            String::from_utf8_lossy(&file.path).into_owned().into(),
+            RecordedSymbols::new(functions),
         ),
-    )
+    }
 }
 
 /// The recorded kernel, if its functions can be named.

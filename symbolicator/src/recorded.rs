@@ -9,6 +9,7 @@ use crate::demangle::demangle;
 pub struct RecordedSymbols {
     /// (start, size, name), by start.
     functions: Vec<(u64, u64, Box<str>)>,
+    is_kernel: bool,
 }
 
 impl RecordedSymbols {
@@ -20,7 +21,18 @@ impl RecordedSymbols {
             .collect();
         functions.sort_unstable();
         functions.dedup_by_key(|(start, _, _)| *start);
-        RecordedSymbols { functions }
+        RecordedSymbols {
+            functions,
+            is_kernel: false,
+        }
+    }
+
+    /// The same of a kernel, whose names stand for themselves: `__dl_server_attach_root` is its scheduler's.
+    pub fn of_kernel(functions: impl IntoIterator<Item = (u64, u64, String)>) -> RecordedSymbols {
+        RecordedSymbols {
+            is_kernel: true,
+            ..RecordedSymbols::new(functions)
+        }
     }
 
     /// Looks up relative addresses.
@@ -36,7 +48,8 @@ impl RecordedSymbols {
         let after = self.functions.partition_point(|(start, _, _)| *start <= address);
         let (start, size, name) = self.functions.get(after.checked_sub(1)?)?;
         let is_inside = *size == 0 || address - start < *size;
-        is_inside.then(|| FunctionSymbol::named(plain(name), *start, (*size > 0).then_some(*size)))
+        let name = || if self.is_kernel { demangle(name) } else { plain(name) };
+        is_inside.then(|| FunctionSymbol::named(name(), *start, (*size > 0).then_some(*size)))
     }
 }
 
@@ -60,5 +73,15 @@ mod tests {
             .collect();
         let (foo, bar) = (Some("foo()".to_owned()), Some("bar".to_owned()));
         assert_eq!(names, [None, bar.clone(), bar, None, foo, None]);
+    }
+
+    #[test]
+    fn the_prefix_of_androids_linker_is_no_prefix_in_the_kernel() {
+        let functions = || [(0, 0, "__dl_server_attach_root".to_owned())];
+        let name = |symbols: RecordedSymbols| symbols.function(0).map(|function| function.name);
+        let of_linker = Some("[linker]server_attach_root".to_owned());
+        assert_eq!(name(RecordedSymbols::new(functions())), of_linker);
+        let of_kernel = Some("__dl_server_attach_root".to_owned());
+        assert_eq!(name(RecordedSymbols::of_kernel(functions())), of_kernel);
     }
 }

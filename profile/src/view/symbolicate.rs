@@ -3,7 +3,7 @@
 use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
-use crate::category::Kind;
+use crate::category::{CATEGORIES, INLINED_NAME, Kind};
 use crate::data::{Data, Frame, Func, NONE, Stack, Symbol};
 use crate::enrich::functions_at;
 use crate::read::SavedLib;
@@ -73,7 +73,7 @@ struct Naming<'a> {
 
 impl<'a> Naming<'a> {
     fn new(data: &'a mut Data) -> Self {
-        let rust_std = crate::category::CATEGORIES[Kind::RustStd.category(false).0].name;
+        let rust_std = CATEGORIES[Kind::RustStd.category(false).0].name;
         Naming {
             texts: std::mem::take(&mut data.texts).into(),
             rust_std: (data.categories.iter().position(|category| category.name == rust_std)).map(|at| at as u32),
@@ -125,10 +125,21 @@ impl<'a> Naming<'a> {
                 ..old_func
             };
             let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
+            let category = self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category);
+            let inlined = || {
+                let names = &self.data.categories.get(category as usize)?.subcategories;
+                names.iter().position(|name| name == INLINED_NAME)
+            };
+            let usual = if category == old.category { old.subcategory } else { 0 };
+            let subcategory = match inline_depth {
+                0 => usual,
+                _ => inlined().map_or(usual, |at| at as u16),
+            };
             self.data.frames.push(Frame {
                 func: self.funcs.index(func),
                 line: source.line.filter(|line| *line > 0).unwrap_or(old.line),
-                category: self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category),
+                category,
+                subcategory,
                 column: source.column.filter(|column| *column > 0).unwrap_or(old.column),
                 inline_depth,
                 symbol: native,

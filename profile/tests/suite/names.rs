@@ -6,7 +6,7 @@ use crate::common::*;
 use profile::Profile;
 use profile::data::{Data, NONE};
 use profile::enrich::enrich;
-use profile::read::{ReadLimits, whole};
+use profile::read::{ReadLimits, everything};
 use profile::view::name_addresses;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
@@ -56,7 +56,7 @@ fn unnamed() -> Profile {
 fn read(profile: &Profile) -> Data {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&serde_json::to_vec(&written(profile)).unwrap()).unwrap();
-    whole(file.path(), ReadLimits::default()).unwrap()
+    everything(file.path(), ReadLimits::default()).unwrap().0
 }
 
 /// Every sample: thread, and its frames from the root on.
@@ -68,12 +68,13 @@ fn shown(data: &Data) -> Vec<(String, Vec<String>)> {
             let frame = data.frames[node.frame as usize];
             let func = data.funcs[frame.func as usize];
             frames.push(format!(
-                "{} {:?} {} {} {} {}",
+                "{} {:?} {} {} {} {} {}",
                 data.func_name(frame.func),
                 data.lib_name(frame.func),
                 data.text(func.file),
                 frame.line,
                 data.categories[frame.category as usize].name,
+                data.categories[frame.category as usize].subcategories[frame.subcategory as usize],
                 frame.is_inlined(),
             ));
             stack = node.prefix;
