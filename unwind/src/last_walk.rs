@@ -136,8 +136,9 @@ impl<'a> Reuse<'a> {
         let here = steps.iter().rev().take_while(|step| step.registers.sp() == sp);
         let skipped = { here }.position(|step| step.address == address && step.registers == *registers)?;
         let from = self.left - 1 - skipped;
-        let mut stops = self.last.made_again.iter().rev();
-        let lowest = stops.find(|stop| **stop <= from).map_or(0, |stop| stop + 1);
+        let stops = self.last.made_again.partition_point(|stop| *stop <= from);
+        let stop = stops.checked_sub(1).and_then(|stop| self.last.made_again.get(stop));
+        let lowest = stop.map_or(0, |stop| stop + 1);
         if from >= limit || lowest > from {
             return None;
         }
