@@ -104,8 +104,7 @@ impl EventSet {
         set.open_for(pid)
             .map_err(|(spec, cpu, error)| set.failed(spec, cpu, &error))?;
         if set.sampling(true).count() < set.sampling(false).count() {
-            let (fds, specs) = (&mut set.fds, &set.specs);
-            fds.retain(|fd| !matches!(specs[fd.spec].what, What::LargerStacks));
+            set.forget_larger_stacks();
         }
         for (index, fd) in set.fds.iter().enumerate() {
             let ring = (set.specs[fd.spec].what.role(), fd.cpu);
@@ -141,8 +140,9 @@ impl EventSet {
                     // The CPU went offline after the list was read.
                     Err(error)
                         if error.raw_os_error() == Some(libc::ENODEV) && !is_named && self.fds.len() > before => {}
-                    // The recording does without.
-                    Err(_) if matches!(spec.what, What::LargerStacks) => {}
+                    // The recording does without, unless the task has ended.
+                    Err(error)
+                        if matches!(spec.what, What::LargerStacks) && error.raw_os_error() != Some(libc::ESRCH) => {}
                     Err(error) => return Err((index, *cpu, error)),
                 }
             }
@@ -160,14 +160,35 @@ impl EventSet {
         }
     }
 
-    /// Opens the events for one more task, into the rings that are there. All of them, or none.
-    pub(crate) fn add(&mut self, tid: i32) -> io::Result<()> {
+    /// Opens the events for one more task, into the rings that are there. All of them, or none. Returns the place of the first, for
+    /// [`EventSet::since`].
+    pub(crate) fn add(&mut self, tid: i32) -> io::Result<usize> {
         let before = self.fds.len();
         let opened = (self.open_for(tid).map_err(|(_, _, error)| error)).and_then(|()| self.redirect(before));
-        if opened.is_err() {
+        let needs_less = match &opened {
+            Ok(()) => self.sampling(true).count() < self.sampling(false).count(),
+            Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+        };
+        if needs_less && self.common.larger_stack_bytes.is_some() {
+            // The recording can do without larger stacks, where there are few descriptors, and not without a thread.
             self.fds.truncate(before);
+            self.forget_larger_stacks();
+            return self.add(tid);
         }
-        opened
+        match opened {
+            Ok(()) => Ok(before),
+            Err(error) => {
+                self.fds.truncate(before);
+                Err(error)
+            }
+        }
+    }
+
+    /// They come after the events that own rings: the places of these stay.
+    fn forget_larger_stacks(&mut self) {
+        self.common.larger_stack_bytes = None;
+        let (fds, specs) = (&mut self.fds, &self.specs);
+        fds.retain(|fd| !matches!(specs[fd.spec].what, What::LargerStacks));
     }
 
     /// Sends the records of all events to the owners of the rings, once these are mapped.
@@ -211,30 +232,39 @@ impl EventSet {
         self.cpus.iter().enumerate().filter_map(is_open).collect()
     }
 
-    /// How many events there are, for [`EventSet::since`].
-    pub(crate) fn len(&self) -> usize {
-        self.fds.len()
-    }
-
-    /// The events that were opened since there were so many.
+    /// The events from this place on.
     pub(crate) fn since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
         self.fds.iter().skip(mark).map(|fd| &fd.event)
     }
 
-    /// The events with larger dumps, which have no rings yet: one for each CPU, or none.
-    pub(crate) fn larger_stacks(&self) -> impl Iterator<Item = &EventFd> {
-        self.sampling(true)
+    /// The same without those with larger dumps, which are off at first.
+    pub(crate) fn usual_since(&self, mark: usize) -> impl Iterator<Item = &EventFd> {
+        let is_usual = |fd: &&Fd| !matches!(self.specs[fd.spec].what, What::LargerStacks);
+        self.fds.iter().skip(mark).filter(is_usual).map(|fd| &fd.event)
     }
 
-    /// Sends their records to the rings of the usual ones.
-    pub(crate) fn share_larger_stacks(&self) -> io::Result<()> {
-        self.fds
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, fd)| match self.specs[fd.spec].what {
-                What::LargerStacks => self.redirect_one(index),
-                _ => Ok(()),
+    /// The events with larger dumps that are to own a ring: the first on each CPU, if there are some.
+    pub(crate) fn larger_stacks(&self) -> impl Iterator<Item = &EventFd> {
+        let first_on = move |cpu| self.fds.iter().find(move |fd| self.is_larger_on(fd, cpu));
+        (0..self.cpus.len()).filter_map(first_on).map(|fd| &fd.event)
+    }
+
+    /// Sends the records of all of them to their rings, if they have some, or to those of the usual ones.
+    pub(crate) fn share_larger_stacks(&self, own_rings: bool) -> io::Result<()> {
+        (self.fds.iter().enumerate())
+            .filter(|(_, fd)| matches!(self.specs[fd.spec].what, What::LargerStacks))
+            .try_for_each(|(index, fd)| {
+                let first = self.fds.iter().position(|first| self.is_larger_on(first, fd.cpu));
+                match first {
+                    Some(first) if own_rings && first == index => Ok(()),
+                    Some(first) if own_rings => fd.event.redirect_to(&self.fds[first].event),
+                    _ => self.redirect_one(index),
+                }
             })
+    }
+
+    fn is_larger_on(&self, fd: &Fd, cpu: usize) -> bool {
+        fd.cpu == cpu && matches!(self.specs[fd.spec].what, What::LargerStacks)
     }
 
     /// Samples a second of CPU time.

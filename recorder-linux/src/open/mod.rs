@@ -55,7 +55,7 @@ pub(crate) struct Opened {
 }
 
 /// Opens one event per online CPU for the task ([`EVERY_TASK`] for the scope `Machine`), with a ring each; three if waits are to be
-/// recorded, too. Of a launched program one more, for larger dumps, which is off and has no ring.
+/// recorded, too. One more for larger dumps, which is off and has no ring.
 ///
 /// [`EVERY_TASK`]: crate::sys::perf_event::EVERY_TASK
 pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened, OpenError> {
@@ -78,8 +78,7 @@ pub(crate) fn open(scope: Scope, pid: i32, wanted: &Wanted<'_>) -> Result<Opened
         .first()
         .ok_or_else(|| "none of the CPUs that have the event is online".to_owned())?;
     let core_types = cpus::core_types(Path::new("/"));
-    // An attached program would need one more event for each of its threads.
-    let may_be_larger = larger_stacks && scope == Scope::OnExec && named.weight.is_none();
+    let may_be_larger = larger_stacks && named.weight.is_none();
     let larger = RingBytes::larger_than(stack_bytes, rate_hz, cpus.len()).filter(|_| may_be_larger);
     let common = |choice: &Choice| Common {
         scope,

@@ -32,6 +32,9 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// threads that have all their events.
 const ROUNDS: u32 = 5;
 
+/// Larger stacks take one more event of each thread on each CPU.
+const MOST_THREADS_WITH_LARGER_STACKS: usize = 64;
+
 /// Running processes whose events are enabled.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -68,6 +71,10 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let mut known: HashSet<i32> = HashSet::new();
     let (mut opened, mut refused) = (None, HashSet::new());
     let listed = list(&named);
+    let wanted = &Wanted {
+        larger_stacks: wanted.larger_stacks && listed.len() <= MOST_THREADS_WITH_LARGER_STACKS,
+        ..*wanted
+    };
     for (pid, tid) in &listed {
         known.insert(*tid);
         match open_thread(&mut opened, *tid, wanted) {
@@ -217,14 +224,13 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
             origins
         }
     };
-    let mark = opened.events.len();
-    let added = opened.events.add(tid).and_then(|()| {
-        // Higher than that of every set before.
-        let set = u32::try_from(mark).unwrap_or(u32::MAX);
+    // Higher than that of every set before.
+    let set = u32::try_from(opened.events.tasks()).unwrap_or(u32::MAX);
+    let added = opened.events.add(tid).and_then(|mark| {
         for event in opened.events.since(mark) {
             origins.add(event.id()?, set);
         }
-        opened.events.since(mark).try_for_each(|event| event.enable())?;
+        opened.events.usual_since(mark).try_for_each(|event| event.enable())?;
         origins.own(tid, set, monotonic_ns());
         Ok(())
     });
@@ -235,7 +241,7 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
 fn enable(opened: &Opened) -> Result<(), String> {
     opened
         .events
-        .since(0)
+        .usual_since(0)
         .try_for_each(|event| event.enable())
         .map_err(|error| format!("cannot start the perf events: {error}"))
 }
@@ -258,7 +264,8 @@ fn open_thread(opened: &mut Option<Opened>, tid: i32, wanted: &Wanted<'_>) -> Re
         }
         return Ok(());
     };
-    opened.events.add(tid).map_err(|error| match error.raw_os_error() {
+    let added = opened.events.add(tid).map(|_| ());
+    added.map_err(|error| match error.raw_os_error() {
         Some(libc::ESRCH) => Trouble::Ended,
         Some(libc::EACCES | libc::EPERM) => Trouble::Refused,
         Some(libc::EMFILE | libc::ENFILE) => Trouble::TooManyFiles,

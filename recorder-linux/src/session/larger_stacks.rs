@@ -4,8 +4,8 @@
 //! copies of 16 KiB 3.4 % were cut and 4 to 7 % not verified, with 64 KiB 0.1 and 0.2 %. The kernel copies what the stack has: a sample
 //! costs the program 1.1 times the minimal record's time with 16 KiB, and 1.4 times with a stack of 40 KiB that is copied whole.
 //!
-//! The larger event is opened with the first one, and is off: an event that is opened later would have to be opened for each thread. Each
-//! thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
+//! The larger event is opened with the first one, and is off: an event that is opened later would miss the threads that start meanwhile.
+//! Each thread inherits it, which did not show in the time that 400 processes take, on 2 CPUs.
 
 use std::io;
 
@@ -146,7 +146,7 @@ fn map_rings(opened: &mut Opened) -> Option<RingBytes> {
     let rings: io::Result<Vec<Ring>> = (opened.events.larger_stacks())
         .map(|event| Ring::map(event, larger.ring_bytes))
         .collect();
-    match rings {
+    match rings.and_then(|rings| opened.events.share_larger_stacks(true).map(|()| rings)) {
         Ok(rings) => {
             opened.roles.extend(rings.iter().map(|_| Role::Running));
             opened.rings.extend(rings);
@@ -158,7 +158,7 @@ fn map_rings(opened: &mut Opened) -> Option<RingBytes> {
                 ..larger
             };
             let has_room = shared.seconds(opened.events.rate_hz()) >= RingBytes::FEWEST_SECONDS;
-            (has_room && opened.events.share_larger_stacks().is_ok()).then_some(shared)
+            (has_room && opened.events.share_larger_stacks(false).is_ok()).then_some(shared)
         }
     }
 }

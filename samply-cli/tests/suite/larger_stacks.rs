@@ -1,12 +1,14 @@
 //! Samples copy more of the stack once many stacks are deeper than 16 KiB.
 #![cfg(target_os = "linux")]
 
+use std::process::Command;
 use std::time::Duration;
 
 use crate::support::machine::{alone, one_cpu};
 use crate::support::profile::is_mark;
-use crate::support::skip::perf_events;
-use crate::support::{Profile, assert_split, program, record};
+use crate::support::skip::{perf_events, root};
+use crate::support::target::Target;
+use crate::support::{Profile, Recording, assert_split, program, record};
 
 /// What the profile says of larger copies.
 fn notes(profile: &Profile) -> Vec<String> {
@@ -73,6 +75,63 @@ fn processes_that_start_later_are_recorded_as_before() {
     let rooted = profile.share(|names| names.contains(&"run_split"), is_whole);
     assert!(rooted.of > 9000, "{}", profile.summary());
     assert_eq!(rooted.hits, rooted.of, "{}", profile.summary());
+}
+
+/// Of what runs already: two processes, whose events write to the same rings, and the whole machine.
+#[test]
+fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
+    let Some(()) = perf_events() else { return };
+    alone();
+    let deep = program("deep").unwrap();
+    let script = format!(
+        "{0} spin 40 600000 & echo $!; {0} spin 40 600000 & echo $!; wait",
+        deep.display()
+    );
+    let mut shell = Target::start("sh", &["-c", &script]);
+    let children = [shell.line(), shell.line()];
+    let shell_pid = shell.pid();
+    let mut options = vec![vec!["-p", &shell_pid, "-d", "2"]];
+    if root() {
+        options.push(vec!["-a", "-d", "2"]);
+    }
+    let recordings: Vec<Recording> = options
+        .iter()
+        .map(|options| record().options(options).attach().finish())
+        .collect();
+    for child in &children {
+        Command::new("kill").arg(child).status().unwrap();
+    }
+    for (recording, options) in recordings.iter().zip(options) {
+        assert_eq!(recording.code, Some(0), "{options:?}: {}", recording.stderr);
+        let profile = recording.profile();
+        let notes = notes(&profile);
+        assert!(
+            notes.len() == 1 && notes[0].contains("up to 64 KiB"),
+            "{options:?}: {notes:?}"
+        );
+        let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
+        assert!(
+            whole.of > 1000 && whole.percent() >= 99.0,
+            "{options:?}: {whole:?}\n{}",
+            profile.summary()
+        );
+        let completed = profile.figure(&["completed", "memory"]);
+        assert!(completed < 400.0, "{options:?}: {completed} completed from memory");
+        for child in &children {
+            let times = profile.threads.iter().filter(|thread| thread.pid == *child);
+            let mut times: Vec<f64> = times
+                .flat_map(|thread| &thread.samples)
+                .map(|sample| sample.time_ms)
+                .collect();
+            let all = times.len();
+            times.dedup();
+            assert!(
+                all > 400 && times.len() == all,
+                "{options:?}: {} of {all} samples at other times",
+                times.len()
+            );
+        }
+    }
 }
 
 /// A recorder that gets no CPU finds its rings full. Smaller copies last longer.
