@@ -9,7 +9,8 @@
 //! 1. `session`: chooses the best backend that is allowed: `session/perf` or `session/traced`. `session/attach` finds what runs when
 //!    recording starts, `session/drain` empties the ring buffers.
 //! 2. `open`: `open/event_set` owns all perf descriptors. One inherited event per CPU, with a ring buffer each; of each further thread,
-//!    too, into the same buffers. Two more per CPU for waits (`open/waits`), and those that the user named (`open/events`).
+//!    too, into the same buffers. One more for larger stacks, with buffers once it is
+//!    in use, two for waits (`open/waits`), and those that the user named (`open/events`).
 //! 3. The crate [`perf_data`]: the bytes of the buffers to events. Where perf_event_open is refused, `ptrace` sends events instead.
 //! 4. `processes`: starts a program stopped, ends it, and reads what /proc says about processes.
 //! 5. [`probes`]: tracepoints that sprof defines, for as long as the recording lasts.

@@ -81,14 +81,16 @@ impl<'a> LookUps<'a> {
         term.progress(true, format_args!("looking up symbols in {modules} modules"));
         let started = Instant::now();
         let mut done = 0;
-        let kernel = profile.libs().into_iter().map(|lib| lib.module);
-        let kernel = kernel
-            .filter(|module| module.kind == ModuleKind::Kernel)
-            .collect::<Vec<_>>();
+        let mut libs = profile.libs().into_iter().map(|lib| lib.module);
+        let kernel = libs.find(|module| module.kind == ModuleKind::Kernel);
         let symbolicator = self.symbolicator;
         let enriched = std::thread::scope(|scope| {
             // It takes the kernel 50 ms to write its list of symbols. Whether that succeeds is seen when the names are looked up.
-            scope.spawn(|| kernel.iter().for_each(|module| drop(symbolicator.lookup(module, &[]))));
+            if let Some(kernel) = &kernel {
+                let thread = std::thread::Builder::new().name("kernel symbols".to_owned());
+                // Without a thread the look-up reads the list.
+                let _ = thread.spawn_scoped(scope, || symbolicator.lookup(kernel, &[]));
+            }
             enrich(profile, |module, addresses| {
                 done += 1;
                 if interrupt.is_seen() {

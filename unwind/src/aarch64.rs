@@ -27,7 +27,7 @@ const SIGCONTEXT_PC: u64 = SIGCONTEXT_X0 + 32 * 8;
 /// The machine.
 pub(crate) enum Aarch64 {}
 
-/// framehop keeps the return address signed, and strips it where it is used.
+/// The return address loses its signature here.
 fn caller(regs: &UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> UnwindRegsAarch64 {
     UnwindRegsAarch64::new_with_ptr_auth_mask(regs.lr_mask(), lr, sp, fp)
 }

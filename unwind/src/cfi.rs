@@ -209,7 +209,7 @@ impl Cfi {
         ranges
     }
 
-    /// Follows an unusual row: (cfa, fp, ra) of the caller. `register` knows the machine's registers by DWARF number.
+    /// Follows a row: (cfa, fp, ra) of the caller. `register` knows the machine's registers by DWARF number.
     pub(crate) fn step<E>(
         &self,
         row: &Row,

@@ -56,6 +56,11 @@ impl Rule {
         })
     }
 
+    /// True if the CFA counts from the stack pointer.
+    pub(crate) fn is_from_sp(&self) -> bool {
+        !self.is_from_fp
+    }
+
     /// The CFA of a frame with these registers.
     pub(crate) fn cfa(&self, sp: u64, fp: u64) -> u64 {
         let base = if self.is_from_fp { fp } else { sp };

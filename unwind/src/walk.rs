@@ -248,7 +248,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 .tables(region.module, self.quality)
                 .and_then(Tables::of::<A>);
             if let Some(rules) = rules {
-                // framehop does without some words that can't be read.
+                // A step does without some words that can't be read.
                 let mut has_all = true;
                 if let Some(relative) = relative(address, region.base)
                     && let Some(step) = rules.step::<A>(relative, regs, &mut |address| {

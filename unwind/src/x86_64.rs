@@ -84,7 +84,7 @@ impl Arch for X86_64 {
             None => bp,
             Some((_, Ok(saved))) => saved,
             // It was popped: compilers don't always say so in the epilogue. The sample has no bytes below the stack pointer.
-            Some((at, Err(_))) if at < sp && !address.is_return_address() => bp,
+            Some((at, Err(_))) if at < sp && rule.is_from_sp() && !address.is_return_address() => bp,
             Some((_, Err(_))) => return Step::NoMemory,
         };
         match rule.saved_ra(cfa).map(read) {

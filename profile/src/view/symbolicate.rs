@@ -133,6 +133,8 @@ impl<'a> Naming<'a> {
             let usual = if category == old.category { old.subcategory } else { 0 };
             let subcategory = match inline_depth {
                 0 => usual,
+                // `vDSO`
+                _ if usual > 0 => usual,
                 _ => inlined().map_or(usual, |at| at as u16),
             };
             self.data.frames.push(Frame {

@@ -5,17 +5,19 @@
 //! meanwhile has inherited its events or is found; [`Origins`] makes sure that it does not count twice.
 //!
 //! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an inherited event of all
-//! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors.
+//! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors, and as many for larger stacks.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
 use recording::command::own;
 
+use crate::machine::cpus;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::processes::procfs;
 use crate::processes::watched::Watched;
@@ -32,8 +34,8 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// threads that have all their events.
 const ROUNDS: u32 = 5;
 
-/// Larger stacks take one more event of each thread on each CPU.
-const MOST_THREADS_WITH_LARGER_STACKS: usize = 64;
+/// Larger stacks take one more event of each thread on each CPU. The rest of the descriptors is for other events and for binaries.
+const MOST_EVENTS_FOR_LARGER_STACKS: usize = 512;
 
 /// Running processes whose events are enabled.
 #[derive(Debug)]
@@ -71,8 +73,9 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     let mut known: HashSet<i32> = HashSet::new();
     let (mut opened, mut refused) = (None, HashSet::new());
     let listed = list(&named);
+    let cpus = cpus::online(Path::new("/")).map_or(1, |cpus| cpus.len());
     let wanted = &Wanted {
-        larger_stacks: wanted.larger_stacks && listed.len() <= MOST_THREADS_WITH_LARGER_STACKS,
+        larger_stacks: wanted.larger_stacks && listed.len() * cpus <= MOST_EVENTS_FOR_LARGER_STACKS,
         ..*wanted
     };
     for (pid, tid) in &listed {
@@ -225,7 +228,7 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
         }
     };
     // Higher than that of every set before.
-    let set = u32::try_from(opened.events.tasks()).unwrap_or(u32::MAX);
+    let set = u32::try_from(opened.events.age()).unwrap_or(u32::MAX);
     let added = opened.events.add(tid).and_then(|mark| {
         for event in opened.events.since(mark) {
             origins.add(event.id()?, set);

@@ -206,7 +206,7 @@ fn prefetch(bytes: &[u8]) {
     }
 }
 
-/// The standard library has no such hint for other processors.
+/// The standard library has no stable hint for other processors.
 #[cfg(not(target_arch = "x86_64"))]
 fn prefetch(_: &[u8]) {}
 

@@ -84,7 +84,7 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
     alone();
     let deep = program("deep").unwrap();
     let script = format!(
-        "{0} spin 40 600000 & echo $!; {0} spin 40 600000 & echo $!; wait",
+        "{0} spin 40 20000 & echo $!; {0} spin 40 20000 & echo $!; wait",
         deep.display()
     );
     let mut shell = Target::start("sh", &["-c", &script]);

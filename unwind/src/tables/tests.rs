@@ -66,7 +66,7 @@ fn compare<A: Arch>(
                 FrameAddress::InstructionPointer(lookup),
                 FrameAddress::from_return_address(lookup + 1).unwrap(),
             ] {
-                for fp in [SP + 64, SP + 4096, SP - 32, SP + STACK_BYTES, 0] {
+                for fp in [SP + 64, SP + 4096, SP - 8, SP - 32, SP + STACK_BYTES, 0] {
                     let mut regs = registers(SP, fp);
                     let reference = reference::<A>(&unwinder, address, regs);
                     let read = &mut |address| word(address).ok_or(Unreadable(address));
