@@ -766,6 +766,19 @@ pub struct SavedLib {
 }
 
 impl SavedLib {
+    /// Of which only the path is known; it may be empty.
+    pub(crate) fn of_path(path: &str) -> SavedLib {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (name, path) = (some(path.rsplit('/').next().unwrap_or(path)), some(path));
+        SavedLib {
+            name: name.clone(),
+            path: path.clone(),
+            debug_name: name,
+            debug_path: path,
+            ..SavedLib::default()
+        }
+    }
+
     /// The module's names in a profile of sprof.
     pub(crate) fn of(module: &Module) -> SavedLib {
         let name = module.name();

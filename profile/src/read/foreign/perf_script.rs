@@ -182,7 +182,10 @@ fn unit(event: &str) -> (Unit, f64) {
 /// Reads the text.
 pub(super) fn read(source: &mut Source, event: Option<&str>) -> Result<Foreign, ReadError> {
     let path = source.path.clone();
-    let mut building = Building::new(event);
+    let mut building = Building {
+        asked: event,
+        ..Building::default()
+    };
     let mut reader = source.read()?;
     let mut line = Vec::new();
     while reader.line(&mut line)? {
@@ -217,6 +220,7 @@ struct Rows {
     period: Vec<Option<u64>>,
 }
 
+#[derive(Default)]
 struct Building<'a> {
     asked: Option<&'a str>,
     tables: Tables,
@@ -244,29 +248,6 @@ struct Building<'a> {
 }
 
 impl<'a> Building<'a> {
-    fn new(asked: Option<&'a str>) -> Building<'a> {
-        Building {
-            asked,
-            tables: Tables::default(),
-            libs: FxHashMap::default(),
-            events: Vec::new(),
-            chosen: None,
-            threads: Vec::new(),
-            by_ids: FxHashMap::default(),
-            at_hand: None,
-            is_inside: false,
-            frames: Vec::new(),
-            nameless_leaves: 0,
-            lost: 0,
-            not_understood: 0,
-            first_not_understood: 0,
-            lines: 0,
-            os: String::new(),
-            cpu: String::new(),
-            values: 0,
-        }
-    }
-
     fn values(&self) -> u64 {
         self.values + self.tables.values() + self.frames.len() as u64 * 2
     }
@@ -408,15 +389,8 @@ impl<'a> Building<'a> {
         let next = libs.len() as u32;
         let lib = *self.libs.entry(text).or_insert(next);
         if lib == next {
-            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
             self.values += 24 + path.len() as u64 / 2;
-            libs.push(SavedLib {
-                name: Some(name.clone()),
-                path: Some(path.to_owned()),
-                debug_name: Some(name),
-                debug_path: Some(path.to_owned()),
-                ..SavedLib::default()
-            });
+            libs.push(SavedLib::of_path(path));
         }
         lib
     }

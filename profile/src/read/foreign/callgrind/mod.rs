@@ -111,6 +111,7 @@ impl Default for Columns {
     }
 }
 
+#[derive(Default)]
 struct Building {
     tables: Tables,
     columns: Columns,
@@ -168,38 +169,14 @@ struct Called {
 impl Building {
     fn new() -> Building {
         Building {
-            tables: Tables::default(),
-            columns: Columns::default(),
-            names: Default::default(),
-            known_events: Vec::new(),
-            chosen: 0,
-            cost_at: 0,
             pid: NONE,
             thread: NONE,
-            command: String::new(),
-            creator: String::new(),
-            threads: Vec::new(),
-            thread_ids: FxHashMap::default(),
-            at_thread: 0,
-            thread_is_known: false,
-            libs: FxHashMap::default(),
             object: NONE,
             file: NONE,
             func: NONE,
             part: NONE,
             func_name: NONE,
-            called: Called::default(),
-            last: Position::default(),
-            part_of: Vec::new(),
-            is_called_so: FxHashSet::default(),
-            own: FxHashMap::default(),
-            own_order: Vec::new(),
-            arcs: Arcs::default(),
-            sum: 0,
-            stated_sum: 0,
-            has_totals: false,
-            stated_in_part: None,
-            values: 0,
+            ..Building::default()
         }
     }
 
@@ -381,16 +358,9 @@ impl Building {
         let next = libs.len() as u32;
         let lib = *self.libs.entry(object).or_insert(next);
         if lib == next {
-            let path = self.tables.text_of(object).to_owned();
-            let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-            self.values += 20 + path.len() as u64 / 2;
-            self.tables.data.libs.push(SavedLib {
-                name: Some(name.clone()),
-                path: Some(path.clone()),
-                debug_name: Some(name),
-                debug_path: Some(path),
-                ..SavedLib::default()
-            });
+            let lib = SavedLib::of_path(self.tables.text_of(object));
+            self.values += 20 + self.tables.text_of(object).len() as u64 / 2;
+            self.tables.data.libs.push(lib);
         }
         lib
     }

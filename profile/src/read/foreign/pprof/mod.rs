@@ -300,20 +300,14 @@ impl Building<'_> {
         let header = self.header;
         self.tables.data.libs = (header.mappings.iter())
             .map(|mapping| {
-                let path = header.text(mapping.file).to_owned();
-                let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
                 let id = header.text(mapping.build_id);
                 let is_code_id = id.len().is_multiple_of(2) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
                 let (code_id, breakpad_id) = if is_code_id { (Some(id), None) } else { (None, Some(id)) };
-                let some = |text: String| Some(text).filter(|text| !text.is_empty());
+                let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
                 SavedLib {
-                    name: some(name.clone()),
-                    path: some(path.clone()),
-                    debug_name: some(name),
-                    debug_path: some(path),
-                    breakpad_id: breakpad_id.map(str::to_owned).and_then(some),
-                    code_id: code_id.map(str::to_owned).and_then(some),
-                    arch: None,
+                    breakpad_id: breakpad_id.and_then(some),
+                    code_id: code_id.and_then(some),
+                    ..SavedLib::of_path(header.text(mapping.file))
                 }
             })
             .collect();
