@@ -110,8 +110,9 @@ fn deep_stacks_of_what_runs_already_are_copied_whole_too() {
             "{options:?}: {notes:?}"
         );
         let whole = profile.share(|names| names.contains(&"deep_leaf"), is_whole);
+        // The first 50 samples are looked at together, and then a round may go by.
         assert!(
-            whole.of > 1000 && whole.percent() >= 99.0,
+            whole.of > 1000 && whole.of - whole.hits < 150,
             "{options:?}: {whole:?}\n{}",
             profile.summary()
         );
