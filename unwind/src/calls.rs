@@ -30,7 +30,6 @@ use crate::arch::{Arch, CALL_BYTES, Target};
 use crate::modules::Modules;
 use crate::outcome::Point;
 use crate::space::{ANONYMOUS, Mappings, ModuleIndex, Region};
-use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::Pid;
 use recording::quality::Quality;
@@ -234,10 +233,7 @@ impl<M: TargetMemory, F: ModuleFiles> Code<'_, M, F> {
         });
         // A jump table is used in the middle of a function, a tail call when its frame is gone.
         let region = self.region(function.start)?;
-        let rules = self
-            .modules
-            .tables(region.module, self.quality)
-            .and_then(Tables::of::<A>)?;
+        let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
         let leaves = anywhere
             .iter()
             .any(|at| rules.has_no_frame::<A>(at.wrapping_sub(region.base)));

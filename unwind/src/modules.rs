@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::arch::Arch;
 use crate::elf::{self, Elf};
 use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
@@ -229,6 +230,11 @@ impl<F: ModuleFiles> Modules<F> {
     pub(crate) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
         let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());
         elf.is_some_and(|elf| elf.is_fixed_at_start(relative))
+    }
+
+    /// The unwind tables of a module, if they are for this machine.
+    pub(crate) fn tables_for<A: Arch>(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
+        self.tables(module, quality).and_then(Tables::of::<A>)
     }
 
     /// The unwind tables of a module, read now if that was not done yet. `None` if it has none.

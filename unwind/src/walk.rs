@@ -13,7 +13,7 @@ use crate::outcome::{End, Outcome, Point};
 use crate::signal;
 use crate::space::{ANONYMOUS, Mappings, Region};
 use crate::stack_memory::StackMemory;
-use crate::tables::{Saved, Tables};
+use crate::tables::Saved;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::quality::Quality;
@@ -243,10 +243,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                 return (step, How::Otherwise);
             }
             let (stack, reuse) = (&mut self.stack, &mut self.reuse);
-            let rules = self
-                .modules
-                .tables(region.module, self.quality)
-                .and_then(Tables::of::<A>);
+            let rules = self.modules.tables_for::<A>(region.module, self.quality);
             if let Some(rules) = rules {
                 // A step does without some words that can't be read.
                 let mut has_all = true;
@@ -373,10 +370,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
         let region = self.find(caller.wrapping_sub(1))?;
         let address = FrameAddress::from_return_address(caller)?;
         let stack = &self.stack;
-        let rules = self
-            .modules
-            .tables(region.module, self.quality)
-            .and_then(Tables::of::<A>);
+        let rules = self.modules.tables_for::<A>(region.module, self.quality);
         if let (Some(rules), Some(relative)) = (rules, relative(address, region.base)) {
             let mut next_regs = caller_regs;
             let next = rules.step::<A>(relative, &mut next_regs, &mut |address| {
@@ -400,10 +394,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     fn find_stack<A: Arch>(&mut self, address: FrameAddress, region: &Region, regs: &mut A::Regs) -> Result<(), Step> {
         let callee = address.address_for_lookup();
         let relative = callee.wrapping_sub(region.base);
-        let rules = self
-            .modules
-            .tables(region.module, self.quality)
-            .and_then(Tables::of::<A>);
+        let rules = self.modules.tables_for::<A>(region.module, self.quality);
         let Some(row) = rules.and_then(|rules| rules.row(relative)) else {
             return Ok(());
         };
@@ -477,10 +468,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             return Step::NoRule;
         };
         let stack = &mut self.stack;
-        let rules = self
-            .modules
-            .tables(region.module, self.quality)
-            .and_then(Tables::of::<A>);
+        let rules = self.modules.tables_for::<A>(region.module, self.quality);
         let saved = (register, value);
         rules
             .and_then(|rules| rules.step_with::<A>(relative, saved, regs, &mut |address| stack.read(address)))
@@ -497,10 +485,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             let lookup = callee.frame.lookup_address()?.0;
             let region = self.space.find(Avma(lookup))?;
-            let rules = self
-                .modules
-                .tables(region.module, self.quality)
-                .and_then(Tables::of::<A>)?;
+            let rules = self.modules.tables_for::<A>(region.module, self.quality)?;
             match rules.saved_at(lookup.wrapping_sub(region.base), register)? {
                 Saved::Untouched => {}
                 Saved::FromCfa(offset) => return self.stack.read(cfa.wrapping_add_signed(offset)).ok(),
@@ -586,11 +571,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
     }
 
     fn is_signal_return<A: Arch>(&mut self, region: &Region, address: FrameAddress) -> bool {
-        match self
-            .modules
-            .tables(region.module, self.quality)
-            .and_then(Tables::of::<A>)
-        {
+        match self.modules.tables_for::<A>(region.module, self.quality) {
             Some(rules) => rules.is_signal_return(address.address().wrapping_sub(region.base)),
             None => self.is_signal_return_by_code::<A>(region, address),
         }
