@@ -295,8 +295,8 @@ impl EventSet {
         self.fds.iter().filter(has_role)
     }
 
-    /// Grows with each task that is added.
-    pub(crate) fn age(&self) -> usize {
+    /// How many events sample. Grows with each task that is added.
+    pub(crate) fn sampling_events(&self) -> usize {
         self.sampling(false).count()
     }
 

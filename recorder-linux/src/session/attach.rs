@@ -228,7 +228,7 @@ fn add_young(opened: &mut Opened, tid: i32) -> io::Result<()> {
         }
     };
     // Higher than that of every set before.
-    let set = u32::try_from(opened.events.age()).unwrap_or(u32::MAX);
+    let set = u32::try_from(opened.events.sampling_events()).unwrap_or(u32::MAX);
     let added = opened.events.add(tid).and_then(|mark| {
         for event in opened.events.since(mark) {
             origins.add(event.id()?, set);
