@@ -11,6 +11,7 @@ use crate::support;
 use crate::support::machine::alone;
 use crate::support::playground::Playground;
 use crate::support::skip::{Need, has, perf_events, root};
+use crate::support::steal::undisturbed;
 use crate::support::target::Target;
 use crate::support::{Profile, Recording, program, record, sprof};
 
@@ -190,21 +191,24 @@ fn threads_that_start_while_attaching_are_recorded_once_each() {
     alone();
     // One thread a millisecond, with the attaching somewhere in between. They work only when that is over.
     for pause_ms in [0, 20, 40, 60] {
-        let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "40"]);
-        assert_eq!(target.line(), "ready");
-        std::thread::sleep(Duration::from_millis(pause_ms));
-        let running = record().options(&["-p", &target.pid()]).attach();
-        running.wait_for_sprof("Ctrl-C ends");
-        let first = target.ask();
-        let lines = [first].into_iter().chain((1..120).map(|_| target.line()));
-        let truth: BTreeMap<String, f64> = lines
-            .map(|line| {
-                let (name, ns) = line.split_once('=').unwrap();
-                (name.to_owned(), ns.parse().unwrap())
-            })
-            .collect();
-        target.end();
-        let recording = running.finish();
+        // A thread works for 40 ms: one pause of the host is half of its samples.
+        let (truth, recording) = undisturbed(|| {
+            let mut target = Target::start(program("attached").unwrap(), &["burst", "120", "40"]);
+            assert_eq!(target.line(), "ready");
+            std::thread::sleep(Duration::from_millis(pause_ms));
+            let running = record().options(&["-p", &target.pid()]).attach();
+            running.wait_for_sprof("Ctrl-C ends");
+            let first = target.ask();
+            let lines = [first].into_iter().chain((1..120).map(|_| target.line()));
+            let truth: BTreeMap<String, f64> = lines
+                .map(|line| {
+                    let (name, ns) = line.split_once('=').unwrap();
+                    (name.to_owned(), ns.parse().unwrap())
+                })
+                .collect();
+            target.end();
+            (truth, running.finish())
+        });
         assert_eq!(recording.code, Some(0), "{}", recording.stderr);
         let profile = recording.profile();
         assert_eq!(truth.len(), 120);

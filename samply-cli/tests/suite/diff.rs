@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::support;
 use crate::support::machine::{alone, share_again};
 use crate::support::skip::perf_events;
+use crate::support::steal::undisturbed;
 use crate::support::{program, record, sprof, temp_dir};
 
 /// A second's work of the program.
@@ -49,9 +50,11 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
     alone();
     let dir = temp_dir();
     // In turn, so that what happens on the machine meanwhile happens to both.
-    let files: Vec<[PathBuf; 2]> = (0..RUNS)
-        .map(|run| [false, true].map(|slower| recorded(dir.path(), &format!("{run}-{slower}.json.gz"), slower)))
-        .collect();
+    let files: Vec<[PathBuf; 2]> = undisturbed(|| {
+        (0..RUNS)
+            .map(|run| [false, true].map(|slower| recorded(dir.path(), &format!("{run}-{slower}.json.gz"), slower)))
+            .collect()
+    });
     share_again();
 
     let (mut differ, mut pairs) = (Vec::new(), 0);

@@ -200,7 +200,7 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 #[test]
 fn a_duration_ends_the_recording_and_the_program() {
     let Some(()) = perf_events() else { return };
-    let running = start("sleep", &["--duration", "1"]);
+    let running = start("sleep", &["--duration", "3"]);
     running.wait_for("ready");
     let recording = running.finish();
     assert_complete(&recording);
@@ -209,7 +209,7 @@ fn a_duration_ends_the_recording_and_the_program() {
 #[test]
 fn a_duration_ends_children_and_grandchildren_too() {
     let Some(()) = perf_events() else { return };
-    let running = start("tree", &["--duration", "1"]);
+    let running = start("tree", &["--duration", "3"]);
     running.wait_for("ready");
     assert_eq!(running.targets().len(), 3, "the program, its child and its grandchild");
     let recording = running.finish();
@@ -219,7 +219,7 @@ fn a_duration_ends_children_and_grandchildren_too() {
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_after_a_duration() {
     let Some(()) = perf_events() else { return };
-    let running = start("ignore-term", &["--duration", "1"]);
+    let running = start("ignore-term", &["--duration", "3"]);
     running.wait_for("ready");
     let recording = running.finish();
     assert_complete(&recording);
@@ -228,7 +228,7 @@ fn a_program_that_ignores_sigterm_is_killed_after_a_duration() {
 #[test]
 fn keep_running_leaves_the_program_alone() {
     let Some(()) = perf_events() else { return };
-    let running = start("sleep", &["--duration", "1", "--keep-running"]);
+    let running = start("sleep", &["--duration", "3", "--keep-running"]);
     running.wait_for("ready");
     let recording = running.finish();
     assert!(recording.profile().share_of("busy_work").hits > 50);

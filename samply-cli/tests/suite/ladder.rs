@@ -304,7 +304,7 @@ fn sigterm_goes_to_the_program_and_the_profile_is_written() {
 #[test]
 fn a_duration_ends_the_program_with_its_children_even_if_they_ignore_it() {
     for mode in ["sleep", "tree", "ignore-term"] {
-        let running = start(mode, &["--duration", "1"]);
+        let running = start(mode, &["--duration", "3"]);
         running.wait_for("ready");
         let recording = running.finish();
         assert_complete(&recording);
@@ -313,7 +313,7 @@ fn a_duration_ends_the_program_with_its_children_even_if_they_ignore_it() {
 
 #[test]
 fn keep_running_leaves_the_program_running_and_untraced() {
-    let running = start("sleep", &["--duration", "1", "--keep-running"]);
+    let running = start("sleep", &["--duration", "3", "--keep-running"]);
     running.wait_for("ready");
     let program = running.targets()[0];
     // While the profile is written the program lives on; sprof ends when it is.

@@ -105,13 +105,15 @@ fn the_cpu_graph_has_all_cpu_time_between_short_waits() {
             .profile(program("beats").unwrap(), &["2000", "300"])
     });
     let thread = main_thread(&profile);
-    let (graphed, truth) = (graphed_cpu_ns(thread), recording.printed("cpu_ns"));
-    // Up to a sample of 1 ms at either end. And getrusage and the switch records do not part the time of a switch alike: 10 µs a
-    // wait on a busy virtual machine, of 300 µs between two waits.
-    let allowed = 2e6 + 20e3 * 2000.0;
+    let graphed = graphed_cpu_ns(thread);
+    let (working, all) = (recording.printed("working_ns"), recording.printed("cpu_ns"));
+    // Up to a sample of 1 ms at either end.
+    let ends = 2e6;
+    // getrusage has the time of each switch, too: the kernel charges a thread from where it picks it, and writes PERF_RECORD_SWITCH when
+    // the switch is done. 10 to 40 µs a wait on virtual machines, without a profiler, too.
     assert!(
-        (graphed - truth).abs() <= allowed,
-        "graph {graphed} ns, getrusage {truth} ns\n{}",
+        graphed >= working - ends && graphed <= all + ends + 20e3 * 2000.0,
+        "graph {graphed} ns, of work {working} ns, getrusage {all} ns\n{}",
         profile.summary()
     );
     // All that is not waiting is CPU time.
