@@ -56,7 +56,6 @@ pub(super) fn meta(profile: &Profile) -> Fields {
         "mainMemory": host.memory_bytes,
         "processType": 0,
         "stackwalk": 1,
-        "debug": false,
         "sampleUnits": CpuDelta::of(profile).unit().map(|unit| json!({"time": "ms", "eventDelay": "ms", "threadCPUDelta": unit})),
         "usesOnlyOneStackType": true,
         "sourceCodeIsNotOnSearchfox": true,

@@ -92,7 +92,6 @@ fn meta(data: &Data) -> Fields {
         "CPUName": text(&data.cpu),
         "processType": 0,
         "stackwalk": 1,
-        "debug": false,
         "sampleUnits": (data.unit == Unit::Milliseconds).then(units),
         "sprof": Facts::of_imported(data),
         "extra": extra(data),

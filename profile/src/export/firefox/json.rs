@@ -132,7 +132,12 @@ impl<'a> Json<'a> {
 /// Milliseconds as nanoseconds.
 pub(in crate::export) fn ns(ms: f64) -> i64 {
     // `as` saturates on overflow.
-    (ms * 1e6).round() as i64
+    // From 26 days on, `ms * 1e6` is rounded to halves of a nanosecond, and may become the next one: 4436874554.397677 ms was written as
+    // 4436874554.397678. The parts are exact.
+    let whole = ms.trunc();
+    (whole as i64)
+        .saturating_mul(1_000_000)
+        .saturating_add(((ms - whole) * 1e6).round() as i64)
 }
 
 /// `None` for [`NONE`].
@@ -254,6 +259,20 @@ mod tests {
     fn integers_to_the_last_digit() {
         for value in [0, 9, 10, 99, 100, u64::from(u32::MAX), u64::MAX] {
             assert_eq!(text(|buf| put_unsigned(buf, value)), value.to_string());
+        }
+    }
+
+    #[test]
+    fn milliseconds_of_long_times_are_those_that_were_read() {
+        for text_of in [
+            "4436874554.397677",
+            "4439569452.529432",
+            "0.000001",
+            "12.5",
+            "-4436874554.397677",
+        ] {
+            let ms: f64 = text_of.parse().unwrap();
+            assert_eq!(text(|buf| put_ms(buf, ns(ms))), text_of);
         }
     }
 
