@@ -38,3 +38,12 @@ pub fn functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
     });
     rows
 }
+
+/// Cost of samples with one of these functions on the stack. A sample counts once.
+pub fn total_of(selection: &Selection<'_>, funcs: &[u32]) -> Cost {
+    let frames = selection.data.frames.iter();
+    let is_other = |func| !funcs.contains(&selection.representative(func));
+    let key: Vec<u32> = frames.map(|frame| u32::from(is_other(frame.func))).collect();
+    let (_, total) = by_key(selection, 2, &key);
+    total.first().copied().unwrap_or_default()
+}

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use profile::data::Calls;
 use profile::text::one_line;
 use profile::view::annotate::{FileLines, addresses_of, inlined_into, lines_of};
 use profile::view::cost::Cost;
-use profile::view::functions::{FunctionRow, functions};
+use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
 use symbolicator::{Assembly, ModuleKey, Symbolicator};
 
@@ -80,13 +81,17 @@ impl Annotation<'_> {
             rows.iter().partition(|row| self.selection.name(row.func) == name);
         let funcs: Vec<u32> = same.iter().map(|row| row.func).collect();
         let own: Cost = same.iter().map(|row| row.own).sum();
+        let total = match same.len() > 1 && self.selection.data.calls == Calls::Paths {
+            true => total_of(self.selection, &funcs),
+            false => first.total,
+        };
         writeln!(out, "{}", self.style(Style::Bold, name))?;
         writeln!(
             out,
             "self {:.1} % ({}), total {:.1} %, of {}",
             self.percent(own),
             self.amount(own),
-            self.percent(first.total),
+            self.percent(total),
             self.amount(self.selection.total)
         )?;
         if !others.is_empty() {

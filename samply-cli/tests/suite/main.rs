@@ -7,6 +7,7 @@
     reason = "a test ends where its premise fails"
 )]
 
+mod annotate;
 mod arm64_machine;
 mod attach;
 mod bad_input;
