@@ -29,11 +29,33 @@ pub fn demangle(name: &str) -> String {
             let mut out = Limited::default();
             let options = DemangleOptions::new().recursion_limit(MAX_DEPTH);
             if symbol.structured_demangle(&mut out, &options).is_ok() {
-                return out.0;
+                return without_empty_packs(out.0);
             }
         }
     }
     name.to_owned()
+}
+
+/// `f<A, >(B, )` is `f<A>(B)`: cpp_demangle writes the comma before a parameter pack (`J`) also where the pack is empty.
+fn without_empty_packs(name: String) -> String {
+    let is_at_pack = |rest: &str| [", >", ", ,", ", )"].iter().any(|end| rest.starts_with(end));
+    if !name.match_indices(", ").any(|(at, _)| is_at_pack(&name[at..])) {
+        return name;
+    }
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(at) = rest.find(", ") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        out.push_str(before);
+        if !is_at_pack(&rest[at..]) {
+            out.push_str(", ");
+        } else if after.starts_with('>') && out.ends_with('>') {
+            // As elsewhere in these names: `A<B<C> >`.
+            out.push(' ');
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 /// A string with a maximum length.
@@ -67,6 +89,26 @@ mod tests {
     fn cpp_names_keep_their_parameters() {
         assert_eq!(demangle("_ZN5space3fooEii"), "space::foo(int, int)");
         assert_eq!(demangle("_ZN5space3fooEi.cold"), "space::foo(int) [clone .cold]");
+    }
+
+    #[test]
+    fn empty_parameter_packs_leave_no_comma() {
+        // Names in LLVM.
+        for (mangled, name) in [
+            (
+                "_ZN4llvm15AnalysisManagerINS_6ModuleEJEE5clearEv",
+                "llvm::AnalysisManager<llvm::Module>::clear()",
+            ),
+            (
+                "_ZN4llvm11PassManagerINS_6ModuleENS_15AnalysisManagerIS1_JEEEJEE3runERS1_RS3_",
+                "llvm::PassManager<llvm::Module, llvm::AnalysisManager<llvm::Module> >::run(llvm::Module&, \
+                 llvm::AnalysisManager<llvm::Module>&)",
+            ),
+            ("_Z1fIiJdEEvT_DpT0_", "void f<int, double>(int, double)"),
+            ("_Z1fIiJEEvT_DpT0_", "void f<int>(int)"),
+        ] {
+            assert_eq!(demangle(mangled), name);
+        }
     }
 
     #[test]
