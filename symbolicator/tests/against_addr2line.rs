@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use addr2line::gimli::{self, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection};
+use recording::rust_name::with_path;
 use symbolicator::demangle;
 
 type Shape = (Option<String>, Option<String>, Option<u32>, Option<u32>);
@@ -57,14 +58,18 @@ fn frames_are_those_of_addr2line() {
                     .filter(|column| *column > 0),
             ));
         }
-        let mut ours: Vec<Shape> = info
+        let ours: Vec<Shape> = info
             .frames
             .iter()
             .map(|frame| (frame.function.clone(), frame.file.clone(), frame.line, frame.column))
             .collect();
-        // Where debug info has no function, ours is the symbol table's.
-        if let (Some(ours), Some((None, ..))) = (ours.last_mut(), theirs.last()) {
-            ours.0 = None;
+        // Where debug info has no function, or its name without the path, ours is the symbol table's.
+        if let (Some((Some(ours), ..)), Some((theirs, ..))) = (ours.last(), theirs.last_mut())
+            && theirs
+                .as_deref()
+                .is_none_or(|theirs| with_path(theirs, ours).as_ref() == Some(ours))
+        {
+            *theirs = Some(ours.clone());
         }
         if ours != theirs {
             differences += 1;

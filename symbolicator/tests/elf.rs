@@ -4,7 +4,7 @@
 mod common;
 
 use common::{build, function, module, symbolicator};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
 
@@ -146,7 +146,7 @@ fn rust_names_have_generics_and_no_hash() {
             .unwrap();
         // inline.rs: `Bag<u32>::weigh` (line 9) is inlined into `outer` at line 16. Functions of `core` may be inlined below.
         let weigh = match mangling {
-            "v0" => "<inline::Bag<u32>>::weigh",
+            "v0" => "inline::Bag<u32>::weigh",
             _ => "inline::Bag<T>::weigh",
         };
         let expected = [(weigh.to_owned(), 9), ("inline::outer".to_owned(), 16)];
@@ -155,6 +155,61 @@ fn rust_names_have_generics_and_no_hash() {
             "{mangling}: {:?}",
             infos.iter().map(shape).collect::<Vec<_>>()
         );
+    }
+}
+
+#[test]
+fn rust_functions_have_their_path_with_any_debug_info() {
+    // The beginning of the symbol and a part of it, and the name.
+    let legacy = [
+        ("_ZN", "5merge17h", "paths::Table<T>::merge"),
+        ("_ZN", "2go17h", "<u32 as paths::Work>::go"),
+        ("_ZN", "7generic17h", "paths::generic"),
+        // The state machine of an `async fn`, a block in it, and a closure.
+        ("_ZN5paths5fetch28_$u7b$$u7b$closure$u7d$$u7d$17h", "", "paths::fetch"),
+        (
+            "_ZN5paths5fetch28_$u7b$$u7b$closure$u7d$$u7d$28_",
+            "",
+            "paths::fetch::{closure}::{async_block}",
+        ),
+        (
+            "_ZN5paths4main28_$u7b$$u7b$closure$u7d$$u7d$17h",
+            "",
+            "paths::main::{closure}",
+        ),
+    ];
+    let v0 = [
+        ("_RNvM", "5merge", "paths::Table<u32>::merge"),
+        ("_RNvX", "2go", "<u32 as paths::Work>::go"),
+        ("_RINv", "5paths7generic", "paths::generic<u32>"),
+        ("_RNCNv", "5fetch0", "paths::fetch"),
+        ("_RNCNCNv", "5fetch00", "paths::fetch::{closure#0}::{async_block#0}"),
+        ("_RNCNv", "4main0", "paths::main::{closure#0}"),
+    ];
+    for (mangling, expected) in [("legacy", legacy), ("v0", v0)] {
+        for debug_info in ["line-tables-only", "limited", "full"] {
+            let mangling_flag = format!("-Csymbol-mangling-version={mangling}");
+            let debug_flag = format!("-Cdebuginfo={debug_info}");
+            let flags = [
+                "--edition=2024",
+                "-Copt-level=1",
+                "-Zunstable-options",
+                &mangling_flag,
+                &debug_flag,
+            ];
+            let built = build("paths.rs", &flags);
+            let bytes = std::fs::read(&built.path).unwrap();
+            let object = object::File::parse(&*bytes).unwrap();
+            let base = object.relative_address_base();
+            for (begin, part, name) in expected {
+                let is_it = |symbol: &str| symbol.starts_with(begin) && symbol.contains(part);
+                let symbol = object.symbols().find(|symbol| symbol.name().is_ok_and(is_it)).unwrap();
+                let start = symbol.address() - base;
+                let infos = symbolicator(&[]).lookup(&module(&built.path), &[start]).unwrap();
+                let found = infos[0].frames.last().and_then(|frame| frame.function.as_deref());
+                assert_eq!(found, Some(name), "{mangling}, {debug_info}");
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Shortens names of functions from Rust and C++ demanglers.
 
+use recording::rust_name::{closing, readable};
+
 /// The name with all generic arguments as `_`: one name for all instances of a generic function. A C++ parameter list goes too if it
 /// contained generic arguments.
 ///
@@ -27,15 +29,17 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
     if asked.is_empty() {
         return Vec::new();
     }
+    let asked = &*readable(asked);
     let indices = |is_it: &dyn Fn(&str) -> bool| -> Vec<usize> {
         let named = names.clone().enumerate().filter(|(_, name)| is_it(name));
         named.map(|(index, _)| index).collect()
     };
-    let exact = indices(&|name| name == asked);
+    let exact = indices(&|name| readable(name) == asked);
     if !exact.is_empty() {
         return exact;
     }
     indices(&|name| {
+        let name = &*readable(name);
         let bare = bare(name);
         let before = bare.strip_suffix(asked);
         before.is_some_and(|before| before.is_empty() || before.ends_with("::") || before.ends_with('.'))
@@ -98,7 +102,7 @@ fn strip(text: &str, instead: &str, out: &mut String, depth: usize) -> bool {
             out.push_str(&text[open..at]);
             continue;
         }
-        let Some(close) = closing(&text[open..]).map(|close| open + close) else {
+        let Some(close) = closing(&text[open + 1..]).map(|close| open + 1 + close) else {
             out.push_str(&text[open..]);
             return found;
         };
@@ -120,27 +124,6 @@ fn strip(text: &str, instead: &str, out: &mut String, depth: usize) -> bool {
     }
     out.push_str(&text[at..]);
     found
-}
-
-/// The end of the bracket at the start of `text`.
-fn closing(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let mut depth = 0usize;
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            b'<' => depth += 1,
-            // `fn() -> T`
-            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
-            b'>' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 /// `f(int, char const*) const` -> `f`; `(anonymous namespace)::f` and `operator()` keep theirs.

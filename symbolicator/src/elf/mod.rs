@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::module::Module;
+use recording::rust_name;
 use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use unwind::functions_of;
@@ -130,7 +131,7 @@ impl ElfModule {
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
             let name = outer.function.get_or_insert_with(|| function.name.clone());
             if let Some(full) = with_its_scope(name, &function.name) {
-                *name = full.to_owned();
+                *name = full;
             }
         }
         AddressInfo { function, frames }
@@ -242,14 +243,16 @@ impl ElfModule {
 }
 
 /// The name of the symbol, if it is `name` with scope and arguments. In debug info, static functions and functions in anonymous
-/// namespaces have no linkage name: `hidden` is `(anonymous namespace)::hidden(int)`.
-fn with_its_scope<'s>(name: &str, symbol: &'s str) -> Option<&'s str> {
+/// namespaces of C++ have no linkage name: `hidden` is `(anonymous namespace)::hidden(int)`. With rustc's `line-tables-only`, no function has.
+fn with_its_scope(name: &str, symbol: &str) -> Option<String> {
     let whole = symbol.split(" [clone").next().unwrap_or(symbol);
     let is_it = |(at, _): (usize, &str)| {
         let (before, after) = (&whole[..at], &whole[at + name.len()..]);
         (before.is_empty() || before.ends_with("::") || before.ends_with(' ')) && after.starts_with(['(', '<', '['])
     };
-    (!name.is_empty() && whole.match_indices(name).any(is_it)).then_some(whole)
+    let is_cpp = !name.is_empty() && whole.match_indices(name).any(is_it);
+    let of_cpp = || is_cpp.then(|| whole.to_owned());
+    rust_name::with_path(name, whole).or_else(of_cpp)
 }
 
 #[cfg(test)]
@@ -259,11 +262,15 @@ mod tests {
     #[test]
     fn a_name_without_scope_gets_that_of_its_symbol() {
         let full = "(anonymous namespace)::hidden(unsigned long)";
-        assert_eq!(with_its_scope("hidden", full), Some(full));
-        assert_eq!(with_its_scope("hidden", &format!("{full} [clone .cold]")), Some(full));
-        assert_eq!(with_its_scope("local", "local(int)"), Some("local(int)"));
+        let scoped = |name: &str, symbol: &str| with_its_scope(name, symbol).unwrap_or_default();
+        assert_eq!(scoped("hidden", full), full);
+        assert_eq!(scoped("hidden", &format!("{full} [clone .cold]")), full);
+        assert_eq!(scoped("local", "local(int)"), "local(int)");
         let lambda = "main::{lambda(int)#1}::operator()(int) const";
-        assert_eq!(with_its_scope("operator()", lambda), Some(lambda));
+        assert_eq!(scoped("operator()", lambda), lambda);
+        assert_eq!(scoped("merge", "words::merge"), "words::merge");
+        let instance = "int (anonymous namespace)::f<int>(int)";
+        assert_eq!(scoped("f<int>", &format!("{instance} [clone .isra.0]")), instance);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! are left out: arguments, template and generic arguments, return types, hashes, suffixes of copies. A name means all instances of a
 //! generic function; the full name or the symbol's name means one of them.
 
+use recording::rust_name::readable;
+
 use crate::demangle::demangle;
 
 /// Suffixes of copies of a function: gcc's constant propagation and removed arguments, names made unique by LTO. Calls go to the copies.
@@ -13,6 +15,9 @@ const PARTS: [&str; 2] = ["cold", "part"];
 
 /// A function by its name.
 pub(super) struct Wanted {
+    /// As the user wrote it.
+    typed: String,
+    /// In the form of demangled names.
     name: String,
     plain: String,
     /// The last part of the name, which is in the symbol's name, mangled or not.
@@ -33,6 +38,8 @@ pub(super) enum Match {
 
 impl Wanted {
     pub(super) fn new(name: &str) -> Wanted {
+        let typed = name.to_owned();
+        let name = &*readable(name);
         let plain = plain(name);
         let identifier = plain
             .rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -40,6 +47,7 @@ impl Wanted {
             .unwrap_or_default()
             .to_owned();
         Wanted {
+            typed,
             name: name.to_owned(),
             plain,
             identifier,
@@ -48,7 +56,7 @@ impl Wanted {
 
     /// Compares a symbol, mangled or not.
     pub(super) fn matches(&self, symbol: &str) -> Match {
-        if symbol == self.name {
+        if symbol == self.typed {
             return Match::Whole;
         }
         // To demangle all symbols of a large program takes a second.
@@ -212,7 +220,7 @@ mod tests {
                 "<app::Type as core::fmt::Display>::fmt",
                 "<app::Type as core::fmt::Display>::fmt",
             ),
-            ("app::main::{{closure}}", "app::main::{{closure}}"),
+            ("app::main::{closure}", "app::main::{closure}"),
             (
                 "main::{lambda(int)#1}::operator()(int) const",
                 "main::{lambda(int)#1}::operator()",

@@ -1,5 +1,6 @@
 //! The compared functions, lines or call paths. A key is one number in all recordings.
 
+use recording::rust_name::readable;
 use rustc_hash::FxHashMap;
 
 use super::{Amount, Change, What};
@@ -91,7 +92,8 @@ pub(super) fn of_frames(data: &Data, what: What, keys: &mut Keys) -> Vec<u32> {
             let func = data.funcs[frame.func as usize];
             let with_line = what == What::Lines && frame.line != NONE;
             let parts = KeyParts {
-                function: keys.text(data.text(func.name)),
+                // A recording of another profiler, or of an older sprof, has another form.
+                function: keys.text(&readable(data.text(func.name))),
                 lib: keys.text(data.lib_name(frame.func).unwrap_or_default()),
                 file: if with_line { keys.text(data.text(func.file)) } else { 0 },
                 line: if with_line { frame.line } else { 0 },

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use recording::rust_name::readable;
+
 use crate::data::Data;
 
 /// Longest program name that the kernel keeps, in bytes (`TASK_COMM_LEN`, include/linux/sched.h).
@@ -98,7 +100,7 @@ impl Libs {
                 if let Some(lib) = data.lib_name(func) {
                     let (names, name) = (functions.entry(lib.to_owned()).or_default(), data.func_name(func));
                     if !name.starts_with("0x") {
-                        names.insert(name.to_owned());
+                        names.insert(readable(name).into_owned());
                     }
                 }
             }

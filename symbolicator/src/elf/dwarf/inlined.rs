@@ -17,7 +17,7 @@ pub(super) fn count(units: &Units<'_>, budget: &mut Budget, is_meant: impl Fn(&s
         let mut is_call_of = |origin: gimli::UnitOffset, entry: gimli::UnitOffset| {
             *meant.entry(origin.0).or_insert_with(|| {
                 let name = units.name(index, entry).ok().flatten();
-                name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.slice())))
+                name.is_some_and(|name| is_meant(&String::from_utf8_lossy(name.best.slice())))
             })
         };
         if count_in(unit, budget, &mut is_call_of, &mut count).is_err() {

@@ -145,7 +145,7 @@ impl Dwarf {
                 .frames
                 .into_iter()
                 .map(|(frame, name)| SourceFrame {
-                    function: name.and_then(|name| names.demangled(name.slice())),
+                    function: name.and_then(|name| names.demangled(&name)),
                     ..frame
                 })
                 .collect();

@@ -38,11 +38,20 @@ pub(super) struct Split<'a> {
     pub(super) unit: GimliUnit<'a>,
 }
 
+/// The names that the debug info has for a function.
+#[derive(Clone, Copy)]
+pub(super) struct EntryName<'a> {
+    /// The linkage name if there is one, because it has the whole path.
+    pub(super) best: Slice<'a>,
+    /// Without path. `{async_fn#0}` is a closure by its linkage name.
+    pub(super) plain: Option<Slice<'a>>,
+}
+
 /// The answer of the debug info for an address.
 #[derive(Default)]
 pub(super) struct Found<'a> {
-    /// The frames, innermost first, with the mangled name of each.
-    pub(super) frames: Vec<(SourceFrame, Option<Slice<'a>>)>,
+    /// The frames, innermost first, with the name of each.
+    pub(super) frames: Vec<(SourceFrame, Option<EntryName<'a>>)>,
     /// The part of the outer function that holds the address: (stated virtual address, bytes).
     pub(super) function: Option<(u64, u64)>,
 }
@@ -140,15 +149,14 @@ impl<'a> Units<'a> {
         found
     }
 
-    /// The name of an entry: the linkage name if there is one, because it has the whole path. Inlined calls and definitions refer to
-    /// another entry for their name.
-    pub(super) fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<Slice<'a>>> {
+    /// The name of an entry. Inlined calls and definitions refer to another entry for theirs.
+    pub(super) fn name(&self, index: usize, entry: UnitOffset) -> gimli::Result<Option<EntryName<'a>>> {
         let Some(unit) = self.units.get(index) else {
             return Ok(None);
         };
         let mut unit = unit.unit_ref(&self.dwarf);
         let mut entry = entry;
-        let mut plain = None;
+        let (mut linkage, mut plain) = (None, None);
         for _ in 0..MAX_HOPS {
             let mut entries = unit.entries_raw(Some(entry))?;
             let Some(abbreviation) = entries.read_abbreviation()? else {
@@ -159,14 +167,15 @@ impl<'a> Units<'a> {
                 let attribute = entries.read_attribute(*specification)?;
                 match attribute.name() {
                     gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                        if let Ok(name) = unit.attr_string(attribute.value()) {
-                            return Ok(Some(name));
-                        }
+                        linkage = unit.attr_string(attribute.value()).ok();
                     }
                     gimli::DW_AT_name if plain.is_none() => plain = unit.attr_string(attribute.value()).ok(),
                     gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => next = Some(attribute.value()),
                     _ => {}
                 }
+            }
+            if linkage.is_some() {
+                break;
             }
             (unit, entry) = match next {
                 Some(gimli::AttributeValue::UnitRef(offset)) => (unit, offset),
@@ -191,7 +200,7 @@ impl<'a> Units<'a> {
                 _ => break,
             };
         }
-        Ok(plain)
+        Ok(linkage.or(plain).map(|best| EntryName { best, plain }))
     }
 }
 
