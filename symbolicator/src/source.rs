@@ -1,6 +1,6 @@
 //! Source files, only those that the debug info of an address names.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::SymbolError;
@@ -56,7 +56,7 @@ impl Symbolicator {
             });
         }
         match rust_library_path(file) {
-            Some((commit, path)) => read(&installed_rust_source(file, commit, &path)?),
+            Some((commit, path)) => read(&installed_rust_source(file, commit, &path, rustup_home())?),
             None => read(Path::new(file)),
         }
     }
@@ -118,32 +118,35 @@ fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
     (plain && out.starts_with("library")).then_some((commit, out))
 }
 
+fn rustup_home() -> Option<PathBuf> {
+    let named = std::env::var_os("RUSTUP_HOME").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".rustup")))
+}
+
 /// Finds the file in a toolchain of rustup that was built from this very commit and has the component rust-src.
-fn installed_rust_source(file: &str, commit: &str, path: &Path) -> Result<PathBuf, SourceError> {
-    let home = std::env::var_os("RUSTUP_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".rustup")));
-    let toolchains = home.map(|home| home.join("toolchains"));
+fn installed_rust_source(
+    file: &str,
+    commit: &str,
+    path: &Path,
+    rustup_home: Option<PathBuf>,
+) -> Result<PathBuf, SourceError> {
+    let toolchains = rustup_home.and_then(|home| std::fs::read_dir(home.join("toolchains")).ok());
     let mut same_commit = None;
-    for entry in toolchains
-        .iter()
-        .filter_map(|dir| std::fs::read_dir(dir).ok())
-        .flatten()
-        .flatten()
-    {
+    for entry in toolchains.into_iter().flatten().flatten() {
         let rustlib = entry.path().join("lib/rustlib");
-        if !built_from(&rustlib, commit) {
+        let Some(version) = built_from(&rustlib, commit) else {
             continue;
-        }
+        };
         let source = rustlib.join("src/rust").join(path);
         if source.is_file() {
             return Ok(source);
         }
-        same_commit = Some(entry.file_name().to_string_lossy().into_owned());
+        same_commit = Some((entry.file_name().to_string_lossy().into_owned(), version));
     }
     let reason = match same_commit {
-        Some(toolchain) => format!(
-            "toolchain {toolchain} has it, but not the sources; run `rustup component add rust-src --toolchain {toolchain}`"
+        Some((toolchain, version)) => format!(
+            "toolchain {toolchain} (Rust {version}) was built from this commit, but its sources are not installed; run `rustup component add rust-src --toolchain \
+             {toolchain}`"
         ),
         None => format!(
             "no installed toolchain was built from Rust commit {commit}; install the one that built the program, with \
@@ -153,22 +156,77 @@ fn installed_rust_source(file: &str, commit: &str, path: &Path) -> Result<PathBu
     Err(unreadable(Path::new(file), reason))
 }
 
-/// The manifest that rustup keeps with a toolchain has the commits of its components.
-fn built_from(rustlib: &Path, commit: &str) -> bool {
+/// The version of a toolchain that was built from this commit. The manifest that rustup keeps with a toolchain has the version of each
+/// component, with the beginning of the commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
+fn built_from(rustlib: &Path, commit: &str) -> Option<String> {
     const MAX_MANIFEST_BYTES: u64 = 16 << 20;
-    let Ok(file) = std::fs::File::open(rustlib.join("multirust-channel-manifest.toml")) else {
-        return false;
-    };
-    let mut text = Vec::new();
-    if file.take(MAX_MANIFEST_BYTES).read_to_end(&mut text).is_err() {
-        return false;
+    /// Shorter beginnings are of several commits.
+    const MIN_DIGITS: usize = 7;
+    let file = std::fs::File::open(rustlib.join("multirust-channel-manifest.toml")).ok()?;
+    let lines = BufReader::new(file.take(MAX_MANIFEST_BYTES))
+        .lines()
+        .map_while(Result::ok);
+    let mut in_rustc = false;
+    for line in lines {
+        if line.starts_with('[') {
+            in_rustc = line == "[pkg.rustc]";
+            continue;
+        }
+        if let Some(version) = line.strip_prefix("version = \"").filter(|_| in_rustc) {
+            let (version, rest) = version.split_once(" (")?;
+            let short = rest.split(' ').next()?;
+            return (short.len() >= MIN_DIGITS && commit.starts_with(short)).then(|| version.to_owned());
+        }
     }
-    memchr::memmem::find(&text, format!("git_commit_hash = \"{commit}\"").as_bytes()).is_some()
+    None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rust_library_path;
+    use std::path::Path;
+
+    use super::{installed_rust_source, rust_library_path};
+
+    #[test]
+    fn sources_of_rusts_library_are_those_of_the_toolchain_of_that_commit() {
+        let home = tempfile::tempdir().unwrap();
+        // As rustup writes it: pkg.rust is all components together.
+        let manifest = |name: &str, version: &str| {
+            let rustlib = home.path().join("toolchains").join(name).join("lib/rustlib");
+            std::fs::create_dir_all(&rustlib).unwrap();
+            let text = format!(
+                "manifest-version = \"2\"\n\n[pkg.cargo]\nversion = \"0.96.0 (f2d3ce0bd 2026-03-21)\"\n\n[pkg.rustc]\nversion = \"{version}\"\n"
+            );
+            std::fs::write(rustlib.join("multirust-channel-manifest.toml"), text).unwrap();
+            rustlib
+        };
+        let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
+        let file = format!("/rustc/{commit}/library/core/src/a.rs");
+        let find = || {
+            installed_rust_source(
+                &file,
+                commit,
+                Path::new("library/core/src/a.rs"),
+                Some(home.path().into()),
+            )
+        };
+        manifest("nightly", "1.97.0-nightly (e50aa6fba 2026-05-19)");
+        let none = find().unwrap_err().to_string();
+        assert!(
+            none.contains("no installed toolchain") && none.contains(commit),
+            "{none}"
+        );
+        let rustlib = manifest("stable", "1.95.0 (59807616e 2026-04-14)");
+        let missing = find().unwrap_err().to_string();
+        assert!(
+            missing.contains("(Rust 1.95.0)") && missing.contains("rustup component add rust-src --toolchain stable"),
+            "{missing}"
+        );
+        let source = rustlib.join("src/rust/library/core/src/a.rs");
+        std::fs::create_dir_all(source.parent().unwrap()).unwrap();
+        std::fs::write(&source, "").unwrap();
+        assert_eq!(find().unwrap(), source);
+    }
 
     #[test]
     fn standard_library_paths_do_not_climb_out() {
