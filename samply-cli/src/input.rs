@@ -1,7 +1,7 @@
 //! A file that is to be looked at without a browser: a saved profile, a perf.data file, what is left of a recording, folded
 //! stacks, or what another profiler wrote. All become the same data, with names if they can be had.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use profile::data::Data;
@@ -10,6 +10,7 @@ use profile::view::name_addresses;
 use recording::symbol::SymbolSource;
 use symbolicator::Symbolicator;
 
+use crate::args::SymbolArgs;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
 use crate::library::module;
@@ -27,11 +28,11 @@ pub(crate) struct Input {
     pub(crate) notes: Vec<String>,
 }
 
-/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice. `symbol_dirs` are
+/// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice. `symbols` are
 /// further folders of debug files.
-pub(crate) fn open(path: &Path, event: Option<&str>, symbol_dirs: &[PathBuf], term: &Term) -> Result<Input, Failure> {
+pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, symbol_dirs, term);
+    let input = read(path, event, symbols, term);
     term.erase_progress();
     input
 }
@@ -40,16 +41,16 @@ pub(crate) fn open(path: &Path, event: Option<&str>, symbol_dirs: &[PathBuf], te
 pub(crate) fn open_and_warn(
     path: &Path,
     event: Option<&str>,
-    symbol_dirs: &[PathBuf],
+    symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<Input, Failure> {
-    let input = open(path, event, symbol_dirs, term)?;
+    let input = open(path, event, symbols, term)?;
     term.warnings(path, &input.notes);
     Ok(input)
 }
 
-fn read(path: &Path, event: Option<&str>, symbol_dirs: &[PathBuf], term: &Term) -> Result<Input, Failure> {
-    let symbolicator = symbolicator_of(path, symbol_dirs);
+fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+    let symbolicator = symbolicator_of(path, symbols);
     let mut notes = Vec::new();
     let mut data = if import::is_perf_data(path) {
         let Imported { profile, notes: lacks } = import::read(path, event, &symbolicator)?;

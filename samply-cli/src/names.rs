@@ -1,7 +1,7 @@
 //! Looks up names of addresses, and records the outcome for each library.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,19 +11,18 @@ use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
 use recording::module::{Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, SymbolOptions, Symbolicator};
+use symbolicator::{ModuleKey, Symbolicator};
 
+use crate::args::SymbolArgs;
 use crate::fit::clean;
 use crate::interrupt::Interrupt;
 use crate::library::module;
 use crate::term::Term;
 
-/// Looks up names for a file's addresses, in these folders, too; binaries that are newer than the file are no build of then.
-pub(crate) fn symbolicator_of(file: &Path, symbol_dirs: &[PathBuf]) -> Arc<Symbolicator> {
-    Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: symbol_dirs.to_vec(),
-        recorded_at: std::fs::metadata(file).and_then(|file| file.modified()).ok(),
-    }))
+/// Looks up names for a file's addresses; binaries that are newer than the file are no build of then.
+pub(crate) fn symbolicator_of(file: &Path, symbols: &SymbolArgs) -> Arc<Symbolicator> {
+    let recorded_at = std::fs::metadata(file).and_then(|file| file.modified()).ok();
+    Arc::new(Symbolicator::new(symbols.options(recorded_at)))
 }
 
 /// Looks up names, reports with -v which addresses have none and why, and remembers the source of names.

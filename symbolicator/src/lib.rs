@@ -34,7 +34,7 @@ pub use crate::error::SymbolError;
 pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};
 pub use crate::locate::SymbolOptions;
 pub use crate::recorded::RecordedSymbols;
-pub use crate::source::SourceError;
+pub use crate::source::{PathMap, SourceError};
 pub use crate::symbolicator::{ModuleKey, Symbolicator};
 
 pub use recording::module::Module;

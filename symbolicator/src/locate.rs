@@ -12,6 +12,7 @@ use recording::sink::ReadAt;
 
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
+use crate::source::PathMap;
 
 /// How to look for symbols.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct SymbolOptions {
     /// Folders to search for binaries and debug files: flat, with a `.build-id` tree, or laid out like a debuginfod
     /// cache. Default: none.
     pub symbol_dirs: Vec<PathBuf>,
+    /// Where sources lie on this machine. The first that fits counts. Default: where the debug info says.
+    pub path_maps: Vec<PathMap>,
     /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
     pub recorded_at: Option<SystemTime>,
 }

@@ -55,11 +55,61 @@ impl Symbolicator {
                 file: file.to_owned(),
             });
         }
-        match rust_library_path(file) {
-            Some((commit, path)) => read(&installed_rust_source(file, commit, &path, rustup_home())?),
+        if let Some(mapped) = self.options().path_maps.iter().find_map(|map| map.apply(file)) {
+            return read(&mapped);
+        }
+        let local = match rust_library_path(file) {
+            Some((commit, path)) => {
+                installed_rust_source(file, commit, &path, rustup_home()).and_then(|path| read(&path))
+            }
             None => read(Path::new(file)),
+        };
+        local.or_else(|missing| read_crate_of_std(file).unwrap_or(Err(missing)))
+    }
+}
+
+/// A folder of the debug info, and where it is on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMap {
+    from: String,
+    to: PathBuf,
+}
+
+impl PathMap {
+    /// `from` is a folder or a file as the debug info has it, also a relative one; `.` is that of all relative ones.
+    pub fn new(from: &str, to: impl Into<PathBuf>) -> PathMap {
+        let whole = from.trim_end_matches('/');
+        PathMap {
+            from: if whole.is_empty() { from } else { whole }.to_owned(),
+            to: to.into(),
         }
     }
+
+    /// `None` if the file is in another folder, or its path leaves this one.
+    fn apply(&self, file: &str) -> Option<PathBuf> {
+        let file = Path::new(file);
+        let rest = match self.from.as_str() {
+            "." if file.is_relative() => file,
+            from => file.strip_prefix(from).ok()?,
+        };
+        let mut path = self.to.clone();
+        path.extend(resolved(rest)?.components());
+        Some(path)
+    }
+}
+
+/// The path without `.` and `..`; `None` if it leaves its folder.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => out.push(part),
+            Component::ParentDir if out.pop() => {}
+            Component::CurDir => {}
+            _ => return None,
+        }
+    }
+    Some(out)
 }
 
 fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
@@ -71,15 +121,17 @@ fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
 
 fn read(path: &Path) -> Result<String, SourceError> {
     if !path.is_absolute() {
-        return Err(unreadable(
-            path,
-            "the debug info has no folder for it; build without path remapping to see it",
-        ));
+        let text = path.to_string_lossy();
+        let reason = match text.split_once(':').filter(|(scheme, _)| *scheme == "node") {
+            Some(_) => "it is a script inside of node, and no file",
+            None => "the debug info has a relative path; give the folder of these sources with --path-map .=FOLDER",
+        };
+        return Err(unreadable(path, reason));
     }
     let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => unreadable(
             path,
-            "it is not on this machine; put the sources there, or look at the profile where the program was built",
+            "it is not on this machine; say where its folder is with --path-map FROM=TO, or look at the profile where the program was built",
         ),
         _ => unreadable(path, error),
     })?;
@@ -105,17 +157,33 @@ fn read(path: &Path) -> Result<String, SourceError> {
 fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
     let (commit, path) = file.strip_prefix("/rustc/")?.split_once('/')?;
     let plain = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let mut out = PathBuf::new();
     // `library/std/src/../../backtrace/src/lib.rs` exists; a path that leaves the sources is refused.
-    for component in Path::new(path).components() {
-        match component {
-            Component::Normal(part) => out.push(part),
-            Component::ParentDir if out.pop() => {}
-            Component::CurDir => {}
-            _ => return None,
-        }
-    }
+    let out = resolved(Path::new(path))?;
     (plain && out.starts_with("library")).then_some((commit, out))
+}
+
+/// `/rust/deps/hashbrown-0.16.1/src/map.rs`: a crate that Rust's standard library is built with. Where cargo has downloaded the same version, its
+/// files are the same. `None` for other paths.
+fn read_crate_of_std(file: &str) -> Option<Result<String, SourceError>> {
+    let path = resolved(Path::new(file.strip_prefix("/rust/deps/")?))?;
+    let package = path.components().next()?.as_os_str().to_string_lossy().into_owned();
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let registries = home.and_then(|home| std::fs::read_dir(home.join("registry/src")).ok());
+    let mut copies = registries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|registry| registry.path().join(&path));
+    Some(match copies.find(|copy| copy.is_file()) {
+        Some(copy) => read(&copy),
+        None => Err(unreadable(
+            Path::new(file),
+            format_args!(
+                "{package} is a crate that Rust's standard library is built with; download it and give --path-map /rust/deps/{package}=FOLDER"
+            ),
+        )),
+    })
 }
 
 fn rustup_home() -> Option<PathBuf> {
@@ -183,9 +251,9 @@ fn built_from(rustlib: &Path, commit: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
-    use super::{installed_rust_source, rust_library_path};
+    use super::{PathMap, installed_rust_source, rust_library_path};
 
     #[test]
     fn sources_of_rusts_library_are_those_of_the_toolchain_of_that_commit() {
@@ -226,6 +294,21 @@ mod tests {
         std::fs::create_dir_all(source.parent().unwrap()).unwrap();
         std::fs::write(&source, "").unwrap();
         assert_eq!(find().unwrap(), source);
+    }
+
+    #[test]
+    fn mapped_paths_stay_in_their_folder() {
+        let map = |from: &str, file: &str| PathMap::new(from, "/home/me/app").apply(file);
+        let found = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(map("/build/app", "/build/app/src/a.rs"), found("/home/me/app/src/a.rs"));
+        assert_eq!(map("/build/app/", "/build/app/src/../b.rs"), found("/home/me/app/b.rs"));
+        assert_eq!(map("/", "/build/a.rs"), found("/home/me/app/build/a.rs"));
+        assert_eq!(map("src", "src/a.rs"), found("/home/me/app/a.rs"));
+        assert_eq!(map(".", "src/a.rs"), found("/home/me/app/src/a.rs"));
+        assert_eq!(map(".", "/src/a.rs"), None);
+        assert_eq!(map("/build/app", "/build/application/a.rs"), None);
+        assert_eq!(map("/build/app", "/build/app/../../etc/passwd"), None);
+        assert_eq!(map("/build/app", "/build/app"), found("/home/me/app"));
     }
 
     #[test]

@@ -110,6 +110,10 @@ impl Symbolicator {
         recorded.insert(path, Arc::new(symbols));
     }
 
+    pub(crate) fn options(&self) -> &SymbolOptions {
+        &self.options
+    }
+
     fn entry(&self, module: &Module) -> Arc<Entry> {
         let mut modules = self.modules.write().unwrap_or_else(PoisonError::into_inner);
         let entries = modules.entry(ModuleKey::of(module)).or_default();

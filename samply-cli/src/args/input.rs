@@ -1,8 +1,10 @@
 //! Flags of all commands that read a file: each is defined here once. Where its text differs, the command says so.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use clap::Args;
+use symbolicator::{PathMap, SymbolOptions};
 
 use crate::term::Verbosity;
 
@@ -12,6 +14,22 @@ pub(crate) struct SymbolArgs {
     /// Look for debug files in this folder, too. May be given several times.
     #[arg(long, value_name = "DIR", value_delimiter = ':')]
     symbol_dir: Vec<PathBuf>,
+
+    /// Read sources from TO where the debug info says FROM: sprof load --path-map /build/app=$HOME/app. May be given several times.
+    #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
+    path_map: Vec<PathMap>,
+}
+
+fn path_map(text: &str) -> Result<PathMap, String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => std::path::absolute(to)
+            .map(|to| PathMap::new(from, to))
+            .map_err(|error| format!("{to}: {error}")),
+        _ => Err(
+            "two folders with = between them are needed: the one in the debug info, and the one on this machine"
+                .to_owned(),
+        ),
+    }
 }
 
 /// How much to print.
@@ -46,9 +64,13 @@ pub(crate) struct EventArgs {
 }
 
 impl SymbolArgs {
-    /// Folders to look for debug files in, too.
-    pub(crate) fn dirs(&self) -> &[PathBuf] {
-        &self.symbol_dir
+    /// For a recording that ended then, if that is known.
+    pub(crate) fn options(&self, recorded_at: Option<SystemTime>) -> SymbolOptions {
+        SymbolOptions {
+            symbol_dirs: self.symbol_dir.clone(),
+            path_maps: self.path_map.clone(),
+            recorded_at,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::term::Term;
 
 pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
-    let input = input::open_and_warn(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;
+    let input = input::open_and_warn(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     calls::check_conditions(&args.file, &input.data, &args.select.filter())?;
     let selection = select(&input.data, &args.select.filter()).map_err(|error| failed(&error))?;

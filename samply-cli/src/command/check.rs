@@ -9,7 +9,7 @@ use profile::view::diff::rules::{Measure, Rule, Verdict, check};
 use recording::command::own;
 use serde::Deserialize;
 
-use crate::args::{self, CheckArgs, CheckFormat};
+use crate::args::{self, CheckArgs, CheckFormat, SymbolArgs};
 use crate::diff::read::{Read, Reading, check_sides};
 use crate::diff::words::about;
 use crate::exit::{Failure, Outcome, Status};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
     }
     let reading = Reading {
         event: args.event.name(),
-        symbol_dirs: &[],
+        symbols: &SymbolArgs::default(),
         filter: args.part.filter(),
         by: args.by,
         term: &term,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use profile::data::{Data, Thread};
 use profile::export::firefox;
 use profile::read;
-use symbolicator::{SymbolOptions, Symbolicator};
+use symbolicator::Symbolicator;
 
 use super::convert;
 use super::show::Shown;
@@ -30,10 +30,8 @@ pub(super) fn serve(
     term: &Term,
 ) -> Outcome {
     let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-    let symbolicator = Arc::new(Symbolicator::new(SymbolOptions {
-        symbol_dirs: args.input.symbols.dirs().to_vec(),
-        recorded_at: modified(base.0).min(modified(new.0)),
-    }));
+    let recorded_at = modified(base.0).min(modified(new.0));
+    let symbolicator = Arc::new(Symbolicator::new(args.input.symbols.options(recorded_at)));
     let profile = file(new, &symbolicator, term)?;
     let base_profile = file(base, &symbolicator, term)?;
     let (base_name, new_name) = (view_name("before", base.0), view_name("after", new.0));

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use profile::data::{Data, Unit};
 use profile::enrich::Enriched;
@@ -12,7 +12,7 @@ use recording::session::StopReason;
 use tempfile::NamedTempFile;
 
 use super::show::{self, Shown};
-use crate::args::LoadArgs;
+use crate::args::{LoadArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::import;
@@ -26,7 +26,7 @@ use crate::term::Term;
 
 /// Runs the command on a file of perf.
 pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
-    let symbolicator = symbolicator_of(&args.file, args.serve.input.symbols.dirs());
+    let symbolicator = symbolicator_of(&args.file, &args.serve.input.symbols);
     let mut look_ups = LookUps::new(&symbolicator, term);
     let event = args.event.name();
     let summary = |profile: &Profile, look_ups: &LookUps<'_>, enriched: Enriched| Summary {
@@ -82,10 +82,10 @@ pub(super) fn say_saved(saved: Saved, term: &Term) -> Outcome {
 pub(super) fn foreign(
     path: &Path,
     event: Option<&str>,
-    symbol_dirs: &[PathBuf],
+    symbols: &SymbolArgs,
     term: &Term,
 ) -> Result<NamedTempFile, Failure> {
-    let input = input::open_and_warn(path, event, symbol_dirs, term)?;
+    let input = input::open_and_warn(path, event, symbols, term)?;
     foreign_data(path, input.data, term)
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let listener = listener(args, base_files, new_files, &term)?;
     let reading = Reading {
         event: args.event.name(),
-        symbol_dirs: args.serve.input.symbols.dirs(),
+        symbols: &args.serve.input.symbols,
         filter: args.part.filter(),
         by: args.by,
         term: &term,

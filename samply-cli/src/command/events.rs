@@ -1,12 +1,9 @@
 //! `-e`: the named events, and the list of all events.
 
-use std::path::PathBuf;
-
 use perf_data::events::{self, Selector};
 use recording::probe::Probe;
-use symbolicator::SymbolOptions;
 
-use crate::args::{self, RecordingArgs};
+use crate::args::{self, RecordingArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
 use crate::probes;
 use crate::recorder;
@@ -16,11 +13,8 @@ use crate::screen;
 const LIST: &str = "list";
 
 /// The named events, checked, and the probes among them, found in their files and in the folders of debug files.
-pub(super) fn named(args: &RecordingArgs, symbol_dirs: &[PathBuf]) -> Result<(Vec<String>, Vec<Probe>), Failure> {
-    let options = SymbolOptions {
-        symbol_dirs: symbol_dirs.to_vec(),
-        recorded_at: None,
-    };
+pub(super) fn named(args: &RecordingArgs, symbols: &SymbolArgs) -> Result<(Vec<String>, Vec<Probe>), Failure> {
+    let options = symbols.options(None);
     let mut specs = Vec::new();
     for list in &args.event {
         specs.extend(events::parse(list).map_err(|error| args::usage_error("record", error))?);

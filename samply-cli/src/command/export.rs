@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let input = input::open_and_warn(&args.file, args.event.name(), args.input.symbols.dirs(), &term)?;
+    let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
     target.write(&term, |out| match format {

@@ -42,7 +42,7 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         }
         let target = Target::prepare(Some(&args.output), FileKind::FlameGraph)?;
         let event = event(&args.recording.event)?;
-        let read = |file: &PathBuf| input::open_and_warn(file, event, args.input.symbols.dirs(), &term);
+        let read = |file: &PathBuf| input::open_and_warn(file, event, &args.input.symbols, &term);
         let data = read(file)?.data;
         if !args.base.is_empty() {
             let base = args.base.iter().map(|file| Ok(read(file)?.data));
@@ -58,13 +58,13 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
         off_cpu: args.recording.off_cpu || args.pick.wall,
         ..args.recording
     };
-    let mut plan = record::plan(&recording, args.input.symbols.dirs(), "flamegraph", &term)?;
+    let mut plan = record::plan(&recording, &args.input.symbols, "flamegraph", &term)?;
     let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt = Interrupt::watch()?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = record::symbolicator(&mut recorded, args.input.symbols.dirs());
+    let symbolicator = record::symbolicator(&mut recorded, args.input.symbols.options(None));
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let enriched = look_ups.name(&mut recorded.profile, &interrupt);
 

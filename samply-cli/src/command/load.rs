@@ -17,7 +17,7 @@ use crate::term::Term;
 
 pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let term = Term::stderr(args.serve.input.verbosity());
-    let (event, symbol_dirs) = (args.event.name(), args.serve.input.symbols.dirs());
+    let (event, symbols) = (args.event.name(), &args.serve.input.symbols);
     if import::is_perf_data(&args.file) {
         return convert::run(args, &term);
     }
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let is_foreign = read::kind(&args.file).is_some();
     if is_foreign && args.save_only {
         let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
-        let converted = convert::foreign(&args.file, event, symbol_dirs, &term)?;
+        let converted = convert::foreign(&args.file, event, symbols, &term)?;
         let saved = output.save(&term, |out| {
             io::copy(&mut converted.reopen()?, out)?;
             out.flush()
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
         return convert::say_saved(saved?, &term);
     }
     let converted = match is_foreign {
-        true => Some(convert::foreign(&args.file, event, symbol_dirs, &term)?),
+        true => Some(convert::foreign(&args.file, event, symbols, &term)?),
         false => None,
     };
     let path = converted.as_ref().map_or(args.file.as_path(), |file| file.path());
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let listener = show::listen(&args.serve, &term)?;
     term.line(describe(args, &saved));
 
-    let symbolicator = symbolicator_of(&args.file, symbol_dirs);
+    let symbolicator = symbolicator_of(&args.file, symbols);
     let modules = saved.libs.iter().filter_map(module);
     modules.for_each(|module| symbolicator.add_module(&module));
     let links = listener.links(saved.tracks.as_ref());

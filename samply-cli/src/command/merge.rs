@@ -1,6 +1,6 @@
 //! `sprof merge`: several profiles as one, as tracks of one timeline.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use profile::data::Saved;
 use profile::export::firefox;
@@ -10,7 +10,7 @@ use profile::saved_form;
 use profile::view::name_addresses;
 
 use super::convert::say_saved;
-use crate::args::{self, AlignBy, MergeArgs};
+use crate::args::{self, AlignBy, MergeArgs, SymbolArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::import;
@@ -68,11 +68,11 @@ fn name(path: &Path) -> String {
 
 /// A file of any kind, with names, in the form of a Firefox profile.
 fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
-    let symbol_dirs = args.input.symbols.dirs();
-    if let Some(data) = converted(path, None, symbol_dirs, &Interrupt::default(), term)? {
+    let symbols = &args.input.symbols;
+    if let Some(data) = converted(path, None, symbols, &Interrupt::default(), term)? {
         return Ok(data);
     }
-    let symbolicator = symbolicator_of(path, symbol_dirs);
+    let symbolicator = symbolicator_of(path, symbols);
     let mut look_ups = LookUps::new(&symbolicator, term);
     let mut data = read::everything(path, ReadLimits::default())?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
@@ -83,18 +83,18 @@ fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
 pub(super) fn converted(
     path: &Path,
     event: Option<&str>,
-    symbol_dirs: &[PathBuf],
+    symbols: &SymbolArgs,
     interrupt: &Interrupt,
     term: &Term,
 ) -> Result<Option<Saved>, Failure> {
     if read::kind(path).is_some() {
-        let input = input::open_and_warn(path, event, symbol_dirs, term)?;
+        let input = input::open_and_warn(path, event, symbols, term)?;
         return Ok(Some(input.data.into_saved()));
     }
     if !import::is_perf_data(path) {
         return Ok(None);
     }
-    let symbolicator = symbolicator_of(path, symbol_dirs);
+    let symbolicator = symbolicator_of(path, symbols);
     let mut look_ups = LookUps::new(&symbolicator, term);
     let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
     Ok(Some(saved_form(&profile)))

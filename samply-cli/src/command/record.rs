@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
 use super::show::{self, Shown};
-use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs};
+use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
 use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     }
     check_stdout(&args)?;
     let term = Term::stderr(args.serve.input.verbosity());
-    let mut plan = plan(&args.recording, args.serve.input.symbols.dirs(), "record", &term)?;
+    let mut plan = plan(&args.recording, &args.serve.input.symbols, "record", &term)?;
 
     // Everything that can fail early fails before the program runs.
     let listener = match shows(&args) {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.input.symbols.dirs()));
+    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.input.symbols.options(None)));
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let mut enriched = None;
     if !args.no_symbolicate {
@@ -98,10 +98,10 @@ fn say_changes(rate_hz: f64, args: &RecordingArgs, term: &Term) {
 }
 
 /// A symbolicator with the files of the recording and the symbols of JIT compilers.
-pub(super) fn symbolicator(recorded: &mut Recorded, symbol_dirs: &[PathBuf]) -> Symbolicator {
+pub(super) fn symbolicator(recorded: &mut Recorded, symbols: SymbolOptions) -> Symbolicator {
     let symbolicator = Symbolicator::new(SymbolOptions {
-        symbol_dirs: symbol_dirs.to_vec(),
         recorded_at: Some(std::time::SystemTime::now()),
+        ..symbols
     });
     for (module, file) in recorded.kept_files.drain(..) {
         symbolicator.add_kept_file(&module, file);
@@ -197,7 +197,7 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
 }
 
 /// What to record, by the options and by what the machine permits; for cargo, with its programs. Reports what changes.
-pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str, term: &Term) -> Result<Plan, Failure> {
+pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, term: &Term) -> Result<Plan, Failure> {
     let usage = |message: String| args::usage_error(command, message);
     let whom = if args.all {
         Whom::WholeMachine
@@ -236,7 +236,7 @@ pub(super) fn plan(args: &RecordingArgs, symbol_dirs: &[PathBuf], command: &str,
     }
     // The kernel lowers its limit if interrupts take long, as in many virtual machines: seen down to 250 Hz.
     let rate_hz = args.rate_hz().min(limit_hz);
-    let (events, probes) = events::named(args, symbol_dirs)?;
+    let (events, probes) = events::named(args, symbols)?;
     let mut recorder = RecordOptions {
         whom,
         command: program.command,

@@ -28,7 +28,7 @@ const VIEW_ROWS: usize = 40;
 
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let term = Term::stderr(args.select.messages.verbosity());
-    let input = input::open(&args.file, args.select.event.name(), args.select.symbols.dirs(), &term)?;
+    let input = input::open(&args.file, args.select.event.name(), &args.select.symbols, &term)?;
     let failed = |error: &dyn std::fmt::Display| Failure::failed(format_args!("{}: {error}", args.file.display()));
     let filter = args.select.filter();
     calls::check_conditions(&args.file, &input.data, &filter)?;

@@ -7,7 +7,7 @@ use profile::view::diff::{Renamed, Sides, match_libs};
 use profile::view::select::{Filter, keep};
 use recording::command::own;
 
-use crate::args::By;
+use crate::args::{By, SymbolArgs};
 use crate::exit::Failure;
 use crate::input;
 use crate::report::calls;
@@ -23,7 +23,7 @@ pub(crate) struct Read {
 /// How to read each file.
 pub(crate) struct Reading<'a> {
     pub(crate) event: Option<&'a str>,
-    pub(crate) symbol_dirs: &'a [PathBuf],
+    pub(crate) symbols: &'a SymbolArgs,
     pub(crate) filter: Filter,
     pub(crate) by: By,
     pub(crate) term: &'a Term,
@@ -45,7 +45,7 @@ impl Reading<'_> {
     }
 
     fn read(&self, file: &Path) -> Result<Data, Failure> {
-        let mut data = input::open_and_warn(file, self.event, self.symbol_dirs, self.term)?.data;
+        let mut data = input::open_and_warn(file, self.event, self.symbols, self.term)?.data;
         calls::check_conditions(file, &data, &self.filter)?;
         keep(&mut data, &self.filter).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)

@@ -37,13 +37,13 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
         Some("json") => false,
         _ => is_gzip,
     };
-    let (event, symbol_dirs) = (args.event.name(), args.input.symbols.dirs());
+    let (event, symbols) = (args.event.name(), &args.input.symbols);
     // Ctrl-C ends the look-up of names, which only a file of perf needs.
     let interrupt = match import::is_perf_data(path) {
         true => Interrupt::watch()?,
         false => Interrupt::default(),
     };
-    let (data, is_gzip) = match merge::converted(path, event, symbol_dirs, &interrupt, term)? {
+    let (data, is_gzip) = match merge::converted(path, event, symbols, &interrupt, term)? {
         Some(data) => {
             convert::say_what_is_counted(path, &data, term);
             (data, !import::is_perf_data(path))
