@@ -1,5 +1,6 @@
 //! Kinds of code, and the front end's categories, which colour frames.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use recording::wait::WaitReason;
@@ -19,6 +20,8 @@ pub(crate) enum Kind {
     Vdso,
     /// Rust's standard library, in any file. Known only with debug info.
     RustStd,
+    /// A package that cargo or Go downloaded, in the program's file. Known only with debug info.
+    Dependency,
     /// Executable memory without a file: code of a JIT compiler.
     Jit,
     /// The kernel.
@@ -126,6 +129,11 @@ pub(crate) const CATEGORIES: &[Category] = &[
         color: "red",
         subcategories: &["Other"],
     },
+    Category {
+        name: "Dependency",
+        color: "magenta",
+        subcategories: CODE,
+    },
 ];
 
 /// True if frames of this category are the program's own code in profiles of sprof: of its file, or compiled at run time.
@@ -133,13 +141,35 @@ pub(crate) fn is_own(category: &str) -> bool {
     matches!(category, "Program" | "JIT and anonymous")
 }
 
+/// The folder of the package that cargo or Go downloaded and that this source is of.
+fn package(source: &str) -> Option<&str> {
+    // `registry/src/index.crates.io-1949cf8c6b5b557f/serde-1.0.0/`, `git/checkouts/serde-2ac3c8a2d6f4a1b0/59807616/`: a repository may have
+    // folders of these names, too, but not with cargo's hash.
+    for marker in ["/registry/src/", "/git/checkouts/"] {
+        let Some(at) = source.find(marker) else { continue };
+        let start = at + marker.len();
+        let mut ends = source[start..].match_indices('/').map(|(end, _)| start + end);
+        let (first, second) = (ends.next()?, ends.next()?);
+        let (_, hash) = source[start..first].rsplit_once('-')?;
+        let is_cargos = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        return is_cargos.then_some(&source[..=second]);
+    }
+    // `go/pkg/mod/example.org/tool@v1.0.0/`. A downloaded toolchain holds Go's own packages.
+    let start = source.find("/go/pkg/mod/")? + "/go/pkg/mod/".len();
+    let version = start + source[start..].find('@')?;
+    let end = version + source[version..].find('/')?;
+    (!source[start..].starts_with("golang.org/toolchain@")).then_some(&source[..=end])
+}
+
+/// True for sources of a package that cargo or Go downloaded.
+fn is_downloaded(source: &str) -> bool {
+    package(source).is_some()
+}
+
 /// True for sources of a standard library, or of a package that cargo or Go downloaded.
 pub(crate) fn is_library_source(source: &str) -> bool {
     const LIBRARIES: &[&str] = &[
         "/rustc/",
-        "/registry/src/",
-        "/git/checkouts/",
-        "/go/pkg/mod/",
         // Dependencies of Rust's standard library: hashbrown.
         "/rust/deps/",
         "library/core/",
@@ -148,7 +178,34 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "library/test/",
         "/include/c++/",
     ];
-    LIBRARIES.iter().any(|part| source.contains(part))
+    is_downloaded(source) || LIBRARIES.iter().any(|part| source.contains(part))
+}
+
+/// Folders of downloaded packages that a file was made from: a program from `cargo install` or `go install` is no dependency of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Installed(BTreeSet<String>);
+
+impl Installed {
+    /// Of these functions: file name, function, source.
+    pub(crate) fn of<'a>(functions: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Installed {
+        let is_crate = |file: &str, krate: &str| {
+            let file = file.bytes().map(|byte| if byte == b'-' { b'_' } else { byte });
+            file.eq(krate.bytes())
+        };
+        let folder = |(file, function, source): (&str, &str, &'a str)| {
+            let package = package(source)?;
+            let is_files = match function.split_once("::") {
+                Some((krate, _)) => is_crate(file, krate),
+                None => function.starts_with("main."),
+            };
+            is_files.then_some(package)
+        };
+        Installed(functions.filter_map(folder).map(str::to_owned).collect())
+    }
+
+    pub(crate) fn has(&self, source: &str) -> bool {
+        self.0.iter().any(|package| source.starts_with(package.as_str()))
+    }
 }
 
 impl Kind {
@@ -172,6 +229,16 @@ impl Kind {
             Kind::Wait(None) => (8, 0),
             Kind::Wait(Some(WaitReason::Cpu)) => (9, 0),
             Kind::Wait(Some(reason)) => (8, reason as usize),
+            Kind::Dependency => (10, subcategory),
+        }
+    }
+
+    /// The kind of a function in code of this kind, by its source.
+    pub(crate) fn of_source(self, source: &str, installed: &Installed) -> Kind {
+        match self {
+            _ if Kind::is_rust_std_source(source) => Kind::RustStd,
+            Kind::Program if is_downloaded(source) && !installed.has(source) => Kind::Dependency,
+            kind => kind,
         }
     }
 
@@ -217,11 +284,13 @@ impl Kind {
     }
 
     /// True if the path is one of Rust's standard library, as its debug info has it (`/rustc/<commit>/library/...`).
-    pub(crate) fn is_rust_std_source(path: &str) -> bool {
+    fn is_rust_std_source(path: &str) -> bool {
         path.split_once("/rustc/").is_some_and(|(_, rest)| {
             rest.split_once('/')
                 .is_some_and(|(_, rest)| rest.starts_with("library/"))
         }) || path.contains("/lib/rustlib/src/rust/library/")
+            // Its own dependencies: hashbrown.
+            || path.contains("/rust/deps/")
     }
 }
 
@@ -250,6 +319,55 @@ mod tests {
         )));
         assert!(!Kind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
         assert!(!Kind::is_rust_std_source("/rustc/notes.txt"));
+    }
+
+    #[test]
+    fn dependencies_are_known_by_their_source() {
+        let registry = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let (serde, main) = (
+            format!("{registry}/serde_json-1.0.1/src/de.rs"),
+            format!("{registry}/my-rg-14.1/src/main.rs"),
+        );
+        let functions = [
+            ("my-rg", "my_rg::main", main.as_str()),
+            ("my-rg", "serde_json::de::from_str", &serde),
+        ];
+        let none = Installed::default();
+        assert_eq!(Kind::Program.of_source(&serde, &none), Kind::Dependency);
+        assert_eq!(
+            Kind::Program.of_source("/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs", &none),
+            Kind::Dependency
+        );
+        assert_eq!(
+            Kind::Program.of_source("/home/me/go/pkg/mod/example.org/a@v1/a.go", &none),
+            Kind::Dependency
+        );
+        assert_eq!(
+            Kind::Program.of_source("/home/me/app/src/main.rs", &none),
+            Kind::Program
+        );
+        assert_eq!(
+            Kind::Library.of_source(&serde, &none),
+            Kind::Library,
+            "in a file of its own"
+        );
+        // `cargo install my-rg`.
+        let installed = Installed::of(functions.into_iter());
+        assert_eq!(Kind::Program.of_source(&main, &installed), Kind::Program);
+        assert_eq!(Kind::Program.of_source(&serde, &installed), Kind::Dependency);
+        let go = "/home/me/go/pkg/mod/example.org/tool@v1.0.0/main.go";
+        assert_eq!(Kind::Program.of_source(go, &none), Kind::Dependency);
+        let installed = Installed::of([("tool", "main.main", go)].into_iter());
+        assert_eq!(Kind::Program.of_source(go, &installed), Kind::Program);
+        for own in [
+            "/home/me/app/crates/registry/src/lib.rs",
+            "/home/me/git/checkouts/app/src/main.rs",
+            "/home/me/go/pkg/mod/golang.org/toolchain@v0.0.1-go1.22.0.linux-amd64/src/runtime/proc.go",
+        ] {
+            assert_eq!(Kind::Program.of_source(own, &none), Kind::Program, "{own}");
+        }
+        let hash_map = "/rust/deps/hashbrown-0.16.1/src/raw/mod.rs";
+        assert_eq!(Kind::Program.of_source(hash_map, &none), Kind::RustStd);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use recording::module::Module;
 use recording::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::category::Kind;
+use crate::category::Installed;
 use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
@@ -46,6 +46,8 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
         result.modules_without_symbols += u64::from(infos.is_none());
         result.addresses += lib.addresses.len() as u64;
         let unknown = AddressInfo::default();
+        let file = lib.module.name();
+        new.installed = installed(&file, infos.iter().flatten());
         for frame in new.frames_of(LibId(index as u32)) {
             let address = profile.tables.frame(frame).address.unwrap_or_default();
             let known = lib.addresses.binary_search(&address).ok();
@@ -79,6 +81,12 @@ pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Opt
         })
 }
 
+/// Packages that the file of these addresses was installed from.
+pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressInfo>) -> Installed {
+    let frames = infos.flat_map(|info| &info.frames);
+    Installed::of(frames.filter_map(|frame| Some((file, frame.function.as_deref()?, frame.file.as_deref()?))))
+}
+
 /// The new tables under construction.
 struct Rebuilt {
     tables: Tables,
@@ -91,6 +99,8 @@ struct Rebuilt {
     expansions: Vec<(u32, u32)>,
     /// The old frames of each library; the last list is of frames without one.
     by_lib: Vec<Vec<FrameId>>,
+    /// Packages that the current library is, and does not depend on.
+    installed: Installed,
 }
 
 impl Rebuilt {
@@ -114,6 +124,7 @@ impl Rebuilt {
             symbols: FxHashMap::default(),
             expansions: vec![(0, 0); profile.tables.frames.len()],
             by_lib,
+            installed: Installed::default(),
         }
     }
 
@@ -132,10 +143,11 @@ impl Rebuilt {
             if info.function.as_ref().is_some_and(|function| !function.is_named) {
                 self.unnamed.insert(func);
             }
-            let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
+            let source_path = source.file.as_deref().unwrap_or_default();
+            let kind = row.kind.of_source(source_path, &self.installed);
             self.tables.push_frame(FrameRow {
                 func,
-                kind: if is_rust_std { Kind::RustStd } else { row.kind },
+                kind,
                 inline_depth,
                 native_symbol,
                 line: source.line.filter(|&line| line > 0),

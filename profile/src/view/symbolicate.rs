@@ -3,9 +3,9 @@
 use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
-use crate::category::{CATEGORIES, INLINED_NAME, Kind};
+use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
 use crate::data::{Data, Frame, Func, NONE, Stack, Symbol};
-use crate::enrich::functions_at;
+use crate::enrich::{functions_at, installed};
 use crate::read::SavedLib;
 use crate::unique::Unique;
 
@@ -55,7 +55,7 @@ pub fn name_addresses(
         known.push(addresses.into_iter().zip(answers.into_iter().flatten()).collect());
     }
     if found {
-        Naming::new(data).replace(&known);
+        Naming::new(data, &known).replace(&known);
         data.symbolicated = true;
     }
     named
@@ -68,15 +68,26 @@ struct Naming<'a> {
     /// By library and address.
     symbols: FxHashMap<(u32, u64), u32>,
     funcs: Unique<Func>,
-    rust_std: Option<u32>,
+    /// Of [`Kind::Program`], [`Kind::RustStd`] and [`Kind::Dependency`], where the file has them.
+    categories: [Option<u32>; 3],
+    /// By library: packages that it is, and does not depend on.
+    installed: Vec<Installed>,
 }
 
 impl<'a> Naming<'a> {
-    fn new(data: &'a mut Data) -> Self {
-        let rust_std = CATEGORIES[Kind::RustStd.category(false).0].name;
+    fn new(data: &'a mut Data, known: &[FxHashMap<u64, AddressInfo>]) -> Self {
+        let category = |kind: Kind| {
+            let name = CATEGORIES[kind.category(false).0].name;
+            let at = data.categories.iter().position(|category| category.name == name)?;
+            Some(at as u32)
+        };
+        let of_lib = |(lib, known): (&SavedLib, &FxHashMap<u64, AddressInfo>)| {
+            installed(lib.name.as_deref().unwrap_or_default(), known.values())
+        };
         Naming {
+            categories: [Kind::Program, Kind::RustStd, Kind::Dependency].map(category),
+            installed: data.libs.iter().zip(known).map(of_lib).collect(),
             texts: std::mem::take(&mut data.texts).into(),
-            rust_std: (data.categories.iter().position(|category| category.name == rust_std)).map(|at| at as u32),
             symbols: FxHashMap::default(),
             funcs: Unique::default(),
             data,
@@ -112,6 +123,24 @@ impl<'a> Naming<'a> {
             .map_stacks(|stack| leaf_of.get(stack as usize).copied().unwrap_or(NONE));
     }
 
+    /// The category of a function of this source, where the frame has another one until now.
+    fn category(&self, old: &Frame, source: &str) -> u32 {
+        let [program, rust_std, dependency] = self.categories;
+        let none = Installed::default();
+        let installed = self.installed.get(old.lib as usize).unwrap_or(&none);
+        let kind = if program == Some(old.category) {
+            Kind::Program
+        } else {
+            Kind::Unknown
+        };
+        let known = match kind.of_source(source, installed) {
+            Kind::RustStd => rust_std,
+            Kind::Dependency => dependency,
+            _ => None,
+        };
+        known.unwrap_or(old.category)
+    }
+
     /// Adds the frames of all functions at the frame's address: at least one.
     fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
         let unknown = AddressInfo::default();
@@ -124,8 +153,7 @@ impl<'a> Naming<'a> {
                 file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(file)),
                 ..old_func
             };
-            let is_rust_std = source.file.as_deref().is_some_and(Kind::is_rust_std_source);
-            let category = self.rust_std.filter(|_| is_rust_std).unwrap_or(old.category);
+            let category = self.category(&old, source.file.as_deref().unwrap_or_default());
             let inlined = || {
                 let names = &self.data.categories.get(category as usize)?.subcategories;
                 names.iter().position(|name| name == INLINED_NAME)

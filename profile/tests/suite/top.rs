@@ -82,7 +82,7 @@ fn symbols(module: &str, address: u64) -> AddressInfo {
         ("app", 0x100..0x200) => vec![source("next", std), source("hot", "/src/hot.rs")],
         ("app", 0x200..0x300) => vec![source(
             "parse",
-            "/home/me/.cargo/registry/src/index-1/json-1.0/src/lib.rs",
+            "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/json-1.0/src/lib.rs",
         )],
         ("libc.so.6", _) => vec![source("memcpy", "/build/glibc/memcpy.c")],
         _ => return AddressInfo::default(),

@@ -24,6 +24,7 @@ pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
         Kind::Library => (105.0, 0.42, 0.64),
         Kind::System => (198.0, 0.62, 0.68),
         Kind::RustStd => (27.0, 0.50, 0.64),
+        Kind::Dependency => (318.0, 0.50, 0.74),
         Kind::Jit => (280.0, 0.45, 0.74),
         Kind::Kernel => (12.0, 0.82, 0.67),
         Kind::Wait => (222.0, 0.62, 0.74),
@@ -108,6 +109,7 @@ mod tests {
             Kind::Kernel,
             Kind::Wait,
             Kind::Jit,
+            Kind::Dependency,
             Kind::Mark,
             Kind::Other,
         ] {
