@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use recording::v8::Tier;
 use recording::wait::WaitReason;
 
 /// The kind of a frame's code.
@@ -24,6 +25,8 @@ pub(crate) enum Kind {
     Dependency,
     /// Executable memory without a file: code of a JIT compiler.
     Jit,
+    /// The same of V8, by what compiled it.
+    V8(Tier),
     /// The kernel.
     Kernel,
     /// Not code: marks an unverified, truncated or missing stack.
@@ -87,7 +90,17 @@ pub(crate) const CATEGORIES: &[Category] = &[
     Category {
         name: "JIT and anonymous",
         color: "purple",
-        subcategories: CODE,
+        // After "Inlined", the names of `Tier::ALL`.
+        subcategories: &[
+            "Other",
+            INLINED_NAME,
+            Tier::ALL[0].name(),
+            Tier::ALL[1].name(),
+            Tier::ALL[2].name(),
+            Tier::ALL[3].name(),
+            Tier::ALL[4].name(),
+            Tier::ALL[5].name(),
+        ],
     },
     Category {
         name: "Kernel",
@@ -166,7 +179,7 @@ fn is_downloaded(source: &str) -> bool {
     package(source).is_some()
 }
 
-/// True for sources of a standard library, or of a package that cargo or Go downloaded.
+/// True for sources of a standard library, or of a package that cargo, Go or npm downloaded.
 pub(crate) fn is_library_source(source: &str) -> bool {
     const LIBRARIES: &[&str] = &[
         "/rustc/",
@@ -177,8 +190,10 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "library/alloc/",
         "library/test/",
         "/include/c++/",
+        "/node_modules/",
     ];
-    is_downloaded(source) || LIBRARIES.iter().any(|part| source.contains(part))
+    // `node:fs`
+    is_downloaded(source) || source.starts_with("node:") || LIBRARIES.iter().any(|part| source.contains(part))
 }
 
 /// Folders of downloaded packages that a file was made from: a program from `cargo install` or `go install` is no dependency of itself.
@@ -220,6 +235,7 @@ impl Kind {
             Kind::Vdso => (3, 2),
             Kind::RustStd => (4, subcategory),
             Kind::Jit => (5, subcategory),
+            Kind::V8(tier) => (5, INLINED + 1 + tier as usize),
             Kind::Kernel => (6, subcategory),
             Kind::Mark(MarkKind::Unverified) => (7, 1),
             Kind::Mark(MarkKind::Truncated) => (7, 2),
@@ -382,6 +398,15 @@ mod tests {
                 WaitReason::Other => assert_eq!(name, "something else"),
                 _ => assert_eq!(name, reason.name().to_lowercase()),
             }
+        }
+    }
+
+    #[test]
+    fn tiers_are_subcategories() {
+        for tier in Tier::ALL {
+            let (category, subcategory) = Kind::V8(tier).category(false);
+            assert_eq!(category, Kind::Jit.category(false).0);
+            assert_eq!(CATEGORIES[category].subcategories[subcategory], tier.name());
         }
     }
 

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use recording::module::Module;
+use recording::v8::Start;
 use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -162,6 +163,19 @@ pub struct Script {
     pub column: u32,
     /// The script's origin, if it is not a library.
     pub resource: Option<Resource>,
+}
+
+impl Script {
+    /// Of a function of JavaScript that starts here.
+    pub(crate) fn of(start: Start) -> Script {
+        Script {
+            is_js: true,
+            relevant_for_js: false,
+            line: start.line,
+            column: start.column.unwrap_or(NONE),
+            resource: None,
+        }
+    }
 }
 
 /// The origin of scripts: a site or an add-on.

@@ -2,9 +2,10 @@
 
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SourceFrame};
+use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::category::Installed;
+use crate::category::{Installed, Kind};
 use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::Strings;
@@ -81,6 +82,12 @@ pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Opt
         })
 }
 
+/// What V8 records of the function that the address belongs to.
+pub(crate) fn v8_code(info: &AddressInfo) -> v8::Code {
+    let code = info.function.as_ref().and_then(|function| function.v8);
+    code.unwrap_or_default()
+}
+
 /// Packages that the file of these addresses was installed from.
 pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressInfo>) -> Installed {
     let frames = infos.flat_map(|info| &info.frames);
@@ -138,13 +145,24 @@ impl Rebuilt {
         let hex = profile.strings.get(profile.tables.func(row.func).name);
         let native_symbol = row.lib.and_then(|lib| self.symbol(lib, info));
         let first = self.tables.frames.len() as u32;
+        let v8 = v8_code(info);
         for (inline_depth, known, source) in functions_at(info) {
-            let func = self.func(known.unwrap_or(hex), row.lib, source.file.as_deref());
+            let func = FuncRow {
+                name: self.strings.intern(known.unwrap_or(hex)),
+                lib: row.lib,
+                source: source.file.as_deref().map(|path| self.strings.intern(path)),
+                start: v8.start.filter(|_| inline_depth == 0),
+            };
+            let func = self.func(func);
             if info.function.as_ref().is_some_and(|function| !function.is_named) {
                 self.unnamed.insert(func);
             }
-            let source_path = source.file.as_deref().unwrap_or_default();
-            let kind = row.kind.of_source(source_path, &self.installed);
+            let kind = match v8.tier {
+                Some(tier) if inline_depth == 0 => Kind::V8(tier),
+                _ => row
+                    .kind
+                    .of_source(source.file.as_deref().unwrap_or_default(), &self.installed),
+            };
             self.tables.push_frame(FrameRow {
                 func,
                 kind,
@@ -165,12 +183,7 @@ impl Rebuilt {
         }
     }
 
-    fn func(&mut self, name: &str, lib: Option<LibId>, source: Option<&str>) -> FuncId {
-        let row = FuncRow {
-            name: self.strings.intern(name),
-            lib,
-            source: source.map(|path| self.strings.intern(path)),
-        };
+    fn func(&mut self, row: FuncRow) -> FuncId {
         let tables = &mut self.tables;
         *self.funcs.entry(row).or_insert_with(|| tables.push_func(row))
     }

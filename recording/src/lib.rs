@@ -13,7 +13,7 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 7. [`session`]: the contract of every recorder.
-//! 8. [`symbol`]: names for addresses, as plain data; [`rust_name`]: one form for names of Rust.
+//! 8. [`symbol`]: names for addresses, as plain data; [`rust_name`], [`v8`]: one form for names of Rust and JavaScript.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`proc`]: texts of /proc that several crates read.
 //! 11. [`command`]: how messages name the program that the user has to type.
@@ -35,4 +35,5 @@ pub mod sink;
 pub mod space;
 pub mod stack;
 pub mod symbol;
+pub mod v8;
 pub mod wait;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::v8;
+
 /// What is known of one code address.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AddressInfo {
@@ -31,6 +33,8 @@ pub struct FunctionSymbol {
     pub start: u64,
     /// Size in bytes, if known.
     pub size: Option<u64>,
+    /// For code that V8 compiled.
+    pub v8: Option<v8::Code>,
 }
 
 impl FunctionSymbol {
@@ -41,6 +45,7 @@ impl FunctionSymbol {
             is_named: true,
             start,
             size,
+            v8: None,
         }
     }
 
@@ -51,6 +56,7 @@ impl FunctionSymbol {
             is_named: false,
             start: addresses.start,
             size: addresses.end.checked_sub(addresses.start),
+            v8: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
-use crate::jit::JitSymbols;
+use crate::jit::{self, JitSymbols};
 use crate::kernel::KernelSymbols;
 use crate::locate::SymbolOptions;
 use crate::recorded::RecordedSymbols;
@@ -163,6 +163,9 @@ impl Symbolicator {
 
     pub(crate) fn lookup_entry(&self, entry: &Entry, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.with_engine(entry, |engine| match engine {
+            Engine::Elf(elf) if jit::is_injected(&entry.module.name()) => {
+                Ok(elf.lookup(addresses).into_iter().map(jit::readable).collect())
+            }
             Engine::Elf(elf) => Ok(elf.lookup(addresses)),
             Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
             Engine::Jit(jit) => Ok(jit.lookup(addresses)),

@@ -123,6 +123,7 @@ pub(crate) fn symbols(address: u64) -> AddressInfo {
             name: format!("crate_name::module::function_{start:x}_0"),
             start,
             size: Some(0x100),
+            v8: None,
         }),
         frames: (0..=(start >> 8) % 2 * 2).rev().map(frame).collect(),
     }

@@ -135,6 +135,7 @@ impl FrameResolver {
             name: strings.intern(&self.name),
             lib,
             source: None,
+            start: None,
         });
         self.tables.push_frame(FrameRow {
             address,

@@ -17,7 +17,9 @@ use recording::info::PeriodUnit;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
-use crate::data::{Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Saved, Stack, Symbol, Thread, Unit};
+use crate::data::{
+    Category, Counter, Data, Fields, Frame, Func, NONE, Samples, Saved, Script, Stack, Symbol, Thread, Unit,
+};
 use crate::facts::Facts;
 use crate::model::Profile;
 use crate::model::samples::Sample;
@@ -221,10 +223,14 @@ pub fn recorded(profile: &Profile) -> Data {
 fn tables(profile: &Profile) -> Data {
     let tables = &profile.tables;
     let mut funcs: Unique<Func> = Unique::default();
+    let mut scripts: Unique<Script> = Unique::default();
     let frames = tables.frames.iter().map(|frame| {
         let func = tables.func(frame.func);
         let lib = frame.lib.map_or(NONE, |lib| lib.0);
-        let func = Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0));
+        let func = Func {
+            script: func.start.map_or(NONE, |start| scripts.index(Script::of(start))),
+            ..Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0))
+        };
         let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);
         Frame {
             func: funcs.index(func),
@@ -240,7 +246,7 @@ fn tables(profile: &Profile) -> Data {
         }
     });
     let frames = frames.collect();
-    let funcs = funcs.all;
+    let (funcs, scripts) = (funcs.all, scripts.all);
     let symbols = tables.symbols.iter().map(|symbol| Symbol {
         lib: symbol.lib.0,
         address: symbol.address,
@@ -254,6 +260,7 @@ fn tables(profile: &Profile) -> Data {
         texts: profile.strings.iter().map(Into::into).collect(),
         funcs,
         frames,
+        scripts,
         symbols: symbols.collect(),
         ..Data::default()
     }

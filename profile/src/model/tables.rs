@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use recording::module::{Module, ModuleKind};
+use recording::v8::Start;
 use rustc_hash::FxHashMap;
 
 use super::strings::{StringId, Strings};
@@ -43,6 +44,8 @@ pub(crate) struct FuncRow {
     pub(crate) lib: Option<LibId>,
     /// Path of its source file.
     pub(crate) source: Option<StringId>,
+    /// For a function of JavaScript.
+    pub(crate) start: Option<Start>,
 }
 
 /// A symbol of a library that contains frames.

@@ -9,6 +9,7 @@ mod foreign;
 mod inflate;
 mod known;
 mod parse;
+pub(crate) mod v8;
 mod whole;
 
 use std::fs::File;

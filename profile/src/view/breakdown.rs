@@ -31,6 +31,8 @@ pub struct CategoryRow {
     pub name: String,
     /// Cost of samples with a leaf of this category.
     pub own: Cost,
+    /// The parts of `own` in subcategories, largest first. What is in none is left out.
+    pub parts: Vec<(String, Cost)>,
 }
 
 /// Threads with samples, busiest first.
@@ -94,10 +96,22 @@ pub fn categories(selection: &Selection<'_>) -> Vec<CategoryRow> {
         .iter()
         .map(|category| category.name.as_str())
         .chain([""]);
-    let mut rows: Vec<CategoryRow> = (names.zip(&selection.categories))
-        .map(|(name, own)| CategoryRow {
+    let parts = |category: usize| {
+        let of_all = selection.data.categories.get(category);
+        // The first one is the category itself.
+        let parts = of_all.map_or(&[][..], |of| &of.subcategories).iter().zip(0..).skip(1);
+        let cost = |at: u16| selection.subcategories.get(&(category as u32, at)).copied();
+        let mut parts: Vec<(String, Cost)> = parts
+            .filter_map(|(name, at)| Some((name.clone(), cost(at).filter(|cost| !cost.is_zero())?)))
+            .collect();
+        parts.sort_by(|(a, of_a), (b, of_b)| of_b.weight.total_cmp(&of_a.weight).then_with(|| a.cmp(b)));
+        parts
+    };
+    let mut rows: Vec<CategoryRow> = (names.zip(&selection.categories).enumerate())
+        .map(|(category, (name, own))| CategoryRow {
             name: name.to_owned(),
             own: *own,
+            parts: parts(category),
         })
         .filter(|row| !row.own.is_zero())
         .collect();

@@ -1,6 +1,7 @@
 //! Shortens names of functions from Rust and C++ demanglers.
 
 use recording::rust_name::{closing, readable};
+use recording::v8::without_place;
 
 /// The name with all generic arguments as `_`: one name for all instances of a generic function. A C++ parameter list goes too if it
 /// contained generic arguments.
@@ -24,7 +25,7 @@ pub(super) fn bare(name: &str) -> String {
 }
 
 /// Indices of the names that match the function `asked`: equal names; or else names that equal it or end with its path once generic
-/// arguments and parameters are removed: `app::parse` and Go's `app.parse` match `parse`.
+/// arguments, parameters and places are removed: `app::parse`, Go's `app.parse` and JavaScript's `parse app.js:1:2` match `parse`.
 pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) -> Vec<usize> {
     if asked.is_empty() {
         return Vec::new();
@@ -40,7 +41,7 @@ pub fn of_name<'a>(names: impl Iterator<Item = &'a str> + Clone, asked: &str) ->
     }
     indices(&|name| {
         let name = &*readable(name);
-        let bare = bare(name);
+        let bare = bare(without_place(name));
         let before = bare.strip_suffix(asked);
         before.is_some_and(|before| before.is_empty() || before.ends_with("::") || before.ends_with('.'))
             || merged(name) == asked
@@ -192,9 +193,12 @@ mod tests {
             "ns::f(int)",
             "f",
             "a::f",
+            "get size app.js:12:3",
         ];
         for (asked, expected) in [
-            ("parse", &[0, 2][..]),
+            ("get size", &[6][..]),
+            ("get size app.js:12:3", &[6]),
+            ("parse", &[0, 2]),
             ("app::parse", &[0]),
             ("app::parse::<_>", &[0]),
             ("app::reparse", &[1]),

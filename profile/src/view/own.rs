@@ -44,9 +44,11 @@ pub fn own_functions(selection: &Selection<'_>) -> Vec<FunctionRow> {
             .get(category as usize)
             .is_some_and(|category| category.name == CATEGORIES[Kind::Jit.category(false).0].name)
     };
-    // Stubs of other libraries, and HotSpot's perf map names for its own code that runs methods.
+    // Stubs of other libraries, and the names of HotSpot and V8 for their own code in perf maps.
+    const OF_RUNTIME: &[&str] = &["StubRoutines (", "Builtin:", "BytecodeHandler:"];
     let is_glue = |name: &str, category: u32| {
-        name.ends_with("@plt") || is_jit(category) && (name == "Interpreter" || name.starts_with("StubRoutines ("))
+        let is_of_runtime = || name == "Interpreter" || OF_RUNTIME.iter().any(|start| name.starts_with(start));
+        name.ends_with("@plt") || is_jit(category) && is_of_runtime()
     };
     let key: Vec<u32> = (data.frames.iter())
         .map(|frame| {
@@ -158,10 +160,18 @@ mod tests {
             of_file("strcmp@plt", ""),
             ("JIT and anonymous", "Interpreter", ""),
             ("JIT and anonymous", "StubRoutines (1)", ""),
+            ("JIT and anonymous", "Builtin:ArrayMap", ""),
+            ("JIT and anonymous", "readSync node:fs:7:1", "node:fs"),
+            (
+                "JIT and anonymous",
+                "map lodash.js:2:5",
+                "/app/node_modules/lodash/lodash.js",
+            ),
+            ("JIT and anonymous", "serve app.js:1:9", "/app/app.js"),
             of_file("Interpreter", "/home/me/interpreter.c"),
             of_file("__rustc::__rust_dealloc", ""),
         ];
-        assert_eq!(own(&funcs), ["Interpreter", "main.digest"]);
+        assert_eq!(own(&funcs), ["Interpreter", "main.digest", "serve app.js:1:9"]);
     }
 
     #[test]

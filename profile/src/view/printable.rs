@@ -22,9 +22,10 @@ impl Data {
             &mut self.cpu,
         ];
         own.into_iter().for_each(clean);
-        self.categories
-            .iter_mut()
-            .for_each(|category| clean(&mut category.name));
+        for category in &mut self.categories {
+            clean(&mut category.name);
+            category.subcategories.iter_mut().for_each(clean);
+        }
         self.event.iter_mut().for_each(clean);
         if let Some(weights) = &mut self.weights {
             [&mut weights.name, &mut weights.unit].into_iter().for_each(clean);

@@ -75,6 +75,8 @@ pub struct Selection<'a> {
     pub threads: Vec<(Cost, Cost)>,
     /// Selected samples by category of the leaf; the last entry is for leaves without a category.
     pub categories: Vec<Cost>,
+    /// The same by category and subcategory of the leaf.
+    pub(super) subcategories: FxHashMap<(u32, u16), Cost>,
     /// For each thread, true if the filter selects it.
     wanted_threads: Vec<bool>,
     /// For each function, the function that represents it.
@@ -147,6 +149,7 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
         other_kind: Cost::default(),
         threads: vec![Default::default(); data.threads.len()],
         categories: vec![Cost::default(); data.categories.len() + 1],
+        subcategories: FxHashMap::default(),
         wanted_threads: Vec::new(),
         merged: (!data.part_of.is_empty()).then(|| data.part_of.clone()),
         names: FxHashMap::default(),
@@ -179,8 +182,10 @@ pub fn select<'a>(data: &'a Data, filter: &Filter) -> Result<Selection<'a>, NotF
     selection.without_stack = own.pop().unwrap_or_default();
     selection.own = own;
     selection.wanted_threads = conditions.wanted_threads;
-    for (category, cost) in conditions.category_of.iter().zip(&selection.own) {
+    for ((category, cost), stack) in conditions.category_of.iter().zip(&selection.own).zip(&data.stacks) {
         selection.categories[data.categories.len().min(*category as usize)] += *cost;
+        let subcategory = data.frames[stack.frame as usize].subcategory;
+        *selection.subcategories.entry((*category, subcategory)).or_default() += *cost;
     }
     selection.categories[data.categories.len()] += selection.without_stack;
     if !filter.hide.is_empty() {

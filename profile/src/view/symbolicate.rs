@@ -4,9 +4,10 @@ use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
-use crate::data::{Data, Frame, Func, NONE, Stack, Symbol};
-use crate::enrich::{functions_at, installed};
+use crate::data::{Data, Frame, Func, NONE, Script, Stack, Symbol};
+use crate::enrich::{functions_at, installed, v8_code};
 use crate::read::SavedLib;
+use crate::read::v8::subcategory;
 use crate::unique::Unique;
 
 /// The result of symbolication.
@@ -68,6 +69,7 @@ struct Naming<'a> {
     /// By library and address.
     symbols: FxHashMap<(u32, u64), u32>,
     funcs: Unique<Func>,
+    scripts: Unique<Script>,
     /// Of [`Kind::Program`], [`Kind::RustStd`] and [`Kind::Dependency`], where the file has them.
     categories: [Option<u32>; 3],
     /// By library: packages that it is, and does not depend on.
@@ -90,6 +92,7 @@ impl<'a> Naming<'a> {
             texts: std::mem::take(&mut data.texts).into(),
             symbols: FxHashMap::default(),
             funcs: Unique::default(),
+            scripts: std::mem::take(&mut data.scripts).into(),
             data,
         }
     }
@@ -107,6 +110,7 @@ impl<'a> Naming<'a> {
         }
         self.data.texts = self.texts.all;
         self.data.funcs = self.funcs.all;
+        self.data.scripts = self.scripts.all;
 
         let old_stacks = std::mem::take(&mut self.data.stacks);
         let mut leaf_of: Vec<u32> = Vec::with_capacity(old_stacks.len());
@@ -147,8 +151,11 @@ impl<'a> Naming<'a> {
         let info = info.unwrap_or(&unknown);
         let of_lib = info.function.as_ref().filter(|_| old.lib != NONE);
         let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
+        let v8 = v8_code(info);
         for (inline_depth, name, source) in functions_at(info) {
+            let start = v8.start.filter(|_| inline_depth == 0);
             let func = Func {
+                script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
                 name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
                 file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(file)),
                 ..old_func
@@ -160,6 +167,7 @@ impl<'a> Naming<'a> {
             };
             let usual = if category == old.category { old.subcategory } else { 0 };
             let subcategory = match inline_depth {
+                0 if let Some(tier) = v8.tier => subcategory(&mut self.data.categories, category, tier),
                 0 => usual,
                 // `vDSO`
                 _ if usual > 0 => usual,

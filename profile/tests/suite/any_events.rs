@@ -182,6 +182,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
                 name: format!("s{}", address / 16),
                 start: address / 16 * 16,
                 size: None,
+                v8: None,
             }),
             frames: (0..address % 4).map(frame).collect(),
         })

@@ -100,6 +100,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
                 name: format!("f_{:x}", address >> 8),
                 start: address & !0xff,
                 size: Some(0x100),
+                v8: None,
             }),
             frames: vec![
                 frame(format!("inlined_{address:x}"), 20),

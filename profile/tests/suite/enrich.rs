@@ -22,6 +22,7 @@ fn symbol(name: &str, start: u64) -> Option<FunctionSymbol> {
         name: name.into(),
         start,
         size: Some(0x80),
+        v8: None,
     })
 }
 

@@ -24,4 +24,5 @@ mod reference;
 mod report;
 mod top;
 mod tracks;
+mod v8;
 mod whole;

@@ -466,6 +466,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
                 name: "outer".into(),
                 start: 0x10,
                 size: Some(8),
+                v8: None,
             }),
             frames: ["inner", "outer"]
                 .map(|function| recording::symbol::SourceFrame {

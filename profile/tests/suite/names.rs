@@ -23,6 +23,7 @@ fn symbols(address: u64) -> AddressInfo {
         name: name.into(),
         start,
         size: Some(0x100),
+        v8: None,
     };
     let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/iter/range.rs";
     match address {

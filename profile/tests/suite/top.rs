@@ -93,6 +93,7 @@ fn symbols(module: &str, address: u64) -> AddressInfo {
             start: address & !0xff,
             size: Some(0x100),
             is_named: true,
+            v8: None,
         }),
         frames,
     }

@@ -30,6 +30,7 @@ fn symbols(address: u64) -> AddressInfo {
         name: name.into(),
         start,
         size: Some(0x100),
+        v8: None,
     };
     match address {
         0x000..0x100 => AddressInfo {

@@ -116,8 +116,8 @@ impl Annotation<'_> {
     fn write_source(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
         let files = lines_of(self.selection, funcs);
         if files.is_empty() {
-            let step =
-                "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=limited, C and C++: -g), and record again";
+            let step = "build with debug info (Rust: CARGO_PROFILE_RELEASE_DEBUG=limited, C and C++: -g) or run with it \
+                        (Node.js: --perf-prof), and record again";
             return writeln!(out, "\nno source lines are known: {step}");
         }
         for file in files {

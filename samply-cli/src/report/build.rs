@@ -382,15 +382,26 @@ impl Build<'_> {
     }
 
     fn categories(&self) -> Table {
-        let rows = breakdown::categories(self.selection).into_iter().map(|row| Row {
-            fields: vec![("name", text(&row.name))],
-            name: if row.name.is_empty() {
-                "(none)".to_owned()
-            } else {
-                row.name
-            },
-            own: Some(row.own),
-            ..Row::default()
+        let rows = breakdown::categories(self.selection).into_iter().map(|row| {
+            let part =
+                |(name, cost): &(String, Cost)| json!({"name": name, "samples": cost.samples, "weight": cost.weight});
+            let parts: Vec<Value> = row.parts.iter().map(part).collect();
+            let share = |cost: &Cost| 100.0 * cost.share_of(self.selection.total);
+            let enough = row.parts.iter().filter(|(_, cost)| share(cost) >= 0.05);
+            let shares: Vec<String> = enough
+                .map(|(name, cost)| format!("{name} {:.1} %", share(cost)))
+                .collect();
+            Row {
+                fields: vec![("name", text(&row.name)), ("subcategories", json!(parts))],
+                name: if row.name.is_empty() {
+                    "(none)".to_owned()
+                } else {
+                    row.name
+                },
+                place: shares.join(", "),
+                own: Some(row.own),
+                ..Row::default()
+            }
         });
         self.shares("categories", "Categories", rows.collect())
     }

@@ -69,13 +69,13 @@ fn saved(dir: &Path, number: u32) -> PathBuf {
         "meta": {"preprocessedProfileVersion": 60, "product": name, "arguments": name, "importedFrom": name, "oscpu": name,
                  "abi": name, "startTime": 0, "interval": 1, "symbolicated": true,
                  "extra": [{"label": name, "entries": [{"label": name, "format": "string", "value": name}]}],
-                 "categories": [{"name": name, "color": "grey"}]},
+                 "categories": [{"name": name, "color": "grey", "subcategories": ["Other", name]}]},
         "libs": [{"name": name, "path": format!("/lib/{name}"), "debugName": name, "debugPath": format!("/lib/{name}"),
                   "breakpadId": "0".repeat(33), "arch": name}],
         "shared": {
             "stringArray": ["main", name, format!("{name}2"), "/src/main.c"],
             "stackTable": {"frame": [0, 1, 2], "prefix": [null, 0, 1], "length": 3},
-            "frameTable": {"func": [0, 1, 2], "line": [1, 2, null], "category": [0, 0, 0], "address": [-1, 16, 32],
+            "frameTable": {"func": [0, 1, 2], "line": [1, 2, null], "category": [0, 0, 0], "subcategory": [0, 1, 1], "address": [-1, 16, 32],
                            "inlineDepth": [0, 0, 0], "length": 3},
             "funcTable": {"name": [0, 1, 2], "resource": [0, 0, 0], "source": [0, 1, null], "length": 3},
             "resourceTable": {"lib": [0], "name": [1], "host": [null], "type": [1], "length": 1},
@@ -113,6 +113,7 @@ fn every_command_that_reads_files_prints_names_as_text() {
             "bottom-up",
             "threads",
             "processes",
+            "categories",
             "lines",
             "libraries",
         ] {

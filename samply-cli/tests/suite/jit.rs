@@ -288,24 +288,58 @@ fn node(options: &[&str]) -> Option<Profile> {
     Some(profile)
 }
 
-/// Of the samples below `round`, or where that is inlined, in either function.
+const SIXTY: &str = "sixty work.js:2:15";
+const FORTY: &str = "forty work.js:3:15";
+
+fn has_either(names: &[&str]) -> bool {
+    names.contains(&SIXTY) || names.contains(&FORTY)
+}
+
+/// Of the samples below `round`, or where that is inlined, in either function: by one name each, whatever compiled it.
 fn assert_node_split(profile: &Profile) {
-    let ours = |names: &[&str], functions: &[&str]| {
-        names
-            .iter()
-            .any(|name| name.starts_with("JS:") && functions.iter().any(|function| name.contains(function)))
-    };
-    let share = profile.share(
-        |names| ours(names, &["sixty ", "forty "]),
-        |names| ours(names, &["sixty "]),
-    );
+    let share = profile.share(has_either, |names| names.contains(&SIXTY));
     assert!(share.of > 8000, "only {} samples\n{}", share.of, profile.summary());
     share.assert_is(60.0, 3.0, "sixty", profile);
-    let rooted = profile.share(
-        |names| ours(names, &["sixty ", "forty "]),
-        |names| names.contains(&"main") || names.contains(&"_start"),
-    );
+    let rooted = profile.share(has_either, |names| names.contains(&"main") || names.contains(&"_start"));
     assert!(rooted.percent() >= 99.0, "{rooted:?}\n{}", profile.summary());
+    let marked = profile.frames.iter().filter(|frame| frame.function.starts_with("JS:"));
+    assert_eq!(marked.map(|frame| &frame.function).collect::<Vec<_>>(), [""; 0]);
+    // Both start to run in the interpreter, and are compiled within milliseconds.
+    assert!(tier_percent(profile, "TurboFan") >= 95.0, "{}", profile.summary());
+    assert_place_of_sixty(profile);
+}
+
+/// Of the samples in either function, those whose innermost frame of the two is of this tier.
+fn tier_percent(profile: &Profile, tier: &str) -> f64 {
+    let innermost = profile.samples().filter_map(|sample| {
+        let mut frames = profile.stack_frames(sample.stack?).rev();
+        frames.find(|frame| [SIXTY, FORTY].contains(&&*frame.function))
+    });
+    let (mut of_tier, mut all) = (0.0, 0.0);
+    for frame in innermost {
+        assert_eq!(frame.category, JIT_CATEGORY);
+        all += 1.0;
+        of_tier += f64::from(u8::from(frame.subcategory == tier));
+    }
+    assert!(all > 1000.0, "{}", profile.summary());
+    100.0 * of_tier / all
+}
+
+/// The front end opens this file at this line.
+fn assert_place_of_sixty(profile: &Profile) {
+    let shared = &profile.json["shared"];
+    let text = |id: &serde_json::Value| shared["stringArray"][id.as_u64().unwrap() as usize].as_str().unwrap();
+    let functions = &shared["funcTable"];
+    let names = functions["name"].as_array().unwrap();
+    let of_sixty: Vec<usize> = (0..names.len()).filter(|at| text(&names[*at]) == SIXTY).collect();
+    let [sixty] = of_sixty[..] else { panic!("{of_sixty:?}") };
+    let row = |column: &str| functions[column][sixty].clone();
+    assert_eq!(
+        (row("lineNumber"), row("columnNumber"), row("isJS")),
+        (2.into(), 15.into(), true.into())
+    );
+    let file = text(&shared["sources"]["filename"][row("source").as_u64().unwrap() as usize]);
+    assert!(Path::new(file).is_absolute() && file.ends_with("/work.js"), "{file}");
 }
 
 #[test]
@@ -331,6 +365,56 @@ fn node_with_a_jitdump_has_lines_too() {
         }
     });
     assert!(lines.count() > 0, "`sixty` is on line 2 of the script");
+}
+
+/// Each with the switches that leave no other tier.
+#[test]
+fn the_tier_of_a_function_is_the_one_that_node_was_limited_to() {
+    let Some(()) = perf_events() else { return };
+    one_cpu();
+    for (tier, options) in [
+        (
+            "Interpreter",
+            ["--no-opt", "--no-sparkplug", "--interpreted-frames-native-stack"],
+        ),
+        ("Baseline", ["--no-opt", "--sparkplug", "--always-sparkplug"]),
+    ] {
+        for names in ["--perf-basic-prof", "--perf-prof"] {
+            let Some(profile) = node(&[&[names][..], &options].concat()) else {
+                return;
+            };
+            let percent = tier_percent(&profile, tier);
+            assert!(percent >= 99.0, "{tier}, {names}: {percent}\n{}", profile.summary());
+            profile
+                .share(has_either, |names| names.contains(&SIXTY))
+                .assert_is(60.0, 3.0, "sixty", &profile);
+        }
+    }
+}
+
+#[test]
+fn names_that_perf_inject_puts_into_files_are_read_in_parts() {
+    let Some(()) = support::skip::perf() else { return };
+    let version = Command::new("node").arg("--version").output();
+    if !has(Need::Node, version.is_ok(), "no Node.js (Debian: nodejs)") {
+        return;
+    }
+    let dir = support::temp_dir();
+    std::fs::write(dir.path().join("work.js"), NODE_SCRIPT).unwrap();
+    let perf = |options: &str| {
+        let mut command = Command::new("perf");
+        command.args(options.split(' ')).current_dir(dir.path());
+        // The cache of build ids is in the home folder.
+        let output = command.env("HOME", dir.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    perf("record -k mono -e cpu-clock -F 1000 -g -o perf.data -- node --perf-prof work.js 1500");
+    perf("inject --jit -i perf.data -o injected.data");
+    let (profile, _) = support::perf::load(&dir.path().join("injected.data"), &[]);
+    let share = profile.share(has_either, |names| names.contains(&SIXTY));
+    assert!(share.of > 1000, "{}", profile.summary());
+    share.assert_is(60.0, 6.0, "sixty", &profile);
+    assert!(tier_percent(&profile, "TurboFan") >= 90.0, "{}", profile.summary());
 }
 
 const PYTHON_SCRIPT: &str = "

@@ -5,6 +5,7 @@ use std::ops::Range;
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
+use recording::v8;
 use rustc_hash::FxHashMap;
 use unwind::jitdump::{Header, Record, Records};
 
@@ -314,8 +315,7 @@ impl DebugInfo {
     fn entries_of_one_file<'a>(&'a self, function: &'a str) -> Option<Vec<DebugEntry<'a>>> {
         let count = usize::try_from(self.count).ok().filter(|count| *count > 0)?;
         let size = self.body.len() / count;
-        let (_, place) = function.split_once(' ')?;
-        let file = place.rsplitn(3, ':').nth(2)?;
+        let file = v8::parse(function)?.script;
         // Each entry has 16 bytes, the name and a 0; all together are padded to 8.
         if size != file.len() + 17 || self.body.len() - size * count >= 8 {
             return None;

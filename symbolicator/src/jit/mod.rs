@@ -15,7 +15,8 @@ use std::path::Path;
 
 use recording::module::{BuildId, Module};
 use recording::sink::{InMemory, ReadAt};
-use recording::symbol::AddressInfo;
+use recording::symbol::{AddressInfo, SourceFrame};
+use recording::v8;
 
 pub use self::timeline::{CodeAt, Timeline};
 
@@ -37,13 +38,22 @@ enum Source {
 
 /// True for the file names of jitdump files and perf maps: `jit-PID.dump`, `perf-PID.map`.
 pub fn is_jit_file(name: &str) -> bool {
-    let numbered = |prefix, suffix| {
-        let number = name
-            .strip_prefix(prefix)
-            .and_then(|rest: &str| rest.strip_suffix(suffix));
-        number.is_some_and(|number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    };
+    let numbered = |prefix, suffix| between(name, prefix, suffix).is_some_and(is_number);
     numbered("jit-", ".dump") || numbered("perf-", ".map")
+}
+
+/// True for the names of files that `perf inject --jit` makes of jitdump files, one a function: `jitted-PID-INDEX.so`.
+pub(crate) fn is_injected(name: &str) -> bool {
+    let numbers = between(name, "jitted-", ".so").and_then(|numbers| numbers.split_once('-'));
+    numbers.is_some_and(|(pid, index)| is_number(pid) && is_number(index))
+}
+
+fn between<'a>(name: &'a str, prefix: &str, suffix: &str) -> Option<&'a str> {
+    name.strip_prefix(prefix)?.strip_suffix(suffix)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl JitSymbols {
@@ -125,7 +135,7 @@ impl JitSymbols {
         };
         relative
             .iter()
-            .map(|address| find(address).unwrap_or_default())
+            .map(|address| readable(find(address).unwrap_or_default()))
             .collect()
     }
 
@@ -145,13 +155,89 @@ impl JitSymbols {
     }
 }
 
+/// The answer with a name of V8 in parts. Other answers stay.
+pub(crate) fn readable(mut info: AddressInfo) -> AddressInfo {
+    let Some(function) = &mut info.function else {
+        return info;
+    };
+    let Some(named) = v8::parse(&function.name) else {
+        return info;
+    };
+    let (name, file) = (
+        named.name.clone().into_owned(),
+        named.file().map(|file| file.into_owned()),
+    );
+    // The outermost frame is the function itself. TurboFan inlines functions of other scripts, and a line belongs to its script.
+    let at = info
+        .frames
+        .pop()
+        .filter(|at| at.file.as_deref().is_none_or(|file| file == named.script));
+    if at.is_some() || file.is_some() {
+        info.frames.push(SourceFrame {
+            function: Some(name.clone()),
+            file,
+            line: at.as_ref().and_then(|at| at.line),
+            column: at.as_ref().and_then(|at| at.column),
+        });
+    }
+    function.v8 = Some(named.code);
+    function.name = name;
+    info
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use recording::symbol::FunctionSymbol;
+
     use super::*;
+
+    fn answer(name: &str, file: Option<&str>) -> AddressInfo {
+        let frame = |file: &str| SourceFrame {
+            function: Some(name.to_owned()),
+            file: Some(file.to_owned()),
+            line: Some(7),
+            column: Some(3),
+        };
+        AddressInfo {
+            function: Some(FunctionSymbol::named(name.to_owned(), 0, None)),
+            frames: file.map(frame).into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_function_of_v8_has_one_name_and_file_in_all_tiers() {
+        let raw = "file:///tmp/a%20b.mjs";
+        for (mark, file, line) in [
+            ("~", None, None),
+            ("^", Some(raw), Some(7)),
+            // A function of another script was inlined here.
+            ("*", Some("/tmp/other.js"), None),
+        ] {
+            let info = readable(answer(&format!("JS:{mark}fib {raw}:1:13"), file));
+            assert_eq!(info.function.as_ref().unwrap().name, "fib a b.mjs:1:13");
+            assert_eq!(info.frames[0].function.as_deref(), Some("fib a b.mjs:1:13"));
+            assert_eq!(
+                (info.frames[0].file.as_deref(), info.frames[0].line),
+                (Some("/tmp/a b.mjs"), line)
+            );
+        }
+        for (name, file) in [("Builtin:ArrayMap", None), ("mover", Some("/generated/source.txt"))] {
+            assert_eq!(readable(answer(name, file)).frames, answer(name, file).frames);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_read_without_panic(name in "(JS:|Eval:|RegExp:|)[~*]?([a-z /%é<-]|file://){0,20}(:[0-9]{1,11}){0,3}") {
+            readable(answer(&name, None));
+        }
+    }
 
     #[test]
     fn files_are_known_by_their_names() {
         assert!(is_jit_file("jit-1234.dump") && is_jit_file("perf-1.map"));
+        assert!(is_injected("jitted-1234-0.so") && !is_injected("jitted-1234.so") && !is_injected("libjitted-1-2.so"));
         assert!(!is_jit_file("jit-.dump") && !is_jit_file("perf-1.map.gz") && !is_jit_file("jit-12a.dump"));
     }
 }

@@ -20,6 +20,7 @@ use crate::category::Kind;
 use crate::data::{Category, NONE, Samples, Thread, Unit, Weights};
 use crate::export::label::NO_STACK;
 use crate::read::SavedLib;
+use crate::read::v8::readable_names;
 
 /// True if these bytes begin with a sample, or with the header of `perf script --header`.
 pub(super) fn is_perf_script(start: &[u8]) -> bool {
@@ -515,6 +516,7 @@ impl<'a> Building<'a> {
                 kind_of(lib, &data.product).category(frame.is_inlined()).0 as u32
             });
         }
+        readable_names(&mut data);
         data.weights = Some(Weights {
             name: event,
             unit: if unit == Unit::Milliseconds {

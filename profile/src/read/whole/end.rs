@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::data::{Data, NONE, Samples, Thread, Unit};
 use crate::facts::Facts;
+use crate::read::v8::readable_names;
 
 /// Counts of a file's values that [`Data`] cannot hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(crate) fn prepare(data: &mut Data, loose: Loose) {
     data.threads.extend(points);
     data.point_events = loose.periods.into_keys().collect();
     data.point_events.sort();
+    readable_names(data);
     begin_at(data, loose.zero_ms);
     data.unit = unit_of_first(data);
 }

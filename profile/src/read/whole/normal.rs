@@ -279,10 +279,10 @@ impl Normal {
         first_symbol: usize,
         at: &str,
     ) -> Result<(), Wrong> {
-        let (columns, subcategories, symbols) = (raw.column.take(), raw.subcategory.take(), raw.native_symbol.take());
+        let (columns, symbols) = (raw.column.take(), raw.native_symbol.take());
         let windows = raw.inner_window_id.take();
         let column = Column(at, "frameTable.column", &columns.0);
-        let subcategory = Column(at, "frameTable.subcategory", &subcategories.0);
+        let subcategory = Column(at, "frameTable.subcategory", &raw.subcategory.0);
         let symbol = Column(at, "frameTable.nativeSymbol", &symbols.0);
         let symbol_count = self.data.symbols.len() - first_symbol;
         let func = Column(at, "frameTable.func", &raw.func.0);

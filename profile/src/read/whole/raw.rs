@@ -108,7 +108,7 @@ pub(super) struct RawFrames<E: Extent> {
     /// Until version 70.
     pub(super) inline_depth: Ids,
     pub(super) column: E::Of<Ids>,
-    pub(super) subcategory: E::Of<Ids>,
+    pub(super) subcategory: Ids,
     pub(super) native_symbol: E::Of<Ids>,
     #[serde(rename = "innerWindowID")]
     pub(super) inner_window_id: E::Of<Numbers>,

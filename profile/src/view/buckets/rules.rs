@@ -1,5 +1,7 @@
 //! The rules of the buckets. A new library needs one more row.
 
+use recording::v8::without_place;
+
 use super::Bucket;
 use crate::view::names::bare;
 
@@ -348,6 +350,10 @@ const RULES: &[(Bucket, &[Rule])] = &[
 
 /// The bucket of a function name.
 pub fn bucket_of(name: &str) -> Option<Bucket> {
+    // The names are of C, C++, Rust and Go. A function of JavaScript may be called `malloc`, too.
+    if without_place(name) != name {
+        return None;
+    }
     let bare = bare(name);
     let start = bare.trim_start_matches(['<', '&']);
     let knows = |rule: &Rule| match rule {
@@ -387,6 +393,7 @@ mod tests {
         use Bucket::*;
         for (name, expected) in [
             ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", Some(Drop)),
+            ("malloc app.js:1:2", None),
             ("core::ptr::drop_in_place::<alloc::string::String>", Some(Drop)),
             ("<alloc::vec::Vec<T,A> as core::ops::drop::Drop>::drop", Some(Drop)),
             (

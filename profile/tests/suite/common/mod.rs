@@ -183,10 +183,11 @@ pub(crate) fn written(profile: &Profile) -> Value {
     let mut read = whole(file.path(), ReadLimits::default()).unwrap();
     let mut without_file = Data::from(profile);
     // What no view is of.
-    without_file.symbols.clear();
+    (without_file.symbols, without_file.scripts) = (Vec::new(), Vec::new());
     for frame in &mut without_file.frames {
-        (frame.column, frame.subcategory, frame.symbol) = (NONE, 0, NONE);
+        (frame.column, frame.symbol) = (NONE, NONE);
     }
+    without_file.funcs.iter_mut().for_each(|func| func.script = NONE);
     for (read, exact) in read.threads.iter_mut().zip(&without_file.threads) {
         same_numbers(&mut read.samples.time_ms, &exact.samples.time_ms);
         let weights = read.samples.weight.iter_mut().zip(&exact.samples.weight);

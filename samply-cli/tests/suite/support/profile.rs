@@ -47,6 +47,7 @@ pub(crate) struct FrameInfo {
     pub(crate) line: Option<u32>,
     pub(crate) inline_depth: u32,
     pub(crate) category: String,
+    pub(crate) subcategory: String,
     pub(crate) address: Option<u64>,
     pub(crate) lib: Option<usize>,
 }
@@ -87,6 +88,10 @@ impl Profile {
                     inline_depth: u32::try_from(index(&frame_table["inlineDepth"][i])).unwrap(),
                     category: category.map_or(String::new(), |c| {
                         categories[c as usize]["name"].as_str().unwrap().into()
+                    }),
+                    subcategory: category.map_or(String::new(), |c| {
+                        let names = &categories[c as usize]["subcategories"];
+                        names[index(&frame_table["subcategory"][i])].as_str().unwrap().into()
                     }),
                     address: frame_table["address"][i].as_u64(),
                     lib: frame_table["lib"][i].as_u64().map(|lib| lib as usize),
