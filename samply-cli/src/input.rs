@@ -97,6 +97,12 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
         term.progress(false, format_args!("looking up symbols: {}", module.name()));
         look_ups.look_up(&module, addresses)
     });
+    notes.extend(
+        look_ups
+            .damage()
+            .iter()
+            .map(|damage| format!("symbols were not read: {damage}")),
+    );
     let sources = look_ups.sources(&data);
     if named.addresses_without_name > 0 {
         notes.push(format!(

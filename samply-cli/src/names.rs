@@ -11,7 +11,7 @@ use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
 use recording::module::{Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, Symbolicator};
+use symbolicator::{ModuleKey, SymbolError, Symbolicator};
 
 use crate::args::SymbolArgs;
 use crate::fit::clean;
@@ -30,6 +30,8 @@ pub(crate) struct LookUps<'a> {
     pub(crate) symbolicator: &'a Symbolicator,
     term: &'a Term,
     sources: HashMap<ModuleKey, SymbolSource>,
+    /// Files that could not be read, a sentence each.
+    damage: Vec<String>,
     /// False if a signal ended the look-ups early.
     is_whole: bool,
 }
@@ -40,6 +42,7 @@ impl<'a> LookUps<'a> {
             symbolicator,
             term,
             sources: HashMap::new(),
+            damage: Vec::new(),
             is_whole: true,
         }
     }
@@ -56,11 +59,21 @@ impl<'a> LookUps<'a> {
         let infos = match found {
             Ok(infos) => infos,
             Err(error) => {
+                if let SymbolError::Unreadable { .. } = error {
+                    let damage = error.to_string();
+                    if !self.damage.contains(&damage) {
+                        self.damage.push(damage);
+                    }
+                }
                 self.term.verbose(format_args!("no names for {path}: {error}"));
                 return None;
             }
         };
         (self.symbolicator.notes(module).iter()).for_each(|note| self.term.verbose(note));
+        let damage = self.symbolicator.damage(module);
+        let is_new = |text: &String| !self.damage.contains(text);
+        let damage: Vec<String> = damage.into_iter().filter(is_new).collect();
+        self.damage.extend(damage);
         let is_nameless = |info: &&AddressInfo| !info.is_named() && info.frames.is_empty();
         let nameless = infos.iter().filter(is_nameless).count();
         if nameless > 0 {
@@ -101,6 +114,7 @@ impl<'a> LookUps<'a> {
                 self.look_up(module, addresses)
             })
         });
+        profile.add_damaged_symbols(self.damage.iter().cloned());
         term.erase_progress();
         term.verbose(format_args!(
             "looked up {} addresses in {} modules in {:.1?}; {} have no name",
@@ -113,6 +127,11 @@ impl<'a> LookUps<'a> {
             term.warning("interrupted: saving without the remaining symbols");
         }
         enriched
+    }
+
+    /// Files that could not be read, or not wholly, a sentence each.
+    pub(crate) fn damage(&self) -> &[String] {
+        &self.damage
     }
 
     /// True if all addresses were looked up.

@@ -35,6 +35,8 @@ pub(crate) struct Files {
     pub(crate) binary: Option<ElfFile>,
     /// A separate file with debug info or the full symbol table.
     pub(crate) debug: Option<ElfFile>,
+    /// Why another file that may have symbols was not used: it is damaged, or the user may not read it.
+    pub(crate) unreadable: Option<SymbolError>,
 }
 
 /// Finds the files of a module. `kept` is the file that ran, if it was kept open.
@@ -46,6 +48,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         recorded_at: options.recorded_at,
         tried: Vec::new(),
         failure: None,
+        unreadable: None,
     };
     let own = module.readable_path.iter().chain([&module.path]);
     let name = module.path.file_name();
@@ -96,7 +99,16 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
             tried: search.tried,
         }));
     }
-    Ok(Files { binary, debug })
+    let has_info = [&binary, &debug]
+        .into_iter()
+        .flatten()
+        .any(|file| file.has_section(".debug_info"));
+    let unreadable = search.unreadable.filter(|_| !has_info);
+    Ok(Files {
+        binary,
+        debug,
+        unreadable,
+    })
 }
 
 /// Opens candidates and refuses those of another build.
@@ -105,6 +117,8 @@ struct Search<'a> {
     recorded_at: Option<SystemTime>,
     tried: Vec<PathBuf>,
     failure: Option<SymbolError>,
+    /// The first file that could not be read.
+    unreadable: Option<SymbolError>,
 }
 
 impl Search<'_> {
@@ -154,6 +168,9 @@ impl Search<'_> {
 
     /// Keeps the first failure, which is about the most likely file.
     fn fail(&mut self, error: SymbolError) {
+        if let SymbolError::Unreadable { .. } = error {
+            self.unreadable.get_or_insert_with(|| error.clone());
+        }
         self.failure.get_or_insert(error);
     }
 }

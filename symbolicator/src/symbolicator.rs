@@ -183,6 +183,14 @@ impl Symbolicator {
         }
     }
 
+    /// Which files of a module could not be read, or not wholly, a sentence each; also among [`Symbolicator::notes`].
+    pub fn damage(&self, module: &Module) -> Vec<String> {
+        match &*lock(&self.entry(module).engine) {
+            Some(Engine::Elf(elf)) => elf.damage().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Where the answers for a module come from; known after the first look-up.
     pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
         match &*lock(&self.entry(module).engine) {

@@ -167,6 +167,11 @@ fn lines(profile: &Profile) -> Vec<Line> {
         let label = StackMark::Missing(*reason).label();
         some(&mut lines, Limiting, label.trim_matches(['[', ']']), *value);
     }
+    lines.extend(quality.damaged_symbols.iter().map(|damage| Line {
+        what: "Symbols not read".to_owned(),
+        amount: Amount::Words(damage.clone()),
+        kind: Limiting,
+    }));
     for (reason, value) in &quality.module_misses {
         let (kind, why) = miss(*reason);
         some(&mut lines, kind, format!("Modules not read, {why}"), *value);

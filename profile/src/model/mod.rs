@@ -147,6 +147,11 @@ impl Profile {
         &self.quality
     }
 
+    /// Adds symbols that could not be read, a sentence each, to the quality of the profile.
+    pub fn add_damaged_symbols(&mut self, damage: impl IntoIterator<Item = String>) {
+        self.quality.damaged_symbols.extend(damage);
+    }
+
     /// The builder's counts.
     pub fn counts(&self) -> Counts {
         self.counts

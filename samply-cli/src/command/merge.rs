@@ -76,6 +76,9 @@ fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
     let mut look_ups = LookUps::new(&symbolicator, term);
     let mut data = read::everything(path, ReadLimits::default())?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
+    for damage in look_ups.damage() {
+        term.warning(format_args!("{}: symbols were not read: {damage}", path.display()));
+    }
     Ok(data)
 }
 

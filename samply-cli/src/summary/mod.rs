@@ -251,6 +251,8 @@ impl Summary {
                 say(*number, "mapped file", "mapped files", text);
             }
         }
+        let damaged = quality.damaged_symbols.iter();
+        lines.extend(damaged.map(|damage| format!("symbols were not read: {damage}")));
         lines
     }
 
@@ -281,6 +283,7 @@ impl Summary {
             "without_user_stack": quality.missing.values().sum::<u64>(),
             "by_frame_pointer": quality.by_frame_pointer,
             "named_without_time": self.counts.samples_named_without_time,
+            "damaged_symbols": quality.damaged_symbols,
             "out_of_order": counts.samples_out_of_order,
             "without_symbols": self.enriched.map(|enriched| enriched.samples_without_name),
             "modules_unreadable": misses,

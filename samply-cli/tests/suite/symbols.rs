@@ -1,6 +1,8 @@
 //! Names, inline frames, files and lines in saved profiles.
 #![cfg(target_os = "linux")]
 
+use std::path::Path;
+
 use crate::support;
 use crate::support::programs::line_of;
 use crate::support::skip::perf_events;
@@ -176,4 +178,114 @@ fn a_rebuilt_binary_gives_no_wrong_names() {
     for wrong in ["compare", "sort_all", "compare_leaf"] {
         assert_eq!(profile.share_of(wrong).hits, 0, "{}", profile.summary());
     }
+}
+
+/// A program without symbols and debug info, and its debug file in a folder of its own.
+struct Separate {
+    dir: tempfile::TempDir,
+    program: std::path::PathBuf,
+    debug: std::path::PathBuf,
+}
+
+impl Separate {
+    fn of(whole: &Path) -> Separate {
+        let dir = support::temp_dir();
+        let (program, folder) = (dir.path().join("app"), dir.path().join("debug"));
+        std::fs::create_dir(&folder).unwrap();
+        let debug = folder.join("app.debug");
+        let mut keep = std::process::Command::new("objcopy");
+        keep.arg("--only-keep-debug").arg(whole).arg(&debug);
+        let mut strip = std::process::Command::new("strip");
+        strip.arg("-o").arg(&program).arg(whole);
+        for command in [&mut keep, &mut strip] {
+            assert!(command.status().unwrap().success(), "{command:?}");
+        }
+        Separate { dir, program, debug }
+    }
+}
+
+#[test]
+fn a_damaged_debug_file_is_a_figure_of_the_quality_and_costs_its_own_names_alone() {
+    let Some(()) = perf_events() else { return };
+    let separate = Separate::of(&program("inline_dwarf5").unwrap());
+    let folder = separate.debug.parent().unwrap().to_str().unwrap();
+    let recorded = || {
+        record()
+            .options(&["--symbol-dir", folder])
+            .profile(&separate.program, &["1000"])
+    };
+    let (_, whole) = recorded();
+    assert_inline_frames(&whole);
+    assert!(
+        !whole.quality().contains_key("Symbols not read"),
+        "{:?}",
+        whole.quality()
+    );
+
+    std::fs::write(&separate.debug, "not an ELF file").unwrap();
+    let (recording, profile) = recorded();
+    assert_eq!(profile.share_of("innermost").hits, 0);
+    let said = &profile.quality()["Symbols not read"];
+    assert!(said.to_string().contains("app.debug"), "{said}");
+    assert!(
+        recording.stderr.contains("symbols were not read: "),
+        "{}",
+        recording.stderr
+    );
+    // `__libc_start_main_impl` by libc's debug file, where that is installed.
+    let is_root = |name: &&str| name.starts_with("__libc_start_main");
+    let roots = profile.share(|_| true, |names| names.iter().any(is_root));
+    assert!(roots.percent() > 95.0, "{roots:?}\n{}", profile.summary());
+}
+
+#[test]
+fn debug_files_damaged_anywhere_are_reported_on_in_bounded_memory_and_time() {
+    let Some(()) = perf_events() else { return };
+    let separate = Separate::of(&program("inline_dwarf5").unwrap());
+    let (recording, _) = record()
+        .options(&["--no-symbolicate"])
+        .profile(&separate.program, &["500"]);
+    let whole = std::fs::read(&separate.debug).unwrap();
+    let report = || {
+        let mut command = std::process::Command::new("prlimit");
+        command
+            .arg("--as=3000000000")
+            .arg(env!("CARGO_BIN_EXE_sprof"))
+            .env("SPROF_CACHE", "off");
+        command
+            .args(["report", "--format", "json", "--symbol-dir"])
+            .arg(separate.debug.parent().unwrap());
+        let output = support::run::output(command.arg(&recording.output));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(report().contains("innermost"));
+    // xorshift: the same damage in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let mut said = 0;
+    for round in 0..60 {
+        let mut damaged = whole.clone();
+        match round % 3 {
+            0 => damaged.truncate(next(whole.len())),
+            // Bytes anywhere, and a run of them.
+            1 => (0..200).for_each(|_| damaged[next(whole.len())] = next(256) as u8),
+            _ => {
+                let from = next(whole.len() - 2000);
+                damaged[from..from + 2000].fill(0xff);
+            }
+        }
+        std::fs::write(&separate.debug, damaged).unwrap();
+        let text = report();
+        // The program is named by its debug file alone. Other files are whole.
+        assert!(text.contains("__libc_start_main"), "round {round}: {text}");
+        said += usize::from(text.contains("symbols were not read: ") || text.contains("have no name"));
+    }
+    assert!(said > 20, "{said} of 60: a cut file has lost something");
+    drop(separate.dir);
 }

@@ -31,8 +31,10 @@ pub(crate) struct ElfModule {
     /// Address ranges of functions by the unwind rules, for functions without a symbol.
     functions: Option<Vec<Range<u64>>>,
     dwarf: Stage,
-    /// What the answers lack, a sentence each.
+    /// Files that were not found, a sentence each.
     notes: Vec<String>,
+    /// Files that could not be read, or not wholly, a sentence each.
+    damage: Vec<String>,
 }
 
 /// How far the debug info was read.
@@ -50,8 +52,14 @@ impl ElfModule {
         kept: Option<&KeptFile>,
         options: &SymbolOptions,
     ) -> Result<ElfModule, SymbolError> {
-        let Files { binary, debug } = locate::locate(module, kept, options)?;
-        Ok(ElfModule::new(binary, debug, &options.symbol_dirs))
+        let Files {
+            binary,
+            debug,
+            unreadable,
+        } = locate::locate(module, kept, options)?;
+        let mut elf = ElfModule::new(binary, debug, &options.symbol_dirs);
+        unreadable.iter().for_each(|error| elf.note_damage(error.to_string()));
+        Ok(elf)
     }
 
     /// A module whose files are known.
@@ -91,6 +99,7 @@ impl ElfModule {
             functions: None,
             dwarf: Stage::Unread(unread),
             notes,
+            damage: Vec::new(),
         }
     }
 
@@ -112,7 +121,7 @@ impl ElfModule {
             previous = Some(index);
         }
         let flaws = self.dwarf().map(Dwarf::take_flaws).unwrap_or_default();
-        flaws.into_iter().for_each(|flaw| self.note(flaw));
+        flaws.into_iter().for_each(|flaw| self.note_damage(flaw));
         answers
     }
 
@@ -188,7 +197,7 @@ impl ElfModule {
             self.dwarf = match opened {
                 Some(Ok(dwarf)) => Stage::Read(Box::new(dwarf)),
                 Some(Err(error)) => {
-                    self.note(error.to_string());
+                    self.note_damage(error.to_string());
                     Stage::Absent
                 }
                 None => Stage::Absent,
@@ -200,17 +209,22 @@ impl ElfModule {
         }
     }
 
-    /// Adds a note, each text once.
-    fn note(&mut self, note: String) {
-        const MAX_NOTES: usize = 20;
-        if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
-            self.notes.push(note);
+    /// Each text once.
+    fn note_damage(&mut self, damage: String) {
+        const MAX_TEXTS: usize = 20;
+        if self.damage.len() < MAX_TEXTS && !self.damage.contains(&damage) {
+            self.damage.push(damage);
         }
+    }
+
+    /// Files that could not be read, or not wholly, a sentence each.
+    pub(crate) fn damage(&self) -> &[String] {
+        &self.damage
     }
 
     /// What the answers lack: damaged debug info, split DWARF that was not found.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let mut notes = self.notes.clone();
+        let mut notes = [&self.notes[..], &self.damage].concat();
         if let Stage::Read(dwarf) = &self.dwarf
             && let Some(first) = dwarf.missing_dwo().first()
         {

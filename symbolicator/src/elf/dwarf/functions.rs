@@ -192,12 +192,10 @@ impl Inlines {
     }
 
     /// The calls around an address, outermost first.
-    pub(super) fn chain(&self, address: u64, budget: &mut Budget) -> Vec<&InlinedCall> {
+    pub(super) fn chain(&self, address: u64, budget: &mut Budget) -> Result<Vec<&InlinedCall>, Flaw> {
         let mut chain: Vec<&InlinedCall> = Vec::new();
         // A comparison is much cheaper than parsing.
-        if budget.take(self.ranges.len() as u64 / 16).is_err() {
-            return chain;
-        }
+        budget.take(self.ranges.len() as u64 / 16)?;
         for call in &self.calls {
             // This call is behind the innermost call that was found.
             if call.depth < chain.len() {
@@ -208,6 +206,6 @@ impl Inlines {
                 chain.push(call);
             }
         }
-        chain
+        Ok(chain)
     }
 }

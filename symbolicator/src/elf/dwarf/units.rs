@@ -427,7 +427,10 @@ impl<'a> Unit<'a> {
             }
         }
         let chain = match &self.inlines {
-            Some((_, inlines)) => inlines.chain(svma, budget),
+            Some((_, inlines)) => inlines.chain(svma, budget).unwrap_or_else(|flaw| {
+                flaws.push(flaw);
+                Vec::new()
+            }),
             None => Vec::new(),
         };
         // The line table has the line of the innermost frame; each inlined call has its line in the function around it.
