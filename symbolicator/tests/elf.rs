@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{build, function, module, symbolicator};
+use common::{build, function, have, module, run, symbolicator};
 use object::{Object, ObjectSection, ObjectSymbol};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
@@ -341,6 +341,56 @@ fn separate_debug_info_by_build_id() {
         .join(format!("{}.debug", &id[2..]));
     separate(&built, &debug);
     assert_separate_debug_file_is_used(&built, outer, &[dir.path()]);
+}
+
+/// As Fedora's find-debuginfo does: what `.dynsym` lacks, without debug info, packed by xz.
+#[test]
+fn functions_of_mini_debug_info_have_names() {
+    if !have("objcopy") || !have("xz") {
+        return;
+    }
+    let stripped = |flags: &[&str]| {
+        let built = build("inline.c", &[&["-O2", "-g"], flags].concat());
+        let inner = function(&built.path, "_outer");
+        let mini = built.dir.path().join("mini");
+        run("objcopy", &[&"-S", &"--keep-symbol=_outer", &built.path, &mini]);
+        run("xz", &[&mini]);
+        let packed = built.dir.path().join("mini.xz");
+        let add = format!("--add-section=.gnu_debugdata={}", packed.display());
+        run("objcopy", &[&"-S", &built.path]);
+        (built, inner, packed, add)
+    };
+    for flags in [&[][..], &["-no-pie"]] {
+        let (built, outer, _, add) = stripped(flags);
+        let name = |built: &common::Built| {
+            let symbolicator = symbolicator(&[]);
+            let infos = symbolicator.lookup(&module(&built.path), &[outer.0 + 1]).unwrap();
+            let function = infos[0].function.clone().unwrap();
+            (function.name, symbolicator.notes(&module(&built.path)))
+        };
+        assert!(name(&built).0.starts_with("fun_"), "stripped");
+        run("objcopy", &[&add, &built.path]);
+        assert_eq!(name(&built), ("_outer".to_owned(), vec![]), "{flags:?}");
+    }
+    // Damaged anywhere: a note, and no wrong name.
+    let (built, outer, packed, add) = stripped(&[]);
+    let whole = std::fs::read(&packed).unwrap();
+    let bare = std::fs::read(&built.path).unwrap();
+    for at in (0..whole.len()).step_by(whole.len() / 30) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        std::fs::write(&packed, &damaged).unwrap();
+        std::fs::write(&built.path, &bare).unwrap();
+        run("objcopy", &[&add, &built.path]);
+        let symbolicator = symbolicator(&[]);
+        let infos = symbolicator.lookup(&module(&built.path), &[outer.0 + 1]).unwrap();
+        let notes = symbolicator.notes(&module(&built.path)).join("\n");
+        let name = infos[0].function.clone().unwrap().name;
+        assert!(
+            name.starts_with("fun_") && notes.contains(".gnu_debugdata"),
+            "{at}: {name}, {notes}"
+        );
+    }
 }
 
 #[test]

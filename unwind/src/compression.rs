@@ -1,10 +1,12 @@
-//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections.
+//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections, `.gnu_debugdata`.
 //!
-//! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once.
+//! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once. lzma-rust2 has no
+//! unsafe code as it is built here.
 
-use std::io;
+use std::io::{self, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
+use lzma_rust2::XzReader;
 
 /// How bytes were compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,29 @@ pub fn decompress(compression: Compression, packed: &[u8], size: usize) -> io::R
         false => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!("{} bytes unpacked where {size} were stated", unpacked.len()),
+        )),
+    }
+}
+
+/// Memory that unpacking xz may take, in KiB: `xz -9` needs 65 MB (xz(1)).
+const MAX_XZ_MEMORY_KIB: u32 = 128 << 10;
+
+/// What an xz file unpacks to, which does not state its size: `at_most` so many bytes.
+///
+/// # Errors
+///
+/// `packed` is damaged, or unpacks to more.
+pub fn decompress_xz(packed: &[u8], at_most: usize) -> io::Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    let limit = (at_most as u64).saturating_add(1);
+    XzReader::new_mem_limit(packed, false, MAX_XZ_MEMORY_KIB)
+        .take(limit)
+        .read_to_end(&mut unpacked)?;
+    match unpacked.len() <= at_most {
+        true => Ok(unpacked),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("unpacks to more than {at_most} bytes"),
         )),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 use recording::module::BuildId;
 use recording::sink::{InMemory, ReadAt};
-use unwind::compression::{Compression, decompress};
+use unwind::compression::{Compression, decompress, decompress_xz};
 
 use crate::error::SymbolError;
 use crate::sys::Mapping;
@@ -91,6 +91,29 @@ impl ElfFile {
     /// Reads bytes that are no file of their own (the vdso, `.gnu_debugdata`); `path` is their name in errors.
     pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ElfFile, SymbolError> {
         ElfFile::new(path, Bytes::Owned(bytes))
+    }
+
+    /// The file in `.gnu_debugdata`: symbols of the functions that `.dynsym` does not have, in Fedora's and its relatives' binaries.
+    /// `None` if there is none.
+    pub(crate) fn mini_debug_info(&self) -> Option<Result<ElfFile, SymbolError>> {
+        let packed = self
+            .section(".gnu_debugdata")
+            .ok()
+            .filter(|packed| !packed.is_empty())?;
+        let damaged = |error: &dyn std::fmt::Display| {
+            SymbolError::unreadable(&self.path, format!("section .gnu_debugdata: {error}"))
+        };
+        let limit = MAX_UNPACKED_RATIO.saturating_mul(packed.len() as u64).max(1 << 20);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(MAX_COPIED_BYTES);
+        let unpacked = decompress_xz(&packed, limit).map_err(|error| damaged(&error));
+        Some(unpacked.and_then(|bytes| {
+            let file = ElfFile::from_bytes(&self.path, bytes).map_err(|error| damaged(&error))?;
+            // Its own program headers may be gone; its symbols have the addresses of this file.
+            Ok(ElfFile {
+                base_svma: self.base_svma,
+                ..file
+            })
+        }))
     }
 
     fn new(path: &Path, bytes: Bytes) -> Result<ElfFile, SymbolError> {

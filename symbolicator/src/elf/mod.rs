@@ -46,7 +46,7 @@ enum Stage {
 }
 
 impl ElfModule {
-    /// Finds and opens the files; reads only headers.
+    /// Finds and opens the files; reads only headers, and unpacks `.gnu_debugdata`.
     pub(crate) fn open(
         module: &Module,
         kept: Option<&KeptFile>,
@@ -70,7 +70,7 @@ impl ElfModule {
             .into_iter()
             .flatten()
             .find(|file| file.has_section(".debug_info"));
-        let mut notes = Vec::new();
+        let (mut notes, mut damage) = (Vec::new(), Vec::new());
         let unread = with_info.map(|file| {
             let supplementary = match locate::supplementary(file, symbol_dirs) {
                 Supplementary::NotNeeded => None,
@@ -92,14 +92,23 @@ impl ElfModule {
                 split: SplitDwarfPaths::new(beside, symbol_dirs.to_vec()),
             })
         });
+        let mut symbol_files: Vec<Arc<ElfFile>> = debug.iter().chain(&binary).cloned().collect();
+        let mini = binary
+            .as_ref()
+            .filter(|_| !symbol_files.iter().any(|file| file.has_section(".symtab")));
+        match mini.and_then(|file| file.mini_debug_info()) {
+            Some(Ok(mini)) => symbol_files.push(Arc::new(mini)),
+            Some(Err(error)) => damage.push(error.to_string()),
+            None => {}
+        }
         ElfModule {
-            symbol_files: debug.iter().chain(&binary).cloned().collect(),
+            symbol_files,
             binary,
             symbols: None,
             functions: None,
             dwarf: Stage::Unread(unread),
             notes,
-            damage: Vec::new(),
+            damage,
         }
     }
 

@@ -14,9 +14,13 @@ pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// True if the tool is there; says what is skipped if not.
+/// True if the tool is there; says what is skipped if not. Where CI must run all tests, that is a failure.
 pub fn have(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
+    assert!(
+        found || std::env::var_os("SPROF_REQUIRE").is_none(),
+        "{tool} is not installed"
+    );
     if !found {
         println!("skipped: {tool} is not installed");
     }
@@ -25,7 +29,11 @@ pub fn have(tool: &str) -> bool {
 
 /// Runs a tool and fails with its words.
 pub fn run(tool: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) {
-    let output = Command::new(tool).args(args).output().unwrap();
+    run_in(Path::new("."), tool, args);
+}
+
+pub fn run_in(folder: &Path, tool: &str, args: &[&dyn AsRef<std::ffi::OsStr>]) {
+    let output = Command::new(tool).args(args).current_dir(folder).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{tool} failed: {words}");
 }
@@ -45,12 +53,16 @@ pub fn build(program: &str, flags: &[&str]) -> Built {
 }
 
 pub fn build_at(program: &str, flags: &[&str], path: &Path) {
-    let source = source(program);
-    let tool = match source.extension().and_then(|e| e.to_str()) {
+    let tool = match Path::new(program).extension().and_then(|e| e.to_str()) {
         Some("c") => "cc",
         Some("cc") => "c++",
         _ => "rustc",
     };
+    build_with(tool, program, flags, path);
+}
+
+pub fn build_with(tool: &str, program: &str, flags: &[&str], path: &Path) {
+    let source = source(program);
     let mut command = Command::new(tool);
     // Lets a stable rustc choose the legacy mangling, which its flag calls unstable.
     command.env("RUSTC_BOOTSTRAP", "1");
@@ -59,6 +71,8 @@ pub fn build_at(program: &str, flags: &[&str], path: &Path) {
         command.arg("-Wl,--build-id");
     }
     command.args(flags).arg(&source).arg("-o").arg(path);
+    // clang writes `.dwo` files to where it runs.
+    command.current_dir(path.parent().unwrap());
     let output = command.output().unwrap();
     assert!(
         output.status.success(),
