@@ -18,7 +18,7 @@ pub(super) struct Exhausted;
 const TIMES: u64 = 8;
 
 /// Work that small files may always do, in bytes.
-const FLOOR: u64 = 4 << 20;
+pub(super) const FLOOR: u64 = 4 << 20;
 
 impl Budget {
     /// The allowance for debug info of this many bytes.

@@ -36,7 +36,9 @@ impl Functions {
             return (None, None);
         };
         let mut new = Vec::new();
-        let flaw = match read_until(unit, from, address, budget, &mut new) {
+        // Reads as many functions again as are known: each `extend` sorts all of them.
+        let at_least = self.known.len();
+        let flaw = match read_until(unit, from, (address, at_least), budget, &mut new) {
             Ok(next) => {
                 self.next = next;
                 None
@@ -48,17 +50,18 @@ impl Functions {
     }
 }
 
-/// Reads the entries of a unit up to the function that holds `address`; returns the offset behind that function.
+/// Reads the entries of a unit up to the function that holds `address`, and further until `at_least` functions were read. Returns the offset
+/// of the next entry.
 fn read_until(
     unit: UnitRef<'_, Slice<'_>>,
     from: UnitOffset,
-    address: u64,
+    (address, at_least): (u64, usize),
     budget: &mut Budget,
     ranges: &mut Vec<RangeOf<UnitOffset>>,
 ) -> Result<Option<UnitOffset>, Flaw> {
     let mut entries = unit.entries_raw(Some(from))?;
     let mut found = false;
-    while !found && !entries.is_empty() {
+    while (!found || ranges.len() < at_least) && !entries.is_empty() {
         let offset = entries.next_offset();
         let Some(abbreviation) = entries.read_abbreviation()? else {
             continue;

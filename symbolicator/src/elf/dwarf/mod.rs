@@ -96,7 +96,7 @@ impl Dwarf {
             let size = debug_bytes(&dwarf) + dwarf.sup().map_or(0, debug_bytes);
             budget = Budget::for_bytes(size);
             Ok::<_, SymbolError>(Tables {
-                units: Units::open(dwarf, &mut budget),
+                units: Units::open(dwarf, size, &mut budget),
                 package: store.load_package(),
                 size,
             })

@@ -25,11 +25,6 @@ impl<'a> RangeAttributes<'a> {
         *slot = Some(attribute.value());
     }
 
-    /// True if the entry has a list of ranges, which is preferred to `.debug_aranges`.
-    pub(super) fn has_list(&self) -> bool {
-        self.list.is_some()
-    }
-
     /// Calls `each` with each range [begin, end); declarations and code that the linker dropped have none.
     pub(super) fn for_each(
         &self,
@@ -99,6 +94,10 @@ impl<T: Copy> RangeMap<T> {
         map
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     pub(super) fn extend(&mut self, new: Vec<RangeOf<T>>) {
         if new.is_empty() {
             return;
@@ -117,6 +116,12 @@ impl<T: Copy> RangeMap<T> {
     /// All ranges, by address.
     pub(super) fn all(&self) -> impl Iterator<Item = RangeOf<T>> {
         self.ranges.iter().copied()
+    }
+
+    /// The ranges that begin next before and behind the address.
+    pub(super) fn around(&self, address: u64) -> [Option<RangeOf<T>>; 2] {
+        let after = self.ranges.partition_point(|range| range.begin <= address);
+        [after.checked_sub(1), Some(after)].map(|at| self.ranges.get(at?).copied())
     }
 
     /// The ranges that hold the address, innermost first.
@@ -153,5 +158,8 @@ mod tests {
         assert_eq!(at(100), [""; 0]);
         assert_eq!(at(209), ["far"]);
         assert_eq!(at(9), [""; 0]);
+        let around = |address| map.around(address).map(|range| range.map_or("", |range| range.what));
+        assert_eq!(around(150), ["inner", "far"]);
+        assert_eq!((around(5), around(300)), (["", "outer"], ["far", ""]));
     }
 }

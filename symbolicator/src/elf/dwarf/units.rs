@@ -1,12 +1,13 @@
 //! The units of debug info: finds the unit of an address, and its frames there.
 
+use std::cell::{Cell, OnceCell, RefCell};
 use std::sync::Arc;
 
 use gimli::{DebugInfoOffset, Reader, Section, UnitOffset, UnitRef};
 use recording::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
-use super::budget::{Budget, Flaw};
+use super::budget::{Budget, FLOOR, Flaw};
 use super::functions::{Functions, Inlines};
 use super::lines::Lines;
 use super::ranges::{RangeAttributes, RangeMap, RangeOf};
@@ -21,15 +22,88 @@ const MAX_FRAMES: usize = 512;
 /// References that are followed from entry to entry for a name. Valid chains have two or three.
 const MAX_HOPS: usize = 16;
 
+/// A unit whose first entry is read when it is needed: its table of abbreviations is the most of the work. Debian's libc has 1,900 units,
+/// and a profile needs 30 of them.
+struct LazyUnit<'a> {
+    header: gimli::UnitHeader<Slice<'a>>,
+    /// `None` where it is damaged.
+    read: OnceCell<Option<Box<GimliUnit<'a>>>>,
+}
+
+impl<'a> LazyUnit<'a> {
+    fn get(&self, dwarf: &DwarfOf<'a>, tables: &AbbreviationTables) -> Option<&GimliUnit<'a>> {
+        let read = || {
+            let table = tables.get(dwarf, &self.header)?;
+            let unit = gimli::Unit::new_with_abbreviations(dwarf, self.header, table);
+            unit.map_err(|error| tables.flaws.borrow_mut().push(error.into()))
+                .ok()
+                .map(Box::new)
+        };
+        self.read.get_or_init(read).as_deref()
+    }
+}
+
+/// The tables of abbreviations that were read. After dwz, many units share one.
+struct AbbreviationTables {
+    known: RefCell<FxHashMap<usize, Option<Arc<gimli::Abbreviations>>>>,
+    /// Bytes that may still be read: tables of hostile files overlap.
+    left: Cell<u64>,
+    flaws: RefCell<Vec<Flaw>>,
+}
+
+impl AbbreviationTables {
+    /// For debug info of this many bytes. Tables unpack to 30 times their size.
+    fn for_bytes(bytes: u64) -> AbbreviationTables {
+        AbbreviationTables {
+            known: RefCell::default(),
+            left: Cell::new(bytes.saturating_add(FLOOR)),
+            flaws: RefCell::default(),
+        }
+    }
+
+    fn get(&self, dwarf: &DwarfOf<'_>, header: &gimli::UnitHeader<Slice<'_>>) -> Option<Arc<gimli::Abbreviations>> {
+        let offset = header.debug_abbrev_offset();
+        // The supplementary file has tables at the same offsets.
+        let table = dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
+        let read = || {
+            if self.left.get() == 0 {
+                return None;
+            }
+            let rest = self.left.get().checked_sub(abbreviations_bytes(dwarf, offset));
+            self.left.set(rest.unwrap_or(0));
+            let table = match rest {
+                Some(_) => header.abbreviations(&dwarf.debug_abbrev).map_err(Flaw::from),
+                None => Err(Flaw::TooMuch),
+            };
+            table
+                .map_err(|flaw| self.flaws.borrow_mut().push(flaw))
+                .ok()
+                .map(Arc::new)
+        };
+        let mut known = self.known.borrow_mut();
+        known.entry(table.wrapping_add(offset.0)).or_insert_with(read).clone()
+    }
+}
+
 /// A unit, and the parts that were read.
 struct Unit<'a> {
-    skeleton: GimliUnit<'a>,
+    skeleton: LazyUnit<'a>,
+    own: OwnRanges,
     /// `None` until the first look-up; `Some(None)` for units without a split part, or whose split part was not found.
     split: Option<Option<Split<'a>>>,
     functions: Option<Functions>,
     lines: Option<Lines>,
     /// Inlined calls of the last function: look-ups come in address order.
     inlines: Option<(UnitOffset, Inlines)>,
+}
+
+/// The ranges that the first entry of a unit has.
+enum OwnRanges {
+    /// Those by which the unit is found.
+    Known,
+    /// The unit is found by `.debug_aranges`.
+    Unread,
+    Read(RangeMap<()>),
 }
 
 /// The part of a unit that the compiler put into a `.dwo` file.
@@ -59,17 +133,20 @@ pub(super) struct Found<'a> {
 /// All units of a file.
 pub(super) struct Units<'a> {
     dwarf: DwarfOf<'a>,
+    tables: AbbreviationTables,
     /// By offset in `.debug_info`.
     units: Vec<Unit<'a>>,
     ranges: RangeMap<usize>,
-    supplementary: Vec<GimliUnit<'a>>,
+    supplementary: Vec<LazyUnit<'a>>,
     flaws: Vec<Flaw>,
 }
 
 impl<'a> Units<'a> {
-    /// Reads the header and first entry of each unit. Damaged units are left out and reported by [`Units::take_flaws`].
-    pub(super) fn open(dwarf: DwarfOf<'a>, budget: &mut Budget) -> Units<'a> {
+    /// Reads the header of each unit, and the first entry where `.debug_aranges` does not say where the unit's code is. Damaged units give
+    /// no answers and are reported by [`Units::take_flaws`]. `bytes` of debug info are in the file.
+    pub(super) fn open(dwarf: DwarfOf<'a>, bytes: u64, budget: &mut Budget) -> Units<'a> {
         let mut flaws = Vec::new();
+        let tables = AbbreviationTables::for_bytes(bytes);
         let supplementary = match dwarf.sup() {
             Some(dwarf) => headers(dwarf, budget, &mut flaws),
             None => Vec::new(),
@@ -80,12 +157,13 @@ impl<'a> Units<'a> {
         for skeleton in headers(&dwarf, budget, &mut flaws) {
             let mut unit = Unit {
                 skeleton,
+                own: OwnRanges::Known,
                 split: None,
                 functions: None,
                 lines: None,
                 inlines: None,
             };
-            if let Err(flaw) = unit_ranges(&dwarf, &mut unit, &aranges, budget, |begin, end| {
+            if let Err(flaw) = unit_ranges(&dwarf, &tables, &mut unit, &aranges, budget, |begin, end| {
                 ranges.push(RangeOf {
                     begin,
                     end,
@@ -98,6 +176,7 @@ impl<'a> Units<'a> {
         }
         Units {
             dwarf,
+            tables,
             units,
             ranges: RangeMap::new(ranges),
             supplementary,
@@ -107,7 +186,9 @@ impl<'a> Units<'a> {
 
     /// Damage found since the last call.
     pub(super) fn take_flaws(&mut self) -> Vec<Flaw> {
-        std::mem::take(&mut self.flaws)
+        let mut flaws = std::mem::take(&mut self.flaws);
+        flaws.append(&mut self.tables.flaws.borrow_mut());
+        flaws
     }
 
     /// Looks up a stated virtual address. `load` finds the split part of a unit.
@@ -117,24 +198,62 @@ impl<'a> Units<'a> {
         budget: &mut Budget,
         mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
     ) -> Found<'a> {
-        let candidates: Vec<usize> = self.ranges.find(svma).map(|range| range.what).collect();
-        for index in candidates {
+        let listed: Vec<usize> = self.ranges.find(svma).map(|range| range.what).collect();
+        if let Some(found) = self.find_in(&listed, svma, budget, &mut load) {
+            return found;
+        }
+        let around = self.units_around(svma, budget);
+        self.find_in(&around, svma, budget, &mut load).unwrap_or_default()
+    }
+
+    /// The answer of the first of these units that has one.
+    fn find_in(
+        &mut self,
+        units: &[usize],
+        svma: u64,
+        budget: &mut Budget,
+        load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
+    ) -> Option<Found<'a>> {
+        for &index in units {
+            let unit = self.units.get_mut(index)?;
+            let place = unit.find(&self.dwarf, &self.tables, svma, budget, &mut self.flaws, load);
+            if !place.is_empty() {
+                return Some(self.frames(index, place));
+            }
+        }
+        None
+    }
+
+    /// The units with code before and behind an address whose own lists hold the address. Older LLVMs leave functions out of
+    /// `.debug_aranges` and list others of the same unit close by. A function that the linker put between two other units is not found.
+    fn units_around(&mut self, svma: u64, budget: &mut Budget) -> Vec<usize> {
+        let mut found = Vec::new();
+        for index in self.ranges.around(svma).into_iter().flatten().map(|range| range.what) {
             let Some(unit) = self.units.get_mut(index) else {
                 continue;
             };
-            let place = unit.find(&self.dwarf, svma, budget, &mut self.flaws, &mut load);
-            if place.is_empty() {
-                continue;
+            if matches!(unit.own, OwnRanges::Unread) {
+                let mut ranges = Vec::new();
+                let skeleton = unit.skeleton.get(&self.dwarf, &self.tables);
+                let read = skeleton.map(|skeleton| {
+                    own_ranges(UnitRef::new(&self.dwarf, skeleton), budget, |begin, end| {
+                        ranges.push(RangeOf { begin, end, what: () });
+                    })
+                });
+                self.flaws.extend(read.and_then(Result::err));
+                unit.own = OwnRanges::Read(RangeMap::new(ranges));
             }
-            return self.frames(index, place);
+            if matches!(&unit.own, OwnRanges::Read(ranges) if ranges.find(svma).next().is_some()) {
+                found.push(index);
+            }
         }
-        Found::default()
+        found
     }
 
     /// The units of the file itself, with their index.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, UnitRef<'_, Slice<'a>>)> {
         let units = self.units.iter().enumerate();
-        units.map(|(index, unit)| (index, unit.unit_ref(&self.dwarf)))
+        units.filter_map(|(index, unit)| Some((index, unit.unit_ref(&self.dwarf, &self.tables)?)))
     }
 
     fn frames(&self, index: usize, place: UnitAnswer) -> Found<'a> {
@@ -154,7 +273,9 @@ impl<'a> Units<'a> {
         let Some(unit) = self.units.get(index) else {
             return Ok(None);
         };
-        let mut unit = unit.unit_ref(&self.dwarf);
+        let Some(mut unit) = unit.unit_ref(&self.dwarf, &self.tables) else {
+            return Ok(None);
+        };
         let mut entry = entry;
         let (mut linkage, mut plain) = (None, None);
         for _ in 0..MAX_HOPS {
@@ -183,8 +304,8 @@ impl<'a> Units<'a> {
                     // References in a supplementary file stay in that file.
                     let in_supplementary = self.dwarf.sup().is_some_and(|sup| std::ptr::eq(sup, unit.dwarf));
                     let target = match in_supplementary {
-                        true => unit_at(unit.dwarf, &self.supplementary, |unit| unit, offset),
-                        false => unit_at(&self.dwarf, &self.units, |unit| &unit.skeleton, offset),
+                        true => unit_at(unit.dwarf, &self.tables, &self.supplementary, |unit| unit, offset),
+                        false => unit_at(&self.dwarf, &self.tables, &self.units, |unit| &unit.skeleton, offset),
                     };
                     let Some(target) = target else { break };
                     target
@@ -193,7 +314,7 @@ impl<'a> Units<'a> {
                     let target = self
                         .dwarf
                         .sup()
-                        .and_then(|sup| unit_at(sup, &self.supplementary, |unit| unit, offset));
+                        .and_then(|sup| unit_at(sup, &self.tables, &self.supplementary, |unit| unit, offset));
                     let Some(target) = target else { break };
                     target
                 }
@@ -207,21 +328,20 @@ impl<'a> Units<'a> {
 /// The unit that holds an offset in `.debug_info`, and the offset within it. `units` are by offset.
 fn unit_at<'u, 'a, T>(
     dwarf: &'u DwarfOf<'a>,
+    tables: &AbbreviationTables,
     units: &'u [T],
-    unit_of: impl for<'t> Fn(&'t T) -> &'t GimliUnit<'a>,
+    unit_of: impl for<'t> Fn(&'t T) -> &'t LazyUnit<'a>,
     offset: DebugInfoOffset,
 ) -> Option<(UnitRef<'u, Slice<'a>>, UnitOffset)> {
     let after = units.partition_point(|unit| unit_of(unit).header.debug_info_offset() <= Some(offset));
     let unit = unit_of(units.get(after.checked_sub(1)?)?);
     let within = offset.to_unit_offset(&unit.header)?;
-    Some((UnitRef::new(dwarf, unit), within))
+    Some((UnitRef::new(dwarf, unit.get(dwarf, tables)?), within))
 }
 
 /// The units of a file, by offset, without type units, which have no code.
-fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) -> Vec<GimliUnit<'a>> {
+fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) -> Vec<LazyUnit<'a>> {
     let mut units = Vec::new();
-    // After dwz, many units share one table.
-    let mut tables: FxHashMap<usize, Arc<gimli::Abbreviations>> = FxHashMap::default();
     let mut headers = dwarf.units();
     while let Some(header) = headers.next().unwrap_or_else(|error| {
         flaws.push(error.into());
@@ -233,27 +353,15 @@ fn headers<'a>(dwarf: &DwarfOf<'a>, budget: &mut Budget, flaws: &mut Vec<Flaw>) 
         ) {
             continue;
         }
-        let offset = header.debug_abbrev_offset();
-        let known = tables.get(&offset.0).cloned();
-        // Abbreviations unpack to 30 times their size, a unit's header to 500 bytes.
-        let new_bytes = if known.is_some() {
-            0
-        } else {
-            abbreviations_bytes(dwarf, offset)
-        };
-        if let Err(exhausted) = budget.keep(new_bytes + 16) {
+        // A unit takes 500 bytes when it was read.
+        if let Err(exhausted) = budget.keep(16) {
             flaws.push(exhausted.into());
             break;
         }
-        let table = known.map_or_else(|| header.abbreviations(&dwarf.debug_abbrev).map(Arc::new), Ok);
-        let unit = table.and_then(|table| {
-            tables.insert(offset.0, Arc::clone(&table));
-            gimli::Unit::new_with_abbreviations(dwarf, header, table)
+        units.push(LazyUnit {
+            header,
+            read: OnceCell::new(),
         });
-        match unit {
-            Ok(unit) => units.push(unit),
-            Err(error) => flaws.push(error.into()),
-        }
     }
     units
 }
@@ -294,8 +402,11 @@ fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, 
         match headers.next() {
             Ok(Some(header)) => {
                 let mut entries = header.entries();
-                while let Ok(Some(entry)) = entries.next() {
-                    out.push((header.debug_info_offset().0, entry.range().begin, entry.range().end));
+                // A damaged entry ends nothing but itself, or the list.
+                while let Some(entry) = entries.next().transpose() {
+                    out.extend(
+                        entry.map(|entry| (header.debug_info_offset().0, entry.range().begin, entry.range().end)),
+                    );
                 }
             }
             Ok(None) => break,
@@ -309,33 +420,22 @@ fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, 
     out
 }
 
-/// The address ranges of a unit: from its own list, or `.debug_aranges`, or its bounds, or its line table, in this order.
+/// The address ranges of a unit: from `.debug_aranges`, or its own list, or its bounds, or its line table, in this order.
 fn unit_ranges<'a>(
     dwarf: &DwarfOf<'a>,
+    tables: &AbbreviationTables,
     unit: &mut Unit<'a>,
     aranges: &[(usize, u64, u64)],
     budget: &mut Budget,
     mut each: impl FnMut(u64, u64),
 ) -> Result<(), Flaw> {
-    if matches!(unit.skeleton.header.type_(), gimli::UnitType::Partial) {
-        return Ok(());
-    }
-    let reference = UnitRef::new(dwarf, &unit.skeleton);
-    let mut entries = reference.entries_raw(None)?;
-    let mut attributes = RangeAttributes::default();
-    if let Some(abbreviation) = entries.read_abbreviation()? {
-        for specification in abbreviation.attributes() {
-            attributes.note(&entries.read_attribute(*specification)?);
-        }
-    }
+    let header = &unit.skeleton.header;
     let mut any = false;
     let mut give = |begin, end| {
         any = true;
         each(begin, end);
     };
-    if !attributes.has_list()
-        && let Some(offset) = unit.skeleton.header.debug_info_offset()
-    {
+    if let Some(offset) = header.debug_info_offset() {
         let from = aranges.partition_point(|arange| arange.0 < offset.0);
         for (_, begin, end) in aranges[from..].iter().take_while(|arange| arange.0 == offset.0) {
             if *begin != 0 && begin < end {
@@ -343,19 +443,39 @@ fn unit_ranges<'a>(
             }
         }
     }
-    if !any {
-        let mut give = |begin, end| {
-            any = true;
-            each(begin, end);
-        };
-        attributes.for_each(reference, budget, &mut give)?;
+    if any {
+        unit.own = OwnRanges::Unread;
     }
-    if !any && unit.skeleton.line_program.is_some() {
+    if any || matches!(header.type_(), gimli::UnitType::Partial) {
+        return Ok(());
+    }
+    let Some(skeleton) = unit.skeleton.get(dwarf, tables) else {
+        return Ok(());
+    };
+    let reference = UnitRef::new(dwarf, skeleton);
+    own_ranges(reference, budget, |begin, end| {
+        any = true;
+        each(begin, end);
+    })?;
+    if !any && skeleton.line_program.is_some() {
         let (lines, flaw) = Lines::parse(reference, budget);
         lines.ranges().for_each(|(begin, end)| each(begin, end));
         unit.lines = Some(lines);
         flaw.map_or(Ok(()), Err)?;
     }
+    Ok(())
+}
+
+/// The address ranges that the first entry of a unit has: a list, or bounds.
+fn own_ranges(unit: UnitRef<'_, Slice<'_>>, budget: &mut Budget, each: impl FnMut(u64, u64)) -> Result<(), Flaw> {
+    let mut entries = unit.entries_raw(None)?;
+    let mut attributes = RangeAttributes::default();
+    if let Some(abbreviation) = entries.read_abbreviation()? {
+        for specification in abbreviation.attributes() {
+            attributes.note(&entries.read_attribute(*specification)?);
+        }
+    }
+    attributes.for_each(unit, budget, each)?;
     Ok(())
 }
 
@@ -374,27 +494,31 @@ impl UnitAnswer {
 
 impl<'a> Unit<'a> {
     /// The unit with the functions: the split part if there is one.
-    fn unit_ref<'u>(&'u self, dwarf: &'u DwarfOf<'a>) -> UnitRef<'u, Slice<'a>> {
+    fn unit_ref<'u>(&'u self, dwarf: &'u DwarfOf<'a>, tables: &AbbreviationTables) -> Option<UnitRef<'u, Slice<'a>>> {
         match &self.split {
-            Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
-            _ => UnitRef::new(dwarf, &self.skeleton),
+            Some(Some(split)) => Some(UnitRef::new(&split.dwarf, &split.unit)),
+            _ => Some(UnitRef::new(dwarf, self.skeleton.get(dwarf, tables)?)),
         }
     }
 
     fn find(
         &mut self,
         dwarf: &DwarfOf<'a>,
+        tables: &AbbreviationTables,
         svma: u64,
         budget: &mut Budget,
         flaws: &mut Vec<Flaw>,
         load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
     ) -> UnitAnswer {
+        let Some(skeleton) = self.skeleton.get(dwarf, tables) else {
+            return UnitAnswer::default();
+        };
         if self.split.is_none() {
-            let is_split = self.skeleton.dwo_id.is_some();
-            self.split = Some(if is_split { load(dwarf, &self.skeleton) } else { None });
+            let is_split = skeleton.dwo_id.is_some();
+            self.split = Some(if is_split { load(dwarf, skeleton) } else { None });
         }
         // The lines of split units are in the main file, too.
-        let skeleton = UnitRef::new(dwarf, &self.skeleton);
+        let skeleton = UnitRef::new(dwarf, skeleton);
         let lines = match &mut self.lines {
             Some(lines) => lines,
             empty => {
