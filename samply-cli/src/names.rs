@@ -93,15 +93,17 @@ impl<'a> LookUps<'a> {
         term.progress(true, format_args!("looking up symbols in {modules} modules"));
         let started = Instant::now();
         let mut done = 0;
-        let mut libs = profile.libs().into_iter().map(|lib| lib.module);
-        let kernel = libs.find(|module| module.kind == ModuleKind::Kernel);
+        let mut libs = profile.libs().into_iter();
+        let kernel = libs.find(|lib| lib.module.kind == ModuleKind::Kernel);
         let symbolicator = self.symbolicator;
         let enriched = std::thread::scope(|scope| {
             // It takes the kernel 50 ms to write its list of symbols. Whether that succeeds is seen when the names are looked up.
             if let Some(kernel) = &kernel {
                 let thread = std::thread::Builder::new().name("kernel symbols".to_owned());
                 // Without a thread the look-up reads the list.
-                let _ = thread.spawn_scoped(scope, || symbolicator.lookup(kernel, &[]));
+                // The highest address tells whether there is code of modules, which no cache has.
+                let highest = kernel.addresses.last().map_or(&[][..], std::slice::from_ref);
+                let _ = thread.spawn_scoped(scope, || symbolicator.lookup(&kernel.module, highest));
             }
             enrich(profile, |module, addresses| {
                 done += 1;

@@ -3,10 +3,13 @@
 //! Relative address 0 of the kernel is its symbol `_text`, or `_stext` where kallsyms has no `_text`: absolute kernel
 //! addresses exceed 2^53, and a profile's numbers are JSON. Modules lie above, at addresses that change with each boot.
 
+use std::path::Path;
+
 use recording::module::{BuildId, Module};
 use recording::proc::KernelSymbol;
 use recording::symbol::{AddressInfo, FunctionSymbol};
 
+use crate::cache::Cache;
 use crate::error::SymbolError;
 
 const KALLSYMS: &str = "/proc/kallsyms";
@@ -147,13 +150,20 @@ pub(crate) struct KernelSymbols {
     /// By address, relative to `_text`.
     symbols: Vec<Symbol>,
     names: String,
+    /// The end of the kernel's own code (`_etext`). What is below is the same at each boot of a build; modules and BPF programs come and go.
+    /// 0 if it is not known.
+    own_end: u64,
+    /// False if only the kernel's own functions are here, and the others were not looked for.
+    is_whole: bool,
 }
 
 impl KernelSymbols {
-    /// Reads the functions, if the running kernel is the recorded one.
-    pub(crate) fn open(module: &Module) -> Result<KernelSymbols, SymbolError> {
-        if let (Some(recorded), Some(found)) = (&module.build_id, kernel_build_id())
-            && *recorded != found
+    /// Reads the functions, if the running kernel is the recorded one. It takes the kernel 50 ms to write its list: its own functions are
+    /// kept in the cache.
+    pub(crate) fn open(module: &Module, cache: Option<&Path>) -> Result<KernelSymbols, SymbolError> {
+        let found = kernel_build_id();
+        if let (Some(recorded), Some(found)) = (&module.build_id, &found)
+            && recorded != found
         {
             return Err(SymbolError::Replaced {
                 path: NOTES.into(),
@@ -161,14 +171,32 @@ impl KernelSymbols {
                 found: found.to_hex(),
             });
         }
-        KernelSymbols::from_text(&read()?)
+        let entry = found.map(|id| format!("kernel-{}", id.to_hex()));
+        let Some((cache, entry)) = cache.map(Cache::new).zip(entry) else {
+            return KernelSymbols::from_text(&read()?);
+        };
+        if let Some(own) = cache.get(&entry).and_then(|bytes| KernelSymbols::from_entry(&bytes)) {
+            return Ok(own);
+        }
+        let symbols = KernelSymbols::from_text(&read()?)?;
+        if let Some(bytes) = symbols.entry() {
+            // Without it the next start reads the list again.
+            let _ = cache.put(&entry, &bytes);
+        }
+        Ok(symbols)
     }
 
     fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
         let base = base(text.lines()).ok_or(SymbolError::KernelAddressesHidden)?;
+        let mut own_end = 0;
         let mut functions: Vec<KernelSymbol<'_>> = text
             .lines()
             .filter_map(KernelSymbol::parse)
+            .inspect(|line| {
+                if line.name == "_etext" && line.module.is_none() {
+                    own_end = line.address.saturating_sub(base);
+                }
+            })
             .filter(|line| line.is_function && line.address >= base)
             .collect();
         // Several names of an address: a global function before local and weak ones, then few leading underscores
@@ -198,18 +226,73 @@ impl KernelSymbols {
                 name: (start as u32, (names.len() - start) as u32),
             });
         }
-        Ok(KernelSymbols { symbols, names })
+        Ok(KernelSymbols {
+            symbols,
+            names,
+            own_end,
+            is_whole: true,
+        })
+    }
+
+    /// The kernel's own functions: their end, their number, then (address, length of the name) of each, and all names.
+    fn entry(&self) -> Option<Vec<u8>> {
+        let own = &self.symbols[..self.symbols.partition_point(|symbol| symbol.address < self.own_end)];
+        let mut bytes = self.own_end.to_le_bytes().to_vec();
+        bytes.extend(u32::try_from(own.len()).ok().filter(|count| *count > 0)?.to_le_bytes());
+        for symbol in own {
+            bytes.extend(u32::try_from(symbol.address).ok()?.to_le_bytes());
+            bytes.extend(symbol.name.1.to_le_bytes());
+        }
+        for symbol in own {
+            bytes.extend(self.name(symbol)?.as_bytes());
+        }
+        Some(bytes)
+    }
+
+    fn from_entry(bytes: &[u8]) -> Option<KernelSymbols> {
+        let (own_end, rest) = bytes.split_first_chunk::<8>()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (table, names) = rest.split_at_checked(count.checked_mul(8)?)?;
+        let (mut start, mut symbols) = (0u32, Vec::with_capacity(count));
+        for row in table.as_chunks::<8>().0 {
+            let (address, len) = row.split_first_chunk::<4>()?;
+            let len = u32::from_le_bytes(len.try_into().ok()?);
+            symbols.push(Symbol {
+                address: u64::from(u32::from_le_bytes(*address)),
+                name: (start, len),
+            });
+            start = start.checked_add(len)?;
+        }
+        let names = String::from_utf8(names.to_vec()).ok()?;
+        let is_sorted = symbols.is_sorted_by_key(|symbol| symbol.address);
+        (is_sorted && names.len() == start as usize).then_some(KernelSymbols {
+            symbols,
+            names,
+            own_end: u64::from_le_bytes(*own_end),
+            is_whole: false,
+        })
     }
 
     /// Looks up relative addresses.
-    pub(crate) fn lookup(&self, addresses: &[u64]) -> Vec<AddressInfo> {
-        addresses
-            .iter()
-            .map(|address| AddressInfo {
-                function: self.find(*address),
-                frames: Vec::new(),
-            })
-            .collect()
+    pub(crate) fn lookup(&mut self, addresses: &[u64]) -> Vec<AddressInfo> {
+        if !self.is_whole && addresses.iter().any(|address| *address >= self.own_end) {
+            match read().and_then(|text| KernelSymbols::from_text(&text)) {
+                Ok(whole) => *self = whole,
+                // The list can no longer be read. The kernel's own functions still have names.
+                Err(_) => self.is_whole = true,
+            }
+        }
+        let info = |address: &u64| AddressInfo {
+            function: self.find(*address),
+            frames: Vec::new(),
+        };
+        addresses.iter().map(info).collect()
+    }
+
+    fn name(&self, symbol: &Symbol) -> Option<&str> {
+        let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
+        self.names.get(start..start.checked_add(len)?)
     }
 
     fn find(&self, address: u64) -> Option<FunctionSymbol> {
@@ -218,14 +301,15 @@ impl KernelSymbols {
         if address - symbol.address >= MAX_FUNCTION_BYTES {
             return None;
         }
-        let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
-        let name = self.names.get(start..start + len)?.to_owned();
+        let name = self.name(symbol)?.to_owned();
         Some(FunctionSymbol::named(name, symbol.address, None))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use recording::module::{Module, ModuleKind};
+
     use super::KernelSymbols;
 
     const TEXT: &str = "\
@@ -238,11 +322,54 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
 ";
 
     fn name(symbols: &KernelSymbols, address: u64) -> Option<String> {
-        symbols
-            .lookup(&[address])
-            .remove(0)
-            .function
-            .map(|function| function.name)
+        symbols.find(address).map(|function| function.name)
+    }
+
+    #[test]
+    fn the_kernels_own_functions_are_the_same_from_the_cache() {
+        let text = format!("{TEXT}ffffffff81800000 T _etext\nffffffff81000300 T last\n");
+        let whole = KernelSymbols::from_text(&text).unwrap();
+        let bytes = whole.entry().unwrap();
+        let own = KernelSymbols::from_entry(&bytes).unwrap();
+        assert!(!own.is_whole && own.own_end == 0x80_0000);
+        for address in [0, 0x100, 0x210, 0x300, 0x10_0000] {
+            assert_eq!(name(&own, address), name(&whole, address), "{address:#x}");
+        }
+        assert_eq!(name(&own, 0x3f20_1004), None, "modules are looked up anew");
+        for len in 0..bytes.len() {
+            assert!(KernelSymbols::from_entry(&bytes[..len]).is_none(), "cut at {len}");
+        }
+        // Where the kernel's code ends is not known.
+        assert!(KernelSymbols::from_text(TEXT).unwrap().entry().is_none());
+    }
+
+    #[test]
+    fn the_running_kernel_has_the_same_names_from_the_cache() {
+        if super::kernel_text_base().is_none() {
+            println!("skipped: the kernel hides its addresses from this user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let module = Module {
+            kind: ModuleKind::Kernel,
+            path: "[kernel.kallsyms]".into(),
+            readable_path: None,
+            build_id: super::kernel_build_id(),
+            arch: None,
+        };
+        let mut bare = KernelSymbols::open(&module, None).unwrap();
+        let own_end = bare.own_end;
+        assert!(own_end > 1 << 20, "{own_end:#x}");
+        let addresses: Vec<u64> = (0..own_end).step_by(4099).collect();
+        let expected = bare.lookup(&addresses);
+        let mut first = KernelSymbols::open(&module, Some(dir.path())).unwrap();
+        assert!(first.is_whole && first.lookup(&addresses) == expected);
+        let mut second = KernelSymbols::open(&module, Some(dir.path())).unwrap();
+        assert!(second.lookup(&addresses) == expected);
+        assert!(!second.is_whole, "it was not read again");
+        let above = [own_end + 0x1000];
+        assert_eq!(second.lookup(&above), bare.lookup(&above));
+        assert!(second.is_whole);
     }
 
     #[test]

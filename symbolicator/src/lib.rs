@@ -11,10 +11,12 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
-//! code, `recorded` names that came with the recording, [`probe`] the way from a name to its address, `source` and `asm` the code.
+//! code, `recorded` names that came with the recording, `cache` what the next start need not find out again,
+//! [`probe`] the way from a name to its address, `source` and `asm` the code.
 
 pub mod api;
 mod asm;
+mod cache;
 mod demangle;
 mod elf;
 mod error;

@@ -22,6 +22,9 @@ pub struct SymbolOptions {
     pub symbol_dirs: Vec<PathBuf>,
     /// Where sources lie on this machine. The first that fits counts. Default: where the debug info says.
     pub path_maps: Vec<PathMap>,
+    /// A folder of this user's for what the next start need not find out again: answers, names of the kernel, unpacked debug sections. It is made if
+    /// needed. Default: none.
+    pub cache: Option<PathBuf>,
     /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
     pub recorded_at: Option<SystemTime>,
 }

@@ -66,7 +66,7 @@ impl Engine {
                 Ok(Engine::Elf(Box::new(elf)))
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
-            ModuleKind::Kernel => Ok(Engine::Kernel(KernelSymbols::open(module)?)),
+            ModuleKind::Kernel => Ok(Engine::Kernel(KernelSymbols::open(module, options.cache.as_deref())?)),
             ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }
     }

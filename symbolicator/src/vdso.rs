@@ -5,7 +5,7 @@ use recording::module::Module;
 use crate::elf::ElfModule;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
-use crate::locate;
+use crate::locate::{self, SymbolOptions};
 
 /// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another vDSO.
 pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
@@ -19,7 +19,7 @@ pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
     if !locate::same_build(module, &file) {
         return Err(locate::replaced(module, &file));
     }
-    Ok(ElfModule::new(Some(file), None, &[]))
+    Ok(ElfModule::new(Some(file), None, &SymbolOptions::default()))
 }
 
 /// /proc/self/mem gives the bytes without an unsafe read of the mapping.

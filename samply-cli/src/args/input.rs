@@ -20,6 +20,17 @@ pub(crate) struct SymbolArgs {
     path_map: Vec<PathMap>,
 }
 
+/// The folder for what the next start need not find out again; `SPROF_CACHE` names another one, or is `off`.
+fn cache() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    if let Some(named) = folder("SPROF_CACHE").filter(|named| !named.as_os_str().is_empty()) {
+        return (named.as_os_str() != "off").then(|| std::path::absolute(named).ok())?;
+    }
+    let of_user = folder("XDG_CACHE_HOME").filter(|folder| folder.is_absolute());
+    let of_home = || Some(folder("HOME").filter(|home| home.is_absolute())?.join(".cache"));
+    Some(of_user.or_else(of_home)?.join("sprof"))
+}
+
 fn path_map(text: &str) -> Result<PathMap, String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => std::path::absolute(to)
@@ -69,6 +80,7 @@ impl SymbolArgs {
         SymbolOptions {
             symbol_dirs: self.symbol_dir.clone(),
             path_maps: self.path_map.clone(),
+            cache: cache(),
             recorded_at,
         }
     }

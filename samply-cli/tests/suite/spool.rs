@@ -246,10 +246,10 @@ fn what_an_earlier_crash_left_is_kept_and_named() {
 }
 
 /// A small file system of its own, unmounted in the end.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(pub(crate) tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount(kilobytes: u32) -> Option<SmallDisk> {
+    pub(crate) fn mount(kilobytes: u32) -> Option<SmallDisk> {
         let dir = temp_dir();
         let mounted = is_root()
             && Command::new("mount")

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use crate::spool::SmallDisk;
 use crate::support;
 use crate::support::programs::line_of;
-use crate::support::skip::perf_events;
+use crate::support::skip::{kernel_samples, perf_events};
 use crate::support::{Profile, program, record};
 
 /// `main` calls `not_inlined`, into which `middle` and, inside it, `innermost` are inlined.
@@ -178,6 +179,59 @@ fn a_rebuilt_binary_gives_no_wrong_names() {
     for wrong in ["compare", "sort_all", "compare_leaf"] {
         assert_eq!(profile.share_of(wrong).hits, 0, "{}", profile.summary());
     }
+}
+
+#[test]
+fn names_are_the_same_at_the_second_start_and_where_nothing_can_be_kept() {
+    let Some(()) = perf_events() else { return };
+    let with_cache = |cache: &Path| record().under(&["env", &format!("SPROF_CACHE={}", cache.display())]);
+    let names = |cache: &Path| {
+        let (recording, profile) = with_cache(cache).profile(program("inline_dwarf5").unwrap(), &["800"]);
+        recording.assert_tidy();
+        assert_inline_frames(&profile);
+    };
+    let dir = support::temp_dir();
+    let cache = dir.path().join("sprof");
+    names(&cache);
+    names(&cache);
+    names(Path::new("/proc/no-folder"));
+    let Some(disk) = SmallDisk::mount(64) else { return };
+    let full = disk.0.path().join("sprof");
+    names(&full);
+    let left: Vec<_> = std::fs::read_dir(&full).map_or(Vec::new(), |entries| {
+        entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect()
+    });
+    // The names of a small program's addresses fit. The list of the kernel's functions alone has 3 MB.
+    assert!(left.iter().all(|name| name.starts_with("names-")), "{left:?}");
+}
+
+#[test]
+fn names_of_the_kernel_are_kept_for_the_second_start() {
+    let Some(()) = perf_events() else { return };
+    let Some(()) = kernel_samples() else { return };
+    let dir = support::temp_dir();
+    let cache = dir.path().join("sprof");
+    // Nearly all of its time is the kernel's.
+    let copy = ["if=/dev/zero", "of=/dev/null", "bs=1M", "count=3000"];
+    let recorded = || {
+        let recorder = record().under(&["env", &format!("SPROF_CACHE={}", cache.display())]);
+        let (_, profile) = recorder.profile("dd", &copy);
+        let share = profile.share_of("vfs_read").percent();
+        assert!(share > 50.0, "{share} %\n{}", profile.summary());
+    };
+    let kept = || {
+        let mut entries = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
+        let entry = entries
+            .find(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b"kernel-"))
+            .unwrap();
+        std::fs::metadata(entry).unwrap().modified().unwrap()
+    };
+    recorded();
+    let written = kept();
+    recorded();
+    assert!(kept() > written, "the second start has used it");
 }
 
 /// A program without symbols and debug info, and its debug file in a folder of its own.

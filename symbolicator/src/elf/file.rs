@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
 use recording::module::BuildId;
 use recording::sink::{InMemory, ReadAt};
+use sha2::{Digest, Sha256};
 use unwind::compression::{Compression, decompress, decompress_xz};
 
+use crate::cache::Cache;
 use crate::error::SymbolError;
 use crate::sys::Mapping;
 
@@ -152,6 +154,14 @@ impl ElfFile {
         self.base_svma
     }
 
+    /// Bytes by which the file is recognised at the next start. `None` for a copy in memory.
+    pub(crate) fn identity(&self) -> Option<Vec<u8>> {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => mapping.identity(),
+            Bytes::Owned(_) => None,
+        }
+    }
+
     /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {
@@ -168,30 +178,94 @@ impl ElfFile {
 
     /// The content of a section, unpacked; empty if the section does not exist.
     pub(crate) fn section(&self, name: &str) -> Result<Cow<'_, [u8]>, SymbolError> {
+        match self.stored_section(name)? {
+            Stored::Plain(bytes) => Ok(Cow::Borrowed(bytes)),
+            Stored::Packed(packed) => Ok(Cow::Owned(packed.unpack()?)),
+        }
+    }
+
+    /// The content of a section as it is in the file; empty if the section does not exist.
+    pub(crate) fn stored_section<'f, 'n>(&'f self, name: &'n str) -> Result<Stored<'f, 'n>, SymbolError> {
         let object = self.object()?;
         let Some(section) = section_by_name(&object, name) else {
-            return Ok(Cow::Borrowed(&[]));
+            return Ok(Stored::Plain(&[]));
         };
-        let damaged =
-            |reason: &dyn std::fmt::Display| SymbolError::unreadable(&self.path, format!("section {name}: {reason}"));
-        let data = section.compressed_data().map_err(|error| damaged(&error))?;
+        let data = (section.compressed_data()).map_err(|error| self.damaged(name, &error))?;
         let compression = match data.format {
-            CompressionFormat::None => return Ok(Cow::Borrowed(data.data)),
+            CompressionFormat::None => return Ok(Stored::Plain(data.data)),
             CompressionFormat::Zlib => Compression::Zlib,
             CompressionFormat::Zstandard => Compression::Zstandard,
-            other => return Err(damaged(&format_args!("its compression ({other:?}) is not known"))),
+            other => return Err(self.damaged(name, &format_args!("its compression ({other:?}) is not known"))),
         };
         let packed_bytes = data.data.len() as u64;
         let limit = MAX_UNPACKED_BYTES.min(packed_bytes.saturating_mul(MAX_UNPACKED_RATIO).max(1 << 20));
         if data.uncompressed_size > limit {
-            return Err(damaged(&format_args!(
-                "claims to unpack from {packed_bytes} to {} bytes, more than is plausible",
-                data.uncompressed_size
-            )));
+            return Err(self.damaged(
+                name,
+                &format_args!(
+                    "claims to unpack from {packed_bytes} to {} bytes, more than is plausible",
+                    data.uncompressed_size
+                ),
+            ));
         }
-        let size = usize::try_from(data.uncompressed_size).map_err(|error| damaged(&error))?;
-        let unpacked = decompress(compression, data.data, size).map_err(|error| damaged(&error))?;
-        Ok(Cow::Owned(unpacked))
+        Ok(Stored::Packed(Packed {
+            file: self,
+            name,
+            compression,
+            bytes: data.data,
+            size: usize::try_from(data.uncompressed_size).map_err(|error| self.damaged(name, &error))?,
+        }))
+    }
+
+    fn damaged(&self, section: &str, reason: &dyn std::fmt::Display) -> SymbolError {
+        SymbolError::unreadable(&self.path, format!("section {section}: {reason}"))
+    }
+}
+
+/// A section as it is in the file.
+pub(crate) enum Stored<'f, 'n> {
+    Plain(&'f [u8]),
+    Packed(Packed<'f, 'n>),
+}
+
+/// A compressed section of a plausible size.
+pub(crate) struct Packed<'f, 'n> {
+    file: &'f ElfFile,
+    name: &'n str,
+    compression: Compression,
+    bytes: &'f [u8],
+    /// Bytes that it unpacks to.
+    size: usize,
+}
+
+impl Packed<'_, '_> {
+    fn unpack(&self) -> Result<Vec<u8>, SymbolError> {
+        decompress(self.compression, self.bytes, self.size).map_err(|error| self.file.damaged(self.name, &error))
+    }
+
+    /// [`Packed::unpack`], or what was unpacked before from the same bytes.
+    pub(crate) fn unpack_once(&self, cache: Option<&Path>) -> Result<Vec<u8>, SymbolError> {
+        /// A smaller one is unpacked sooner than it is read.
+        const WORTH_KEEPING: usize = 64 << 10;
+        let Some(cache) = cache
+            .filter(|_| self.size >= WORTH_KEEPING && Cache::takes(self.size))
+            .map(Cache::new)
+        else {
+            return self.unpack();
+        };
+        // No checksum: who makes a file with another one's checksum would decide what the other file says.
+        let digest = Sha256::digest(self.bytes);
+        let mut entry = format!("section-{}-", self.size);
+        for byte in digest {
+            entry.push_str(&format!("{byte:02x}"));
+        }
+        if let Some(unpacked) = cache.get(&entry).filter(|unpacked| unpacked.len() == self.size) {
+            return Ok(unpacked);
+        }
+        let unpacked = self.unpack()?;
+        // Without it the next start unpacks it again.
+        let _ = cache.put(&entry, &unpacked);
+        Ok(unpacked)
     }
 }
 

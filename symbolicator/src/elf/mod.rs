@@ -1,12 +1,12 @@
-//! ELF modules: symbol tables and DWARF, read at the first look-up.
+//! ELF modules: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
 
+mod answers;
 mod dwarf;
 pub(crate) mod file;
 mod plt;
 mod symtab;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use recording::module::Module;
@@ -15,6 +15,7 @@ use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use unwind::functions_of;
 
+use self::answers::Answers;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
 use self::symtab::SymbolTable;
@@ -31,6 +32,8 @@ pub(crate) struct ElfModule {
     /// Address ranges of functions by the unwind rules, for functions without a symbol.
     functions: Option<Vec<Range<u64>>>,
     dwarf: Stage,
+    /// Answers of earlier starts. `None` where nothing is kept.
+    kept: Option<Answers>,
     /// Files that were not found, a sentence each.
     notes: Vec<String>,
     /// Files that could not be read, or not wholly, a sentence each.
@@ -57,13 +60,14 @@ impl ElfModule {
             debug,
             unreadable,
         } = locate::locate(module, kept, options)?;
-        let mut elf = ElfModule::new(binary, debug, &options.symbol_dirs);
+        let mut elf = ElfModule::new(binary, debug, options);
         unreadable.iter().for_each(|error| elf.note_damage(error.to_string()));
         Ok(elf)
     }
 
     /// A module whose files are known.
-    pub(crate) fn new(binary: Option<ElfFile>, debug: Option<ElfFile>, symbol_dirs: &[PathBuf]) -> ElfModule {
+    pub(crate) fn new(binary: Option<ElfFile>, debug: Option<ElfFile>, options: &SymbolOptions) -> ElfModule {
+        let symbol_dirs = &options.symbol_dirs;
         let binary = binary.map(Arc::new);
         let debug = debug.map(Arc::new);
         let with_info = [&binary, &debug]
@@ -71,10 +75,15 @@ impl ElfModule {
             .flatten()
             .find(|file| file.has_section(".debug_info"));
         let (mut notes, mut damage) = (Vec::new(), Vec::new());
+        let mut sources: Vec<Arc<ElfFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
         let unread = with_info.map(|file| {
             let supplementary = match locate::supplementary(file, symbol_dirs) {
                 Supplementary::NotNeeded => None,
-                Supplementary::Found(file) => Some(Arc::new(file)),
+                Supplementary::Found(file) => {
+                    let file = Arc::new(file);
+                    sources.push(Arc::clone(&file));
+                    Some(file)
+                }
                 Supplementary::Missing(path) => {
                     notes.push(format!(
                         "{} keeps names in {}, which was not found: inlined functions may have none; give its \
@@ -90,6 +99,7 @@ impl ElfModule {
                 main: Arc::clone(file),
                 supplementary,
                 split: SplitDwarfPaths::new(beside, symbol_dirs.to_vec()),
+                cache: options.cache.clone(),
             })
         });
         let mut symbol_files: Vec<Arc<ElfFile>> = debug.iter().chain(&binary).cloned().collect();
@@ -101,8 +111,10 @@ impl ElfModule {
             Some(Err(error)) => damage.push(error.to_string()),
             None => {}
         }
+        let kept = (options.cache.clone()).and_then(|dir| Answers::of(dir, sources.iter().map(|file| &**file)));
         ElfModule {
             symbol_files,
+            kept,
             binary,
             symbols: None,
             functions: None,
@@ -119,19 +131,47 @@ impl ElfModule {
         order.sort_unstable_by_key(|index| addresses[*index]);
         let mut answers = vec![AddressInfo::default(); addresses.len()];
         let mut previous: Option<usize> = None;
-        if let Some(dwarf) = self.dwarf() {
-            dwarf.begin_batch();
-        }
+        let mut has_begun = false;
         for index in order {
-            answers[index] = match previous.filter(|previous| addresses[*previous] == addresses[index]) {
-                Some(previous) => answers[previous].clone(),
-                None => self.lookup_one(addresses[index]),
+            let address = addresses[index];
+            let known = match previous.filter(|previous| addresses[*previous] == address) {
+                Some(previous) => Some(&answers[previous]),
+                None => self.kept.as_mut().and_then(|kept| kept.get(address)),
+            };
+            answers[index] = match known {
+                Some(known) => known.clone(),
+                None => {
+                    if !std::mem::replace(&mut has_begun, true)
+                        && let Some(dwarf) = self.dwarf()
+                    {
+                        dwarf.begin_batch();
+                    }
+                    let answer = self.lookup_one(address);
+                    self.kept.iter_mut().for_each(|kept| kept.add(address, &answer));
+                    answer
+                }
             };
             previous = Some(index);
         }
-        let flaws = self.dwarf().map(Dwarf::take_flaws).unwrap_or_default();
-        flaws.into_iter().for_each(|flaw| self.note_damage(flaw));
+        if let Stage::Read(dwarf) = &mut self.dwarf {
+            let flaws = dwarf.take_flaws();
+            flaws.into_iter().for_each(|flaw| self.note_damage(flaw));
+        }
+        self.keep_answers();
         answers
+    }
+
+    /// Answers that lack something are looked up again: what is missing may be there then.
+    fn keep_answers(&mut self) {
+        let is_split = matches!(&self.dwarf, Stage::Read(dwarf) if dwarf.is_split());
+        if !self.notes().is_empty() || is_split {
+            self.kept = None;
+        }
+        if let Some(kept) = &mut self.kept
+            && self.symbol_files.iter().all(|file| file.check_unchanged())
+        {
+            kept.write();
+        }
     }
 
     fn lookup_one(&mut self, address: u64) -> AddressInfo {
@@ -280,7 +320,57 @@ fn with_its_scope(name: &str, symbol: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::with_its_scope;
+    use recording::module::{Module, ModuleKind};
+
+    use unwind::functions_of;
+
+    use super::{ElfModule, Stage, with_its_scope};
+    use crate::locate::SymbolOptions;
+
+    #[test]
+    fn what_an_earlier_start_has_answered_needs_neither_symbols_nor_debug_info() {
+        let module = Module {
+            kind: ModuleKind::File,
+            path: std::env::current_exe().unwrap(),
+            readable_path: None,
+            build_id: None,
+            arch: None,
+        };
+        let cache = tempfile::tempdir().unwrap();
+        let options = SymbolOptions {
+            cache: Some(cache.path().to_owned()),
+            ..SymbolOptions::default()
+        };
+        let open = || ElfModule::open(&module, None, &options).unwrap();
+        let mut first = open();
+        if first.kept.is_none() {
+            eprintln!("skipped: the linker wrote no build id into this test");
+            return;
+        }
+        let text = functions_of(&*first.binary().unwrap());
+        let addresses: Vec<u64> = text.iter().take(1000).map(|function| function.start).collect();
+        let answers = first.lookup(&addresses);
+        assert!(answers.iter().filter(|answer| !answer.frames.is_empty()).count() > 50);
+        let mut second = open();
+        assert_eq!(second.lookup(&addresses), answers);
+        assert!(matches!(second.dwarf, Stage::Unread(Some(_))) && second.symbols.is_none());
+        // An address more: it is looked up, and kept with the others.
+        let more = addresses[0] + 1;
+        let both = second.lookup(&[more, addresses[0]]);
+        assert_eq!(both[1], answers[0]);
+        assert!(second.symbols.is_some());
+        let mut third = open();
+        assert_eq!(third.lookup(&[more, addresses[0]]), both);
+        assert!(third.symbols.is_none());
+        // One more than a thousand is not worth writing all of them again in the same start.
+        third.lookup(&[more + 1]);
+        third.lookup(&[more + 2]);
+        let mut fourth = open();
+        fourth.lookup(&[more + 1]);
+        assert!(fourth.symbols.is_none());
+        fourth.lookup(&[more + 2]);
+        assert!(fourth.symbols.is_some());
+    }
 
     #[test]
     fn a_name_without_scope_gets_that_of_its_symbol() {

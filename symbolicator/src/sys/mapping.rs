@@ -35,6 +35,14 @@ impl Stamp {
     }
 }
 
+/// Bytes that differ between two files, and between two states of one: device, inode, size, and the times of the last write to content and
+/// properties. The latter is the kernel's own: a write can't be hidden from it by setting times back (inode(7)).
+pub(crate) fn identity_of(file: &Metadata) -> Vec<u8> {
+    let parts = [file.dev(), file.ino(), file.len()].map(u64::to_le_bytes);
+    let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(i64::to_le_bytes);
+    [parts.as_flattened(), times.as_flattened()].concat()
+}
+
 impl Mapping {
     /// Maps a regular file.
     pub(crate) fn open(path: &Path) -> io::Result<Mapping> {
@@ -64,6 +72,11 @@ impl Mapping {
     /// The bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.map
+    }
+
+    /// See [`identity_of`]; `None` if the file's properties can't be read.
+    pub(crate) fn identity(&self) -> Option<Vec<u8>> {
+        self.file.metadata().ok().as_ref().map(identity_of)
     }
 
     /// False if the file was written to since it was mapped.

@@ -4,4 +4,4 @@
 mod fault;
 mod mapping;
 
-pub(crate) use mapping::Mapping;
+pub(crate) use mapping::{Mapping, identity_of};

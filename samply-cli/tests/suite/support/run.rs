@@ -23,7 +23,7 @@ pub(crate) fn sprof() -> Command {
             command.env_remove(name);
         }
     }
-    command.env_remove("CI").stdin(Stdio::null());
+    command.env_remove("CI").env("SPROF_CACHE", "off").stdin(Stdio::null());
     command
 }
 

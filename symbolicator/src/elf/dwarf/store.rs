@@ -1,13 +1,13 @@
 //! The sections of debug info, kept in memory for as long as anything borrows from them.
 
-use std::borrow::Cow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gimli::{DwarfPackage, EndianSlice, LittleEndian, SectionId};
 use object::Object;
 use typed_arena::Arena;
 
-use crate::elf::file::ElfFile;
+use crate::elf::file::{ElfFile, Stored};
 use crate::error::SymbolError;
 
 /// DWARF bytes, borrowed from the mapped file or from an unpacked section.
@@ -25,6 +25,8 @@ pub(super) struct Store {
     /// `.dwo` files that look-ups have opened.
     pub(super) opened: Arena<ElfFile>,
     pub(super) unpacked: Arena<Vec<u8>>,
+    /// The folder for sections that were unpacked.
+    pub(super) cache: Option<PathBuf>,
 }
 
 impl Store {
@@ -35,9 +37,9 @@ impl Store {
                 "big-endian debug info is not supported",
             ));
         }
-        let bytes: &'a [u8] = match file.section(name)? {
-            Cow::Borrowed(bytes) => bytes,
-            Cow::Owned(bytes) => self.unpacked.alloc(bytes),
+        let bytes: &'a [u8] = match file.stored_section(name)? {
+            Stored::Plain(bytes) => bytes,
+            Stored::Packed(packed) => self.unpacked.alloc(packed.unpack_once(self.cache.as_deref())?),
         };
         Ok(EndianSlice::new(bytes, LittleEndian))
     }
