@@ -140,8 +140,8 @@ fn of_others(likewise: &[&Shortfall], selection: &Selection<'_>) -> String {
 fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
     match source {
         SymbolSource::Files { .. } | SymbolSource::NotAsked if is_installed => {
-            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install), or name \
-             the folder of its debug file with --symbol-dir"
+            "install its debug symbols (Debian, Ubuntu: a package that ends in -dbgsym; Fedora: dnf debuginfo-install), record \
+             with --debuginfod to download them, or name the folder of its debug file with --symbol-dir"
         }
         SymbolSource::Files { .. } | SymbolSource::NotAsked => {
             "build it without -s or strip, or name the folder of its debug file with --symbol-dir"

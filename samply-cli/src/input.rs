@@ -13,6 +13,7 @@ use symbolicator::Symbolicator;
 use crate::args::SymbolArgs;
 use crate::exit::Failure;
 use crate::import::{self, Imported};
+use crate::interrupt::Interrupt;
 use crate::library::module;
 use crate::names::{LookUps, say_nameless, symbolicator_of};
 use crate::term::Term;
@@ -50,7 +51,12 @@ pub(crate) fn open_and_warn(
 }
 
 fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
-    let symbolicator = symbolicator_of(path, symbols);
+    // Ctrl-C ends a download first, and then the command.
+    let interrupt = match symbols.debuginfod {
+        true => Interrupt::default().or_watch()?,
+        false => Interrupt::default(),
+    };
+    let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
     let mut data = if import::is_perf_data(path) {
         let Imported { profile, notes: lacks } = import::read(path, event, &symbolicator)?;
@@ -88,15 +94,24 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
         }
         data
     };
+    if data.symbolicated && symbols.debuginfod {
+        notes.push(
+            "the profile came with names, and --debuginfod downloads sources alone: record with --debuginfod"
+                .to_owned(),
+        );
+    }
     if data.symbolicated && term.is_verbose() {
         say_nameless(&data, term);
     }
     let mut look_ups = LookUps::new(&symbolicator, term);
     let named = name_addresses(&mut data, |lib, addresses| {
-        let module = module(lib)?;
+        let module = module(lib).filter(|_| !interrupt.is_seen())?;
         term.progress(false, format_args!("looking up symbols: {}", module.name()));
         look_ups.look_up(&module, addresses)
     });
+    if interrupt.is_seen() {
+        return Err(Failure::failed("interrupted while names were looked up"));
+    }
     notes.extend(
         look_ups
             .damage()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 
 use crate::exit::Failure;
 
@@ -13,22 +14,43 @@ use crate::exit::Failure;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     seen: Arc<AtomicBool>,
+    is_watching: bool,
 }
 
 impl Interrupt {
     /// From here on SIGINT, SIGTERM and SIGHUP do not end the process. Nor does SIGXFSZ: a file that grows past `ulimit -f`
     /// is then an error of the write (EFBIG, write(2)), which has a fallback.
     pub(crate) fn watch() -> Result<Interrupt, Failure> {
-        Interrupt::register().map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))
+        Interrupt::register(false)
     }
 
-    fn register() -> io::Result<Interrupt> {
+    /// This one, or one that watches from here on, and whose second signal ends the process.
+    pub(crate) fn or_watch(&self) -> Result<Interrupt, Failure> {
+        match self.is_watching {
+            true => Ok(self.clone()),
+            false => Interrupt::register(true),
+        }
+    }
+
+    fn register(second_ends: bool) -> Result<Interrupt, Failure> {
+        Interrupt::try_register(second_ends)
+            .map_err(|error| Failure::failed(format_args!("cannot watch for signals: {error}")))
+    }
+
+    fn try_register(second_ends: bool) -> io::Result<Interrupt> {
         let seen = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, seen.clone())?;
+            // Actions run in the order of their registration: this one runs before the first signal sets the flag.
+            if second_ends {
+                flag::register_conditional_default(signal, seen.clone())?;
+            }
+            flag::register(signal, seen.clone())?;
         }
-        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-        Ok(Interrupt { seen })
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        Ok(Interrupt {
+            seen,
+            is_watching: true,
+        })
     }
 
     /// True after one of these signals.

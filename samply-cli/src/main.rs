@@ -9,7 +9,8 @@
 //!    [`import`]: the same journey from a perf.data file.
 //!    [`cargo`]: the same journey for programs that cargo builds and runs.
 //!    [`jit`]: finds the files of JIT compilers.
-//! 4. [`names`]: looks up names, for each [`library`]; [`advice`]: what helps if the result is poor.
+//! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers;
+//!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
 //! 7. [`serve`]: the local server, and the browser.
@@ -26,6 +27,7 @@ mod cargo;
 mod command;
 mod crates;
 mod diff;
+mod downloads;
 mod exit;
 mod file_kind;
 mod fit;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use profile::Profile;
 use profile::data::Data;
@@ -11,18 +11,40 @@ use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
 use recording::module::{Module, ModuleKind};
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, SymbolError, Symbolicator};
+use symbolicator::{ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
 use crate::args::SymbolArgs;
+use crate::downloads;
+use crate::exit::Failure;
 use crate::fit::clean;
 use crate::interrupt::Interrupt;
 use crate::library::module;
 use crate::term::Term;
 
 /// Looks up names for a file's addresses; binaries that are newer than the file are no build of then.
-pub(crate) fn symbolicator_of(file: &Path, symbols: &SymbolArgs) -> Arc<Symbolicator> {
+pub(crate) fn symbolicator_of(
+    file: &Path,
+    symbols: &SymbolArgs,
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<Arc<Symbolicator>, Failure> {
     let recorded_at = std::fs::metadata(file).and_then(|file| file.modified()).ok();
-    Arc::new(Symbolicator::new(symbols.options(recorded_at)))
+    let options = options(symbols, recorded_at, interrupt, term)?;
+    Ok(Arc::new(Symbolicator::new(options)))
+}
+
+/// Where names are looked up. Asks no server yet.
+pub(crate) fn options(
+    symbols: &SymbolArgs,
+    recorded_at: Option<SystemTime>,
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<SymbolOptions, Failure> {
+    let servers = symbols.debuginfod.then(|| downloads::servers(interrupt, term));
+    Ok(SymbolOptions {
+        debuginfod: servers.transpose()?,
+        ..symbols.options(recorded_at)
+    })
 }
 
 /// Looks up names, reports with -v which addresses have none and why, and remembers the source of names.

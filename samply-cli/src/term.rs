@@ -1,9 +1,10 @@
 //! Messages on stderr: lines, colour, progress. Errors of writing are ignored: a user who closed stderr reads nothing.
 
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::error::ContextValue;
 use profile::text::one_line;
@@ -30,13 +31,14 @@ impl Verbosity {
 }
 
 /// The terminal, or the file or pipe instead.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Term {
     verbosity: Verbosity,
     color: bool,
     /// True if a progress line can be overwritten.
     redraws: bool,
-    progress_shown: Cell<bool>,
+    /// Clones share the terminal.
+    progress_shown: Arc<AtomicBool>,
 }
 
 impl Term {
@@ -47,7 +49,7 @@ impl Term {
             verbosity,
             color: has_color(&stderr),
             redraws: stderr.is_terminal() && std::env::var("TERM").ok().as_deref() != Some("dumb"),
-            progress_shown: Cell::new(false),
+            progress_shown: Arc::default(),
         }
     }
 
@@ -119,14 +121,14 @@ impl Term {
         if self.redraws {
             self.erase_progress();
             self.write(&self.message(format_args!("{} {text}", self.style(Style::Dim, "sprof:"))));
-            self.progress_shown.set(true);
+            self.progress_shown.store(true, Ordering::Relaxed);
         } else if starts_stage {
             self.line(text);
         }
     }
 
     pub(crate) fn erase_progress(&self) {
-        if self.progress_shown.replace(false) {
+        if self.progress_shown.swap(false, Ordering::Relaxed) {
             // CR, then ED 0: a progress line may have wrapped, so everything below is erased, too.
             self.write("\r\x1b[J");
         }

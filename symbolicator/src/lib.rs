@@ -11,12 +11,13 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
-//! code, `recorded` names that came with the recording, `cache` what the next start need not find out again,
+//! code, `recorded` names that came with the recording, `cache` what the next start need not find out again, `debuginfod` files that this machine lacks,
 //! [`probe`] the way from a name to its address, `source` and `asm` the code.
 
 pub mod api;
 mod asm;
 mod cache;
+mod debuginfod;
 mod demangle;
 mod elf;
 mod error;
@@ -31,6 +32,7 @@ mod sys;
 mod vdso;
 
 pub use crate::asm::{AsmError, Assembly, Instruction};
+pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
 pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use object::Object;
@@ -10,6 +11,7 @@ use recording::module::{BuildId, Module};
 use recording::sink::KeptFile;
 use recording::sink::ReadAt;
 
+use crate::debuginfod::Debuginfod;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::source::PathMap;
@@ -25,6 +27,8 @@ pub struct SymbolOptions {
     /// A folder of this user's for what the next start need not find out again: answers, names of the kernel, unpacked debug sections. It is made if
     /// needed. Default: none.
     pub cache: Option<PathBuf>,
+    /// Servers that are asked for debug info and sources that this machine lacks. Default: none, and no network.
+    pub debuginfod: Option<Arc<Debuginfod>>,
     /// When the recording ended. A file without a build id that was written to later is refused. Default: not checked.
     pub recorded_at: Option<SystemTime>,
 }
@@ -91,6 +95,14 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
                 .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
                 .find(useful),
         };
+        let lacks_info = ![&binary, &debug]
+            .into_iter()
+            .flatten()
+            .any(|file| file.has_section(".debug_info"));
+        if let (true, Some(servers), Some(id)) = (lacks_info, &options.debuginfod, &identified.build_id) {
+            let downloaded = servers.debug_info(id, &module.name());
+            debug = downloaded.and_then(|path| search.open(&path)).filter(useful).or(debug);
+        }
     }
     // A file found by build id or in a symbol folder may be the whole file with its code.
     if binary.is_none() && debug.as_ref().is_some_and(|file| file.has_section(".text")) {
@@ -274,7 +286,7 @@ pub(crate) enum Supplementary {
 }
 
 /// Looks for the file that `.gnu_debugaltlink` names.
-pub(crate) fn supplementary(file: &ElfFile, symbol_dirs: &[PathBuf]) -> Supplementary {
+pub(crate) fn supplementary(file: &ElfFile, options: &SymbolOptions) -> Supplementary {
     let object = file.object().ok();
     let link = object
         .as_ref()
@@ -286,9 +298,13 @@ pub(crate) fn supplementary(file: &ElfFile, symbol_dirs: &[PathBuf]) -> Suppleme
     let folder = file.path().parent().unwrap_or(Path::new("/"));
     let named = folder.join(OsStr::from_bytes(name));
     let mut paths = vec![named.clone()];
-    paths.extend(build_id_paths(&id, symbol_dirs));
-    let found = paths.iter().filter_map(|path| ElfFile::open(path).ok());
-    match found.into_iter().find(|found| found.build_id() == Some(&id)) {
+    paths.extend(build_id_paths(&id, &options.symbol_dirs));
+    let open = |path: &PathBuf| ElfFile::open(path).ok().filter(|found| found.build_id() == Some(&id));
+    let download = || {
+        let name = named.file_name().unwrap_or_default().to_string_lossy();
+        open(&options.debuginfod.as_ref()?.debug_info(&id, &name)?)
+    };
+    match paths.iter().find_map(open).or_else(download) {
         Some(file) => Supplementary::Found(file),
         None => Supplementary::Missing(named),
     }

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Component, Path, PathBuf};
 
+use recording::symbol::SymbolSource;
+
 use crate::error::SymbolError;
 use crate::symbolicator::Entry;
 use crate::{ModuleKey, Symbolicator};
@@ -16,6 +18,16 @@ pub enum SourceError {
     /// The look-up of the address failed.
     #[error(transparent)]
     Symbols(#[from] SymbolError),
+    /// The profile has the file's name, and the debug info that has it is not on this machine.
+    #[error(
+        "the debug info of {module}, which names {file}, was not found; give its folder with --symbol-dir, or download it with --debuginfod"
+    )]
+    NoDebugInfo {
+        /// Debug name of the module.
+        module: String,
+        /// The file asked for.
+        file: String,
+    },
     /// The debug info of the address does not name the file.
     #[error("the debug info of {module} at {address:#x} does not name {file}; only files that it names are served")]
     NotNamed {
@@ -48,6 +60,13 @@ impl Symbolicator {
             .iter()
             .flat_map(|info| &info.frames)
             .any(|frame| frame.file.as_deref() == Some(file));
+        let source = self.looked_up_in(&entry.module);
+        if !named && matches!(source, SymbolSource::Files { debug_info: false, .. }) {
+            return Err(SourceError::NoDebugInfo {
+                module: entry.module.name(),
+                file: file.to_owned(),
+            });
+        }
         if !named {
             return Err(SourceError::NotNamed {
                 module: entry.module.name(),
@@ -64,7 +83,10 @@ impl Symbolicator {
             }
             None => read(Path::new(file)),
         };
-        local.or_else(|missing| read_crate_of_std(file).unwrap_or(Err(missing)))
+        let local = local.or_else(|missing| read_crate_of_std(file).unwrap_or(Err(missing)));
+        let servers = (self.options().debuginfod.as_ref()).filter(|_| Path::new(file).is_absolute());
+        let download = || read(&servers?.source(entry.module.build_id.as_ref()?, file)?).ok();
+        local.or_else(|missing| download().ok_or(missing))
     }
 }
 

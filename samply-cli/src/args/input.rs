@@ -18,6 +18,11 @@ pub(crate) struct SymbolArgs {
     /// Read sources from TO where the debug info says FROM: sprof load --path-map /build/app=$HOME/app. May be given several times.
     #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
     path_map: Vec<PathMap>,
+
+    /// Download debug info and sources that this machine lacks, from the servers in DEBUGINFOD_URLS. Without this flag nothing is
+    /// downloaded.
+    #[arg(long)]
+    pub(crate) debuginfod: bool,
 }
 
 /// The folder for what the next start need not find out again; `SPROF_CACHE` names another one, or is `off`.
@@ -75,12 +80,13 @@ pub(crate) struct EventArgs {
 }
 
 impl SymbolArgs {
-    /// For a recording that ended then, if that is known.
+    /// For a recording that ended then, if that is known. Without servers.
     pub(crate) fn options(&self, recorded_at: Option<SystemTime>) -> SymbolOptions {
         SymbolOptions {
             symbol_dirs: self.symbol_dir.clone(),
             path_maps: self.path_map.clone(),
             cache: cache(),
+            debuginfod: None,
             recorded_at,
         }
     }

@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
 use crate::interrupt::Interrupt;
 use crate::library::module;
-use crate::names::LookUps;
+use crate::names::{LookUps, options};
 use crate::serve::{Compared, Listener};
 use crate::term::Term;
 
@@ -30,8 +30,14 @@ pub(super) fn serve(
     term: &Term,
 ) -> Outcome {
     let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+    let interrupt = Interrupt::default();
     let recorded_at = modified(base.0).min(modified(new.0));
-    let symbolicator = Arc::new(Symbolicator::new(args.input.symbols.options(recorded_at)));
+    let symbolicator = Arc::new(Symbolicator::new(options(
+        &args.input.symbols,
+        recorded_at,
+        &interrupt,
+        term,
+    )?));
     let profile = file(new, &symbolicator, term)?;
     let base_profile = file(base, &symbolicator, term)?;
     let (base_name, new_name) = (view_name("before", base.0), view_name("after", new.0));

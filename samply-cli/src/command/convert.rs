@@ -26,7 +26,12 @@ use crate::term::Term;
 
 /// Runs the command on a file of perf.
 pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
-    let symbolicator = symbolicator_of(&args.file, &args.serve.input.symbols);
+    // Ctrl-C ends the look-up of names where a file is to be saved, and sprof where it is to be served.
+    let interrupt = match args.save_only {
+        true => Interrupt::watch()?,
+        false => Interrupt::default(),
+    };
+    let symbolicator = symbolicator_of(&args.file, &args.serve.input.symbols, &interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let event = args.event.name();
     let summary = |profile: &Profile, look_ups: &LookUps<'_>, enriched: Enriched| Summary {
@@ -36,7 +41,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
     };
     if args.save_only {
         let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
-        let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &Interrupt::watch()?, term)?;
+        let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
         let saved = output.save(term, |out| firefox::write_gz(&profile, out))?;
         let path = saved.path.clone();
         let summary = summary(&profile, &look_ups, enriched);
@@ -44,7 +49,7 @@ pub(super) fn run(args: &LoadArgs, term: &Term) -> Outcome {
         return say_saved(saved, term);
     }
     let listener = show::listen(&args.serve, term)?;
-    let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &Interrupt::default(), term)?;
+    let (profile, enriched) = import::read_named(&args.file, event, &mut look_ups, &interrupt, term)?;
     let file = unnamed_file(&args.file, |out| firefox::write_gz(&profile, out))?;
     profile
         .libs()

@@ -18,7 +18,7 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::names::LookUps;
+use crate::names::{self, LookUps};
 use crate::pipeline;
 use crate::spool::Spool;
 use crate::style::Style;
@@ -61,10 +61,11 @@ pub(crate) fn run(args: FlamegraphArgs) -> Outcome {
     let mut plan = record::plan(&recording, &args.input.symbols, "flamegraph", &term)?;
     let output = record::output(&args.output, FileKind::FlameGraph)?;
     let interrupt = Interrupt::watch()?;
+    let symbols = names::options(&args.input.symbols, None, &interrupt, &term)?;
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = record::symbolicator(&mut recorded, args.input.symbols.options(None));
+    let symbolicator = record::symbolicator(&mut recorded, symbols);
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let enriched = look_ups.name(&mut recorded.profile, &interrupt);
 

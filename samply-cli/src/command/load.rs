@@ -10,6 +10,7 @@ use crate::args::{self, LoadArgs};
 use crate::exit::Outcome;
 use crate::file_kind::FileKind;
 use crate::import;
+use crate::interrupt::Interrupt;
 use crate::library::module;
 use crate::names::symbolicator_of;
 use crate::output::{Earlier, Output};
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &LoadArgs) -> Outcome {
     let listener = show::listen(&args.serve, &term)?;
     term.line(describe(args, &saved));
 
-    let symbolicator = symbolicator_of(&args.file, symbols);
+    let symbolicator = symbolicator_of(&args.file, symbols, &Interrupt::default(), &term)?;
     let modules = saved.libs.iter().filter_map(module);
     modules.for_each(|module| symbolicator.add_module(&module));
     let links = listener.links(saved.tracks.as_ref());

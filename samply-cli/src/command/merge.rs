@@ -69,10 +69,11 @@ fn name(path: &Path) -> String {
 /// A file of any kind, with names, in the form of a Firefox profile.
 fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
     let symbols = &args.input.symbols;
-    if let Some(data) = converted(path, None, symbols, &Interrupt::default(), term)? {
+    let interrupt = Interrupt::default();
+    if let Some(data) = converted(path, None, symbols, &interrupt, term)? {
         return Ok(data);
     }
-    let symbolicator = symbolicator_of(path, symbols);
+    let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let mut data = read::everything(path, ReadLimits::default())?;
     name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
@@ -97,7 +98,7 @@ pub(super) fn converted(
     if !import::is_perf_data(path) {
         return Ok(None);
     }
-    let symbolicator = symbolicator_of(path, symbols);
+    let symbolicator = symbolicator_of(path, symbols, interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let (profile, _) = import::read_named(path, event, &mut look_ups, interrupt, term)?;
     Ok(Some(saved_form(&profile)))

@@ -24,7 +24,7 @@ use crate::cargo;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
-use crate::names::LookUps;
+use crate::names::{self, LookUps};
 use crate::numbers::bytes;
 use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, Plan, Recorded};
@@ -50,11 +50,12 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     };
     let output = output(&args.output, FileKind::Profile)?;
     let interrupt = Interrupt::watch()?;
+    let symbols = names::options(&args.serve.input.symbols, None, &interrupt, &term)?;
 
     let spool = output.partial_path().and_then(|path| Spool::create(&path, &term));
     let mut recorded = pipeline::record(&mut plan, &term, &interrupt, spool)?;
     let failure = recorded.failure.take();
-    let symbolicator = Arc::new(symbolicator(&mut recorded, args.serve.input.symbols.options(None)));
+    let symbolicator = Arc::new(symbolicator(&mut recorded, symbols));
     let mut look_ups = LookUps::new(&symbolicator, &term);
     let mut enriched = None;
     if !args.no_symbolicate {

@@ -10,7 +10,7 @@ use crate::support::skip::{kernel_samples, perf_events};
 use crate::support::{Profile, program, record};
 
 /// `main` calls `not_inlined`, into which `middle` and, inside it, `innermost` are inlined.
-fn assert_inline_frames(profile: &Profile) {
+pub(crate) fn assert_inline_frames(profile: &Profile) {
     let chain = [
         ("main", "CALL_LINE", 0),
         ("not_inlined", "OUTER_LINE", 0),

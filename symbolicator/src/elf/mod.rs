@@ -77,7 +77,7 @@ impl ElfModule {
         let (mut notes, mut damage) = (Vec::new(), Vec::new());
         let mut sources: Vec<Arc<ElfFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
         let unread = with_info.map(|file| {
-            let supplementary = match locate::supplementary(file, symbol_dirs) {
+            let supplementary = match locate::supplementary(file, options) {
                 Supplementary::NotNeeded => None,
                 Supplementary::Found(file) => {
                     let file = Arc::new(file);

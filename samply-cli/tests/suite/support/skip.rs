@@ -36,6 +36,7 @@ pub(crate) enum Need {
     Crates,
     Nextest,
     SetUserId,
+    Debuginfod,
 }
 
 impl Need {
@@ -62,6 +63,7 @@ impl Need {
             Need::Crates => "crates",
             Need::Nextest => "nextest",
             Need::SetUserId => "set-user-id",
+            Need::Debuginfod => "debuginfod",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",

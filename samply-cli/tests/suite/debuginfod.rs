@@ -1,0 +1,441 @@
+//! `--debuginfod`: debug info and sources from a server on loopback, Debian's own and one that answers as told.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::run::output;
+use crate::support::skip::{Need, has, perf_events};
+use crate::support::{Recorder, program, record, sprof, temp_dir};
+use crate::symbols::assert_inline_frames;
+
+/// Goes on where the client library is installed.
+pub(crate) fn client() -> Option<()> {
+    let found = Command::new("sh")
+        .args(["-c", "command -v debuginfod && command -v debuginfod-find"])
+        .output();
+    let found = found.is_ok_and(|output| output.status.success());
+    has(Need::Debuginfod, found, "debuginfod of elfutils is not installed").then_some(())
+}
+
+/// A program without debug info and symbols, and its debug file.
+struct Stripped {
+    program: PathBuf,
+    debug: PathBuf,
+    build_id: String,
+    dir: tempfile::TempDir,
+}
+
+impl Stripped {
+    fn of(whole: &Path) -> Stripped {
+        let dir = temp_dir();
+        let name = whole.file_name().unwrap();
+        let (program, served) = (dir.path().join(name), dir.path().join("served"));
+        std::fs::create_dir(&served).unwrap();
+        let debug = served.join("some.debug");
+        run(Command::new("objcopy").arg("--only-keep-debug").arg(whole).arg(&debug));
+        run(Command::new("strip").arg("-o").arg(&program).arg(whole));
+        let notes = Command::new("readelf").args(["-n"]).arg(&program).output().unwrap();
+        let notes = String::from_utf8(notes.stdout).unwrap();
+        let build_id = notes
+            .split("Build ID: ")
+            .nth(1)
+            .unwrap()
+            .split_whitespace()
+            .next()
+            .unwrap();
+        Stripped {
+            program,
+            debug,
+            build_id: build_id.to_owned(),
+            dir,
+        }
+    }
+
+    /// The environment of a request to these servers, with a cache of this test's.
+    fn asks(&self, servers: &str, timeout_s: u32) -> Vec<String> {
+        let unset = [
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+            "DEBUGINFOD_MAXSIZE",
+            "DEBUGINFOD_MAXTIME",
+            "DEBUGINFOD_HEADERS_FILE",
+        ];
+        let mut words = vec!["env".to_owned()];
+        words.extend(unset.iter().flat_map(|name| ["-u".to_owned(), (*name).to_owned()]));
+        words.extend([
+            format!("DEBUGINFOD_URLS={servers}"),
+            format!("DEBUGINFOD_CACHE_PATH={}", self.dir.path().join("cache").display()),
+            format!("DEBUGINFOD_TIMEOUT={timeout_s}"),
+            "DEBUGINFOD_RETRY_LIMIT=0".to_owned(),
+            "SPROF_CACHE=off".to_owned(),
+        ]);
+        words
+    }
+
+    /// What is asked for to name this program.
+    fn request(&self) -> String {
+        format!("/buildid/{}/debuginfo", self.build_id)
+    }
+
+    fn recorder(&self, servers: &str) -> Recorder {
+        self.impatient(servers, 60)
+    }
+
+    fn impatient(&self, servers: &str, timeout_s: u32) -> Recorder {
+        let words = self.asks(servers, timeout_s);
+        record().under(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
+}
+
+/// Debian's server, ended with this.
+struct Debians {
+    child: Child,
+    url: String,
+}
+
+impl Debians {
+    /// Serves the debug files in a folder.
+    fn start(folder: &Path, build_id: &str) -> Debians {
+        // The server can't be given port 0. Another program may take the port meanwhile: then another one is tried.
+        for _ in 0..10 {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let child = Command::new("debuginfod")
+                .args(["-d", ":memory:", "-F", "-p", &free.port().to_string()])
+                .arg(folder)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut server = Debians {
+                child,
+                url: format!("http://{free}"),
+            };
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(30) && server.child.try_wait().unwrap().is_none() {
+                if get(free, &format!("/buildid/{build_id}/debuginfo")).contains(" 200 ") {
+                    return server;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        panic!("debuginfod does not serve {}", folder.display());
+    }
+}
+
+impl Drop for Debians {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The first line of the answer.
+fn get(address: SocketAddr, path: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(address) else {
+        return String::new();
+    };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all(request.as_bytes());
+    let mut line = String::new();
+    let _ = BufReader::new(stream.take(1000)).read_line(&mut line);
+    line
+}
+
+/// What the other server answers.
+enum Answer {
+    File(Vec<u8>),
+    NotFound,
+    /// Nothing, for as long as the client waits.
+    Silence,
+    /// The beginning of a file of this size.
+    Size(u64),
+}
+
+/// A server that answers as told, and knows what it was asked for.
+struct Told {
+    url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Told {
+    fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Told {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (log, answer) = (asked.clone(), Arc::new(answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (log, answer) = (log.clone(), answer.clone());
+                std::thread::spawn(move || reply(stream, &log, &*answer));
+            }
+        });
+        Told { url, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// How often the debug info of this program was asked for.
+    fn asked_for(&self, stripped: &Stripped) -> usize {
+        let request = stripped.request();
+        self.asked().iter().filter(|path| **path == request).count()
+    }
+}
+
+fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) -> Answer) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    log.lock().unwrap().push(path.clone());
+    let (status, size, body) = match answer(&path) {
+        Answer::File(bytes) => ("200 OK", bytes.len() as u64, bytes),
+        Answer::NotFound => ("404 Not Found", 0, Vec::new()),
+        Answer::Size(size) => ("200 OK", size, vec![0; 100_000]),
+        Answer::Silence => {
+            // Until the client closes.
+            let _ = stream.read(&mut [0; 100]);
+            return;
+        }
+    };
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+    if size > body.len() as u64 {
+        let _ = stream.read(&mut [0; 100]);
+    }
+}
+
+#[test]
+fn a_stripped_program_has_its_names_from_debians_server_and_then_without_a_server() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let server = Debians::start(stripped.debug.parent().unwrap(), &stripped.build_id);
+    let url = server.url.clone();
+    let recorded = || {
+        let recorder = stripped.recorder(&url).options(&["--debuginfod"]);
+        let (recording, profile) = recorder.profile(&stripped.program, &["1000"]);
+        recording.assert_tidy();
+        assert_inline_frames(&profile);
+    };
+    recorded();
+    drop(server);
+    recorded();
+}
+
+#[test]
+fn nothing_is_asked_without_the_flag_and_only_what_is_missing_with_it() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let whole = program("inline_dwarf5").unwrap();
+    let stripped = Stripped::of(&whole);
+    let server = Told::start(|_| Answer::NotFound);
+    let (_, profile) = stripped.recorder(&server.url).profile(&stripped.program, &["500"]);
+    assert_eq!(profile.share_of("innermost").hits, 0);
+    assert_eq!(server.asked(), [""; 0]);
+
+    let with_flag = |program: &Path| {
+        let recorder = stripped.recorder(&server.url).options(&["--debuginfod"]);
+        recorder.profile(program, &["500"]).0
+    };
+    with_flag(&whole);
+    assert_eq!(server.asked_for(&stripped), 0, "it is there");
+    let recording = with_flag(&stripped.program);
+    assert_eq!(server.asked_for(&stripped), 1);
+    assert!(!recording.stderr.contains("was not downloaded"), "{}", recording.stderr);
+    // Nor is it asked for again soon.
+    with_flag(&stripped.program);
+    assert_eq!(server.asked_for(&stripped), 1);
+}
+
+#[test]
+fn the_first_failure_of_the_only_server_is_the_last() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let server = Told::start(|_| Answer::Silence);
+    let recorded = |servers: &str, reason: &str| {
+        let recorder = stripped.impatient(servers, 2).options(&["--debuginfod"]);
+        let (recording, profile) = recorder.profile(&stripped.program, &["500"]);
+        let warnings = recording.stderr.matches("was not downloaded").count();
+        assert!(recording.stderr.contains(reason), "{}", recording.stderr);
+        assert_eq!(warnings, 1, "{}", recording.stderr);
+        assert!(profile.samples().count() > 300);
+        recording.stderr
+    };
+    recorded(&server.url, "did not answer in time");
+    assert_eq!(server.asked().len(), 1, "{:?}", server.asked());
+    // Its password is not shown.
+    let said = recorded("http://me:secret@127.0.0.1:1", "127.0.0.1:1 refused the connection");
+    assert!(!said.contains("secret"), "{said}");
+    // What is there needs no server.
+    let folder = stripped.dir.path().join("cache").join(&stripped.build_id);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(&stripped.debug, folder.join("debuginfo")).unwrap();
+    let recorder = stripped.recorder("http://127.0.0.1:1").options(&["--debuginfod"]);
+    assert_inline_frames(&recorder.profile(&stripped.program, &["1000"]).1);
+}
+
+#[test]
+fn a_dead_server_beside_one_that_answers_costs_no_names() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
+    let server = Told::start(move |path| match path == request {
+        true => Answer::File(debug.clone()),
+        false => Answer::NotFound,
+    });
+    let servers = format!("http://127.0.0.1:1 {}", server.url);
+    let recorder = stripped.recorder(&servers).options(&["--debuginfod"]);
+    assert_inline_frames(&recorder.profile(&stripped.program, &["1000"]).1);
+}
+
+#[test]
+fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
+    let large = Told::start({
+        let request = request.clone();
+        move |path| {
+            if path == request {
+                Answer::Size(3 << 30)
+            } else {
+                Answer::NotFound
+            }
+        }
+    });
+    let recorder = stripped.recorder(&large.url).options(&["--debuginfod"]);
+    let (recording, _) = recorder.profile(&stripped.program, &["500"]);
+    let advice = "it has 3072 MiB, more than 2048: DEBUGINFOD_MAXSIZE=BYTES allows more";
+    assert!(recording.stderr.contains(advice), "{}", recording.stderr);
+    // The file is asked for again at once: the client has not noted that no server has it.
+    let server = Told::start(move |path| {
+        if path == request {
+            Answer::File(debug.clone())
+        } else {
+            Answer::NotFound
+        }
+    });
+    let mut words = stripped.asks(&server.url, 0);
+    words.push(format!("DEBUGINFOD_MAXSIZE={}", 4u64 << 30));
+    let recorder = record().under(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let recorder = recorder.options(&["--debuginfod"]);
+    assert_inline_frames(&recorder.profile(&stripped.program, &["1000"]).1);
+}
+
+#[test]
+fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
+    let other = std::fs::read(program("split").unwrap()).unwrap();
+    let server = Told::start(move |_| Answer::File(other.clone()));
+    let recorder = stripped.recorder(&server.url).options(&["--debuginfod"]);
+    let (_, profile) = recorder.profile(&stripped.program, &["500"]);
+    assert_eq!(server.asked_for(&stripped), 1);
+    assert!(profile.samples().count() > 300);
+    for wrong in ["sixty", "run_split", "innermost"] {
+        assert_eq!(profile.share_of(wrong).hits, 0, "{wrong}\n{}", profile.summary());
+    }
+}
+
+#[test]
+fn the_program_has_no_file_of_the_client_open() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let stripped = Stripped::of(&program("split").unwrap());
+    let opened = |options: &[&str]| {
+        let recorder = stripped.recorder("http://127.0.0.1:1").options(options);
+        recorder.run("sh", &["-c", "ls /proc/self/fd | wc -l"]).stdout
+    };
+    assert_eq!(opened(&["--debuginfod"]), opened(&[]));
+}
+
+#[test]
+fn what_is_needed_is_said_before_the_program_runs() {
+    let Some(()) = perf_events() else { return };
+    let recording = record()
+        .under(&["env", "-u", "DEBUGINFOD_URLS"])
+        .options(&["--debuginfod"])
+        .run("echo", &["it ran"]);
+    assert_eq!(recording.code, Some(125), "{}", recording.stderr);
+    assert!(
+        recording.stderr.contains("export DEBUGINFOD_URLS="),
+        "{}",
+        recording.stderr
+    );
+    assert_eq!(recording.stdout, "");
+}
+
+#[test]
+fn a_source_that_is_not_here_comes_from_the_server() {
+    let (Some(()), Some(())) = (perf_events(), client()) else {
+        return;
+    };
+    let dir = temp_dir();
+    let (source, binary) = (dir.path().join("gone.c"), dir.path().join("gone"));
+    let text = "static volatile unsigned long sink;\n\
+                int main(void) {\n\
+                \x20   for (unsigned long i = 0; i < 600000000; i++) sink += i; /* only the server has this line */\n\
+                \x20   return 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    run(Command::new("cc")
+        .args(["-g", "-O1", "-Wl,--build-id", "-o"])
+        .arg(&binary)
+        .arg(&source));
+    std::fs::remove_file(&source).unwrap();
+    let server = Told::start(
+        move |path| match path.contains("/source/") && path.ends_with("gone.c") {
+            true => Answer::File(text.as_bytes().to_vec()),
+            false => Answer::NotFound,
+        },
+    );
+    let (recording, _) = record().profile(&binary, &[""; 0]);
+    let annotated = |flags: &[&str]| {
+        let mut command = sprof();
+        command
+            .env("DEBUGINFOD_URLS", &server.url)
+            .env("DEBUGINFOD_CACHE_PATH", dir.path().join("cache"))
+            .env_remove("http_proxy")
+            .env_remove("ALL_PROXY")
+            .env_remove("DEBUGINFOD_MAXSIZE")
+            .arg("annotate")
+            .arg(&recording.output)
+            .arg("main")
+            .args(flags);
+        let output = output(&mut command);
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    };
+    let without = annotated(&[]);
+    assert!(!without.contains("only the server has this line"), "{without}");
+    assert_eq!(server.asked(), [""; 0]);
+    let with = annotated(&["--debuginfod"]);
+    assert!(
+        with.contains("only the server has this line"),
+        "{with}\n{:?}",
+        server.asked()
+    );
+}

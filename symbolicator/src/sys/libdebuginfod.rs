@@ -1,0 +1,176 @@
+//! The debuginfod client of elfutils, loaded when it is asked for: the library of gdb and perf, with the same cache.
+//!
+//! Shapes and errors: debuginfod_find_debuginfo(3), and `debuginfod.h` of elfutils 0.188.
+
+use std::cell::Cell;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_long, c_uchar, c_void};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr;
+
+use libloading::Library;
+
+/// The soname of all versions.
+const SONAME: &str = "libdebuginfod.so.1";
+
+/// `debuginfod_client *`.
+type RawClient = *mut c_void;
+type Begin = unsafe extern "C" fn() -> RawClient;
+type End = unsafe extern "C" fn(RawClient);
+type FindDebugInfo = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *mut *mut c_char) -> c_int;
+type FindSource = unsafe extern "C" fn(RawClient, *const c_uchar, c_int, *const c_char, *mut *mut c_char) -> c_int;
+type ProgressFn = unsafe extern "C" fn(RawClient, c_long, c_long) -> c_int;
+type SetProgressFn = unsafe extern "C" fn(RawClient, ProgressFn);
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    DebugInfo,
+    /// A source file, by its name in the debug info.
+    Source(&'a CStr),
+}
+
+/// The library calls it about once a second, and for each part that arrives, with (bytes that have arrived, all bytes if they are known). The
+/// download ends when the function returns false.
+pub(crate) type Progress<'a> = dyn FnMut(u64, Option<u64>) -> bool + 'a;
+
+/// One client. It reads `DEBUGINFOD_URLS` and the other variables of debuginfod-find(1) at each request.
+pub(crate) struct Client {
+    /// Null until the first request: a client of libcurl has sockets, which a program that is started later would inherit.
+    raw: RawClient,
+    begin: Begin,
+    end: End,
+    set_progress: SetProgressFn,
+    find_debug_info: FindDebugInfo,
+    find_source: FindSource,
+}
+
+// SAFETY: a client is not bound to a thread. The library forbids concurrent calls with one client; every call takes `&mut Client`.
+unsafe impl Send for Client {}
+
+thread_local! {
+    /// The progress function of the running request of this thread. The library calls back on the thread that asks.
+    static PROGRESS: Cell<*mut &'static mut Progress<'static>> = const { Cell::new(ptr::null_mut()) };
+}
+
+impl Client {
+    /// Loads the library, which is never unloaded: libcurl's TLS libraries register functions for the end of the process.
+    ///
+    /// # Errors
+    ///
+    /// The library is not installed, or lacks a function.
+    pub(crate) fn new() -> Result<Client, String> {
+        // SAFETY: the initialisers of libdebuginfod and libcurl only set up their own state.
+        let library = unsafe { Library::new(SONAME) }.map_err(|error| error.to_string())?;
+        let library: &'static Library = Box::leak(Box::new(library));
+        // SAFETY: each function has this type in `debuginfod.h`, since it was added.
+        let begin: Begin = unsafe { function(library, c"debuginfod_begin") }?;
+        // SAFETY: as above.
+        let end: End = unsafe { function(library, c"debuginfod_end") }?;
+        // SAFETY: as above.
+        let find_debug_info: FindDebugInfo = unsafe { function(library, c"debuginfod_find_debuginfo") }?;
+        // SAFETY: as above.
+        let find_source: FindSource = unsafe { function(library, c"debuginfod_find_source") }?;
+        // SAFETY: as above.
+        let set_progress: SetProgressFn = unsafe { function(library, c"debuginfod_set_progressfn") }?;
+        Ok(Client {
+            raw: ptr::null_mut(),
+            begin,
+            end,
+            set_progress,
+            find_debug_info,
+            find_source,
+        })
+    }
+
+    /// The path of the file in the client's cache. The library downloads the file if the cache lacks it.
+    ///
+    /// # Errors
+    ///
+    /// The library's error number: ENOENT if no server has the file, ENOSYS if `DEBUGINFOD_URLS` is not set.
+    pub(crate) fn find(
+        &mut self,
+        build_id: &[u8],
+        wanted: Wanted<'_>,
+        mut progress: &mut Progress<'_>,
+    ) -> io::Result<PathBuf> {
+        // The library takes an id of length 0 for a string of hex digits.
+        let len = c_int::try_from(build_id.len()).ok().filter(|len| *len > 0);
+        let len = len.ok_or(io::ErrorKind::NotFound)?;
+        self.begin()?;
+        let mut path: *mut c_char = ptr::null_mut();
+        // The lifetimes end with this function, as the pointer does.
+        let around = PROGRESS.replace((&raw mut progress).cast());
+        let result = match wanted {
+            // SAFETY: `raw` is a live client, the id has `len` bytes, `path` is a place for a pointer.
+            Wanted::DebugInfo => unsafe { (self.find_debug_info)(self.raw, build_id.as_ptr(), len, &raw mut path) },
+            Wanted::Source(name) => {
+                let name = name.as_ptr();
+                // SAFETY: as above; `name` ends in NUL.
+                unsafe { (self.find_source)(self.raw, build_id.as_ptr(), len, name, &raw mut path) }
+            }
+        };
+        PROGRESS.set(around);
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        // SAFETY: a result of 0 and above is a descriptor that the caller has to close.
+        drop(unsafe { OwnedFd::from_raw_fd(result) });
+        if path.is_null() {
+            return Err(io::Error::other("libdebuginfod gave no path"));
+        }
+        // SAFETY: the library has allocated this string for the caller. It ends in NUL.
+        let text = unsafe { CStr::from_ptr(path) };
+        let found = PathBuf::from(OsStr::from_bytes(text.to_bytes()));
+        // SAFETY: the string is from malloc(3), and nothing refers to it any more.
+        unsafe { libc::free(path.cast()) };
+        Ok(found)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        if !self.raw.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the function takes nothing. It returns a client or NULL.
+        self.raw = unsafe { (self.begin)() };
+        if self.raw.is_null() {
+            return Err(io::Error::other("debuginfod_begin(3) gave no client"));
+        }
+        // SAFETY: `raw` is a client, and `on_progress` has the type that the library calls.
+        unsafe { (self.set_progress)(self.raw, on_progress) };
+        Ok(())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            // SAFETY: the client is live, and nobody uses it after this.
+            unsafe { (self.end)(self.raw) };
+        }
+    }
+}
+
+/// # Safety
+///
+/// `T` is the type of the function.
+unsafe fn function<T: Copy + 'static>(library: &'static Library, name: &CStr) -> Result<T, String> {
+    // SAFETY: the caller names the type, and the library is never unloaded.
+    let symbol = unsafe { library.get::<T>(name) };
+    symbol.map(|symbol| *symbol).map_err(|error| error.to_string())
+}
+
+/// Nonzero ends the download.
+extern "C" fn on_progress(_client: RawClient, done: c_long, all: c_long) -> c_int {
+    let progress = PROGRESS.get();
+    if progress.is_null() {
+        return 0;
+    }
+    // SAFETY: the pointer is to a local of `Client::find`, which runs further up on this thread's stack and leaves it alone meanwhile.
+    let progress = unsafe { &mut *progress };
+    // Before an answer has begun, the library gives the number of its rounds, of 0. Of an unknown size it gives -1.
+    let done = if all == 0 { 0 } else { u64::try_from(done).unwrap_or(0) };
+    c_int::from(!progress(done, u64::try_from(all).ok().filter(|all| *all > 0)))
+}
