@@ -3,11 +3,16 @@
 mod aarch64;
 mod x86_64;
 
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+
 use object::{Architecture, Object, ObjectSection, ObjectSegment};
+use recording::symbol::FunctionSymbol;
 
 use crate::elf::ElfModule;
 use crate::elf::file::{ElfFile, is_code};
 use crate::error::SymbolError;
+use crate::jit::JitSymbols;
 use crate::symbolicator::Engine;
 use crate::{ModuleKey, Symbolicator};
 
@@ -25,8 +30,13 @@ pub struct Assembly {
     pub arch: &'static str,
     /// Syntax of the text: `Intel` or `ARM`.
     pub syntax: &'static str,
+    /// The function that holds the first instruction.
+    pub function: Option<FunctionSymbol>,
+    /// Parts of that function at other addresses. Compilers move code that seldom runs (`.cold`).
+    pub other_parts: Vec<FunctionSymbol>,
     /// In address order.
     pub instructions: Vec<Instruction>,
+    label_width: usize,
 }
 
 /// One instruction.
@@ -34,8 +44,57 @@ pub struct Assembly {
 pub struct Instruction {
     /// Bytes from [`Assembly::start`].
     pub offset: u64,
-    /// The text. Addresses in it are relative addresses of the module, with the name of the function if that is another function.
+    /// Mnemonic and operands. Addresses in it are relative addresses of the module.
     pub text: String,
+    /// The number of its label, counted from 1 in address order, if a direct jump of the same range goes to this instruction.
+    pub label: Option<u32>,
+    /// Where a direct branch goes, or what the accessed address is.
+    pub target: Option<Target>,
+}
+
+/// The meaning of an address that an instruction contains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A jump to an instruction of the same range.
+    Inside {
+        /// The offset of that instruction.
+        offset: u64,
+        /// The label of that instruction.
+        label: u32,
+    },
+    /// A place in a function: of a call, a jump out of the range, or an access.
+    Function {
+        /// Name of the function.
+        name: String,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// The slot of the global offset table with the address of the function of this name, which is in another module.
+    Slot(String),
+}
+
+impl Display for Target {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Inside { label, .. } => write!(f, "-> L{label}"),
+            Target::Function { name, offset: 0 } => write!(f, "<{name}>"),
+            Target::Function { name, offset } => write!(f, "<{name}+{offset:#x}>"),
+            Target::Slot(name) => write!(f, "<{name}@got>"),
+        }
+    }
+}
+
+impl Assembly {
+    /// An instruction as a line of text: `L2: jne 0x1140 -> L1`. The labels of all lines have the same width, 0 if there are none.
+    pub fn line(&self, instruction: &Instruction) -> String {
+        let label = instruction.label.map_or(String::new(), |label| format!("L{label}:"));
+        let width = self.label_width;
+        let target = instruction
+            .target
+            .as_ref()
+            .map_or(String::new(), |target| format!(" {target}"));
+        format!("{label:<width$}{}{target}", instruction.text)
+    }
 }
 
 /// A decoded instruction.
@@ -43,8 +102,15 @@ struct Decoded {
     /// Length in bytes, at least 1.
     len: usize,
     text: String,
-    /// The relative address that the instruction branches to or accesses.
-    target: Option<u64>,
+    reference: Option<Reference>,
+}
+
+/// What an instruction does with a relative address that it contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reference {
+    Jump(u64),
+    Call(u64),
+    Data(u64),
 }
 
 /// Why there is no assembly.
@@ -64,6 +130,9 @@ pub enum AsmError {
     /// The machine code is not on disk.
     #[error("no file has the machine code of {0}: only its symbols are known")]
     NotOnDisk(String),
+    /// A perf map has names alone.
+    #[error("{0} has names alone: a jitdump file (node --perf-prof) has the machine code, too")]
+    NamesAlone(String),
     /// No disassembler for this processor.
     #[error("{0} is for a processor whose machine code sprof can't show; x86_64 and aarch64 are supported")]
     Architecture(String),
@@ -84,71 +153,198 @@ impl Symbolicator {
         self.with_engine(&entry, |engine| {
             Ok(match engine {
                 Engine::Elf(elf) => assemble(elf, &name, start, size, to_function_end),
-                Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
+                Engine::Jit(jit) => assemble_jit(jit, start, size),
+                Engine::Kernel(_) => Err(AsmError::NotOnDisk("the kernel".to_owned())),
+                Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
             })
         })?
     }
 }
 
 fn assemble(elf: &mut ElfModule, name: &str, start: u64, size: u64, to_end: bool) -> Result<Assembly, AsmError> {
-    let no_code = || AsmError::NoCode {
-        module: name.to_owned(),
-        address: start,
-    };
-    let function_end = elf.function_end(start);
-    let size = match function_end {
-        Some(end) if to_end => size.max(end - start),
+    let size = match elf.function_end(start) {
+        Some(end) if to_end => size.max(end.saturating_sub(start)),
         _ => size,
     };
+    let code = decode(elf, name, start, size)?;
+    let end = start.saturating_add(code.size);
+    let assembly = labelled(code, start, |reference| match reference {
+        Reference::Jump(target) | Reference::Call(target) => in_function(elf, target),
+        Reference::Data(target) => match elf.slot(target) {
+            Some(name) => Some(Target::Slot(name)),
+            None if (start..end).contains(&target) => None,
+            None => in_function(elf, target),
+        },
+    });
+    Ok(Assembly {
+        function: elf.function(start),
+        other_parts: elf.other_parts(start),
+        ..assembly
+    })
+}
+
+/// The code of a JIT compiler in its dump. What it calls lies elsewhere in memory, and has no names here.
+fn assemble_jit(jit: &JitSymbols, start: u64, size: u64) -> Result<Assembly, AsmError> {
+    let name = jit.name();
+    let function = jit.lookup(&[start]).remove(0).function;
+    let end = function
+        .as_ref()
+        .and_then(|function| function.start.checked_add(function.size?));
+    let size = size.min(end.map_or(0, |end| end.saturating_sub(start))).min(MAX_BYTES);
+    let bytes = jit.machine_code(start, size)?.ok_or_else(|| match jit.arch() {
+        Some(_) => AsmError::NoCode {
+            module: name.clone(),
+            address: start,
+        },
+        None => AsmError::NamesAlone(name.clone()),
+    })?;
+    let processor = jit
+        .arch()
+        .and_then(Processor::of_name)
+        .ok_or(AsmError::Architecture(name))?;
+    let code = decode_bytes(&processor, &bytes, bytes.len(), start);
+    Ok(Assembly {
+        function,
+        ..labelled(code, start, |_| None)
+    })
+}
+
+/// The instructions with labels where others jump to. `elsewhere` finds other targets.
+fn labelled(code: Code, start: u64, mut elsewhere: impl FnMut(Reference) -> Option<Target>) -> Assembly {
+    let holds = |offset: &u64| code.instructions.binary_search_by_key(offset, |(at, _)| *at).is_ok();
+    // A jump between the bytes of an instruction, over a `lock` prefix for example, has no label.
+    let inside = |target: u64| target.checked_sub(start).filter(holds);
+    let mut labels: BTreeMap<u64, u32> = BTreeMap::new();
+    for (_, decoded) in &code.instructions {
+        if let Some(Reference::Jump(target)) = decoded.reference {
+            labels.extend(inside(target).map(|offset| (offset, 0)));
+        }
+    }
+    for (label, number) in labels.values_mut().zip(1..) {
+        *label = number;
+    }
+    let mut instructions = Vec::with_capacity(code.instructions.len());
+    for (offset, decoded) in code.instructions {
+        let label_of = |target: u64| labels.get_key_value(&target.checked_sub(start)?);
+        let inside = match decoded.reference {
+            Some(Reference::Jump(target)) => label_of(target),
+            _ => None,
+        };
+        let target = match inside {
+            Some((offset, label)) => Some(Target::Inside {
+                offset: *offset,
+                label: *label,
+            }),
+            None => decoded.reference.and_then(&mut elsewhere),
+        };
+        instructions.push(Instruction {
+            offset,
+            text: decoded.text,
+            label: labels.get(&offset).copied(),
+            target,
+        });
+    }
+    Assembly {
+        start,
+        size: code.size,
+        arch: code.processor.arch,
+        syntax: code.processor.syntax,
+        function: None,
+        other_parts: Vec::new(),
+        label_width: labels
+            .len()
+            .checked_ilog10()
+            .map_or(0, |digits| digits as usize + "L1: ".len()),
+        instructions,
+    }
+}
+
+fn in_function(elf: &mut ElfModule, address: u64) -> Option<Target> {
+    let function = elf.function(address)?;
+    Some(Target::Function {
+        offset: address.checked_sub(function.start)?,
+        name: function.name,
+    })
+}
+
+/// A disassembler.
+#[derive(Clone, Copy)]
+struct Processor {
+    arch: &'static str,
+    syntax: &'static str,
+    decode: fn(&[u8], u64) -> Decoded,
+}
+
+const X86_64: Processor = Processor {
+    arch: "x86_64",
+    syntax: "Intel",
+    decode: x86_64::decode,
+};
+
+const AARCH64: Processor = Processor {
+    arch: "aarch64",
+    syntax: "ARM",
+    decode: aarch64::decode,
+};
+
+impl Processor {
+    /// In the words of [`Module::arch`](recording::module::Module::arch).
+    fn of_name(arch: &str) -> Option<Processor> {
+        [X86_64, AARCH64].into_iter().find(|processor| processor.arch == arch)
+    }
+}
+
+/// Decoded bytes.
+struct Code {
+    processor: Processor,
+    size: u64,
+    /// (offset, instruction), by offset.
+    instructions: Vec<(u64, Decoded)>,
+}
+
+fn decode(elf: &ElfModule, name: &str, start: u64, size: u64) -> Result<Code, AsmError> {
     let file = elf.binary().ok_or_else(|| AsmError::NotOnDisk(name.to_owned()))?;
     let object = file.object()?;
-    let bytes = code_at(&file, &object, start, size.clamp(1, MAX_BYTES)).ok_or_else(no_code)?;
-    let (arch, syntax, decode): (_, _, fn(&[u8], u64) -> Decoded) = match object.architecture() {
-        Architecture::X86_64 => ("x86_64", "Intel", x86_64::decode),
-        Architecture::Aarch64 => ("aarch64", "ARM", aarch64::decode),
+    let size = size.clamp(1, MAX_BYTES);
+    let bytes = code_at(&file, &object, start, size).ok_or_else(|| AsmError::NoCode {
+        module: name.to_owned(),
+        address: start,
+    })?;
+    let processor = match object.architecture() {
+        Architecture::X86_64 => X86_64,
+        Architecture::Aarch64 => AARCH64,
         _ => return Err(AsmError::Architecture(name.to_owned())),
     };
-    let asked = (size.clamp(1, MAX_BYTES) as usize).min(bytes.len());
+    let asked = (size as usize).min(bytes.len());
+    Ok(decode_bytes(&processor, bytes, asked, start))
+}
+
+/// Decodes the first `asked` bytes, which stand at a relative address, and the rest of the last instruction.
+fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -> Code {
     let mut instructions = Vec::new();
     let mut at = 0usize;
     while at < asked {
-        let address = start.wrapping_add(at as u64);
-        let decoded = decode(&bytes[at..], address);
-        let mut text = decoded.text;
-        if let Some(target) = decoded.target
-            && !(start..function_end.unwrap_or(start + asked as u64)).contains(&target)
-            && let Some(function) = elf.function(target)
-        {
-            let label = match target - function.start {
-                0 => format!(" <{}>", function.name),
-                offset => format!(" <{}+{offset:#x}>", function.name),
-            };
-            text.push_str(&label);
-        }
-        instructions.push(Instruction {
-            offset: at as u64,
-            text,
-        });
-        at += decoded.len.max(1);
+        let decoded = (processor.decode)(&bytes[at..], start.wrapping_add(at as u64));
+        let len = decoded.len.max(1);
+        instructions.push((at as u64, decoded));
+        at += len;
     }
-    Ok(Assembly {
-        start,
+    Code {
+        processor: *processor,
         size: at.min(bytes.len()) as u64,
-        arch,
-        syntax,
         instructions,
-    })
+    }
 }
 
 /// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None` if the decoder
 /// meets bytes that are no instruction.
-pub(crate) fn instruction_at(elf: &mut ElfModule, function_start: u64, address: u64) -> Option<u64> {
+pub(crate) fn instruction_at(elf: &ElfModule, function_start: u64, address: u64) -> Option<u64> {
     let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
-    let assembly = assemble(elf, "", function_start, size, false).ok()?;
-    let all_known = !assembly.instructions.iter().any(|one| one.text.starts_with(".byte"));
-    let last = assembly.instructions.last().filter(|_| all_known)?;
+    let code = decode(elf, "", function_start, size).ok()?;
+    let all_known = !code.instructions.iter().any(|(_, one)| one.text.starts_with(".byte"));
+    let (offset, _) = code.instructions.last().filter(|_| all_known)?;
     // An address behind the end of the code is in no instruction.
-    (address < function_start + assembly.size).then_some(function_start + last.offset)
+    (address < function_start + code.size).then_some(function_start + offset)
 }
 
 /// Longest instruction (Intel SDM volume 2, 2.3.11): the last instruction of a range may reach this far beyond it.

@@ -31,14 +31,14 @@ mod symbolicator;
 mod sys;
 mod vdso;
 
-pub use crate::asm::{AsmError, Assembly, Instruction};
+pub use crate::asm::{AsmError, Assembly, Instruction, Target};
 pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
 pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};
 pub use crate::locate::SymbolOptions;
 pub use crate::recorded::RecordedSymbols;
-pub use crate::source::{PathMap, SourceError};
+pub use crate::source::{PathMap, SourceError, rust_library_path};
 pub use crate::symbolicator::{ModuleKey, Symbolicator};
 
 pub use recording::module::Module;

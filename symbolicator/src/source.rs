@@ -174,9 +174,9 @@ fn read(path: &Path) -> Result<String, SourceError> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// `/rustc/<commit>/library/core/src/a.rs` -> (commit, `library/core/src/a.rs`). The debug info of the standard library has such paths;
+/// A source file of Rust's library: `/rustc/<commit>/library/core/src/a.rs` -> (commit, `library/core/src/a.rs`). The debug info of the standard library has such paths;
 /// the files lie elsewhere on the user's machine.
-fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
+pub fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
     let (commit, path) = file.strip_prefix("/rustc/")?.split_once('/')?;
     let plain = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     // `library/std/src/../../backtrace/src/lib.rs` exists; a path that leaves the sources is refused.

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use recording::module::{BuildId, ModuleKind};
-use symbolicator::{Module, SymbolOptions, Symbolicator};
+use symbolicator::{Module, ModuleKey, SymbolOptions, Symbolicator};
 
 fn module(path: &Path, build_id: Option<BuildId>) -> Module {
     Module {
@@ -46,6 +46,43 @@ fn a_dump_is_used_if_it_is_the_recorded_one() {
     assert_eq!(names, [Some("f"), Some("f"), None]);
     let error = symbolicator.lookup(&module(&path, Some(id(6))), &[98]).unwrap_err();
     assert!(error.to_string().contains("was replaced"), "{error}");
+}
+
+#[test]
+fn a_dump_has_the_machine_code_of_its_functions_and_a_perf_map_says_that_it_has_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("jit-77.dump");
+    let mut bytes = dump();
+    // mov rbp, rsp; ret
+    let len = bytes.len();
+    bytes[len - 4..].copy_from_slice(&[0x48, 0x89, 0xe5, 0xc3]);
+    std::fs::write(&path, &bytes).unwrap();
+    let symbolicator = Symbolicator::new(SymbolOptions::default());
+    let of = |path: &Path, start: u64, size: u64| {
+        let module = module(path, None);
+        symbolicator.add_module(&module);
+        symbolicator.assembly(&ModuleKey::of(&module), start, size, true)
+    };
+    let assembly = of(&path, 98, 1000).unwrap();
+    let texts: Vec<_> = assembly
+        .instructions
+        .iter()
+        .map(|one| (one.offset, one.text.as_str()))
+        .collect();
+    assert_eq!(texts, [(0, "mov rbp, rsp"), (3, "ret")]);
+    assert_eq!((assembly.size, assembly.arch), (4, "x86_64"));
+    assert_eq!(assembly.function.unwrap().name, "f");
+    let nothing = of(&path, 40, 8).unwrap_err().to_string();
+    assert!(nothing.contains("no machine code at 0x28"), "{nothing}");
+    // The file of another process has the name now.
+    bytes[20] = 78;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(of(&path, 98, 4).is_err());
+
+    let map = dir.path().join("perf-77.map");
+    std::fs::write(&map, "1000 20 some function\n").unwrap();
+    let reason = of(&map, 0x1000, 0x20).unwrap_err().to_string();
+    assert!(reason.contains("perf-77.map has names alone"), "{reason}");
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub(crate) struct AnnotateArgs {
     #[arg(long)]
     pub(crate) asm: bool,
 
+    /// Print no source lines between the instructions.
+    #[arg(long, conflicts_with = "source")]
+    pub(crate) no_lines: bool,
+
     /// Print N lines or instructions around each one with samples.
     #[arg(short = 'C', long, value_name = "N", default_value_t = 4)]
     pub(crate) context: usize,

@@ -1,16 +1,19 @@
 //! `sprof annotate`: source and machine code of a function, with the samples of each line and instruction.
 
-use std::collections::BTreeMap;
+mod assembly;
+mod interleaved;
+
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use profile::data::Calls;
 use profile::text::one_line;
-use profile::view::annotate::{FileLines, addresses_of, inlined_into, lines_of};
+use profile::view::annotate::{FileLines, lines_of};
 use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
-use symbolicator::{Assembly, ModuleKey, Symbolicator};
+use symbolicator::{ModuleKey, Symbolicator};
 
 use crate::args::AnnotateArgs;
 use crate::exit::{Failure, Outcome};
@@ -38,6 +41,27 @@ pub(crate) fn run(args: &AnnotateArgs) -> Outcome {
         columns: style::stdout_columns(),
     };
     screen::print("the annotation", |out| annotation.write(&found, out))
+}
+
+/// The lines of `wanted` (ascending) and `context` lines around each, from `first` to `last`, in runs without gaps.
+fn around(
+    wanted: impl Iterator<Item = usize>,
+    first: usize,
+    last: usize,
+    context: usize,
+) -> Vec<RangeInclusive<usize>> {
+    let mut runs: Vec<RangeInclusive<usize>> = Vec::new();
+    for at in wanted {
+        let (from, to) = (
+            at.saturating_sub(context).max(first),
+            at.saturating_add(context).min(last),
+        );
+        match runs.last_mut() {
+            Some(run) if from <= run.end() + 1 => *run = *run.start()..=to,
+            _ => runs.push(from..=to),
+        }
+    }
+    runs
 }
 
 /// Larger source files are not read.
@@ -130,21 +154,18 @@ impl Annotation<'_> {
             }
             let text = text.unwrap_or_default();
             let text: Vec<&str> = text.lines().collect();
-            let wanted: Vec<usize> = file.lines.keys().map(|line| *line as usize).collect();
+            let wanted = file.lines.keys().map(|line| *line as usize);
+            let last = text.len().max(wanted.clone().next_back().unwrap_or(0));
             let context = if text.is_empty() { 0 } else { self.args.context };
-            self.write_around(
-                &wanted,
-                1,
-                text.len().max(wanted.last().copied().unwrap_or(0)),
-                context,
-                out,
-                |line, out| {
+            for (index, lines) in around(wanted, 1, last, context).into_iter().enumerate() {
+                self.write_gap(index, out)?;
+                for line in lines {
                     let cost = file.lines.get(&(line as u32)).copied();
                     let text = text.get(line - 1).copied().unwrap_or_default();
                     let (own, total) = cost.unwrap_or_default();
-                    self.write_line(Some(own), Some(total), &format!("{line:>5}  {text}"), out)
-                },
-            )?;
+                    self.write_line(Some(own), Some(total), &format!("{line:>5}  {text}"), out)?;
+                }
+            }
         }
         Ok(())
     }
@@ -167,110 +188,6 @@ impl Annotation<'_> {
             .map_err(|error| error.to_string())
     }
 
-    fn write_assembly(&self, funcs: &[u32], out: &mut dyn Write) -> io::Result<()> {
-        let data = self.selection.data;
-        let found = addresses_of(self.selection, funcs);
-        if found.is_empty() {
-            let into = inlined_into(self.selection, funcs);
-            return match into.first() {
-                None => writeln!(out, "\nno samples in its own machine code"),
-                Some((into, _)) => writeln!(
-                    out,
-                    "\nit has no samples in machine code of its own: it is inlined, most of it into {}",
-                    self.selection.name(*into)
-                ),
-            };
-        }
-        for (lib, addresses) in found {
-            let lib = &data.libs[lib as usize];
-            let Some(module) = module(lib) else { continue };
-            let asked: Vec<u64> = addresses.keys().copied().collect();
-            let infos = self.symbolicator.lookup(&module, &asked);
-            let infos = match infos {
-                Ok(infos) => infos,
-                Err(error) => {
-                    let text = format!("\nno machine code of {}: {error}", module.name());
-                    writeln!(out, "{}", self.style(Style::Warning, text))?;
-                    continue;
-                }
-            };
-            // By the start of the function, which the symbols give for each address.
-            let mut by_start: BTreeMap<u64, BTreeMap<u64, Cost>> = BTreeMap::new();
-            for ((address, cost), info) in addresses.into_iter().zip(infos) {
-                let start = info.function.map_or(address, |function| function.start);
-                by_start.entry(start).or_default().insert(address, cost);
-            }
-            for (start, costs) in by_start {
-                let last = costs.keys().next_back().copied().unwrap_or(start);
-                let size = last.saturating_sub(start) + 1;
-                match self.symbolicator.assembly(&ModuleKey::of(&module), start, size, true) {
-                    Ok(assembly) => self.write_instructions(&module.name(), &assembly, &costs, out)?,
-                    Err(error) => {
-                        let text = format!("\nno machine code at {start:#x} of {}: {error}", module.name());
-                        writeln!(out, "{}", self.style(Style::Warning, text))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn write_instructions(
-        &self,
-        lib: &str,
-        assembly: &Assembly,
-        costs: &BTreeMap<u64, Cost>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let title = format!(
-            "\n{:#x} in {lib}, {} bytes of {}",
-            assembly.start, assembly.size, assembly.arch
-        );
-        writeln!(out, "{}", self.style(Style::Link, title))?;
-        writeln!(out, "{}", self.style(Style::Dim, "   self  address"))?;
-        let instructions = &assembly.instructions;
-        let mut cost_of: BTreeMap<usize, Cost> = BTreeMap::new();
-        for (address, cost) in costs {
-            let offset = address.saturating_sub(assembly.start);
-            let next = instructions.partition_point(|instruction| instruction.offset <= offset);
-            *cost_of.entry(next.saturating_sub(1)).or_default() += *cost;
-        }
-        let wanted: Vec<usize> = cost_of.keys().copied().collect();
-        let last = instructions.len().saturating_sub(1);
-        self.write_around(&wanted, 0, last, self.args.context, out, |at, out| {
-            let Some(instruction) = instructions.get(at) else {
-                return Ok(());
-            };
-            let address = assembly.start + instruction.offset;
-            let cost = cost_of.get(&at).copied();
-            self.write_line(cost, None, &format!("{address:>8x}  {}", instruction.text), out)
-        })
-    }
-
-    /// Calls `write` for each line of `wanted` and the lines around it, and marks gaps.
-    fn write_around(
-        &self,
-        wanted: &[usize],
-        first: usize,
-        last: usize,
-        context: usize,
-        out: &mut dyn Write,
-        write: impl Fn(usize, &mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut next = first;
-        for at in wanted {
-            let from = at.saturating_sub(context).max(next);
-            if from > next && next > first {
-                writeln!(out, "{}", self.style(Style::Dim, "    ..."))?;
-            }
-            for line in from..=at.saturating_add(context).min(last) {
-                write(line, out)?;
-                next = line + 1;
-            }
-        }
-        Ok(())
-    }
-
     fn write_line(&self, own: Option<Cost>, total: Option<Cost>, text: &str, out: &mut dyn Write) -> io::Result<()> {
         let share = |cost: Option<Cost>| match cost {
             Some(cost) if !cost.is_zero() => format!("{:.1} %", self.percent(cost)),
@@ -280,17 +197,27 @@ impl Annotation<'_> {
         if let Some(total) = total {
             numbers.push_str(&format!("  {:>7}", share(Some(total))));
         }
-        let text = one_line(text);
-        let line = format!("{numbers}  {text}");
-        let line: String = match self.columns {
-            Some(columns) => line.chars().take(columns).collect(),
-            None => line,
-        };
+        let line = self.fit(&format!("{numbers}  {text}"));
         let is_hot = own.is_some_and(|own| self.percent(own) >= 1.0);
         match is_hot {
             true => writeln!(out, "{}", self.style(Style::Bold, line.trim_end())),
             false => writeln!(out, "{}", line.trim_end()),
         }
+    }
+
+    /// Marks what is left out before each run of lines but the first.
+    fn write_gap(&self, index: usize, out: &mut dyn Write) -> io::Result<()> {
+        match index {
+            0 => Ok(()),
+            _ => writeln!(out, "{}", self.style(Style::Dim, "    ...")),
+        }
+    }
+
+    /// As much of a line as the terminal has room for.
+    fn fit(&self, line: &str) -> String {
+        let line = one_line(line);
+        let columns = self.columns.unwrap_or(usize::MAX);
+        line.chars().take(columns).collect()
     }
 
     /// `12 samples`, or the unit of the file.

@@ -210,7 +210,7 @@ fn callgrind_lines_and_callers_are_shown_and_no_tree_is_made_up() {
     assert!(share(of_line) > 0.7 * own && share(of_line) <= own, "{annotated}");
     assert!(own > 1.0 && annotated.contains(" Ir)"), "{annotated}");
     // Instructions are those of the program itself.
-    assert!(annotated.contains("  ret"), "{annotated}");
+    assert!(annotated.lines().any(|line| line.ends_with(" ret")), "{annotated}");
 }
 
 #[test]

@@ -495,13 +495,13 @@ fn annotate_shows_source_and_machine_code_with_their_samples() {
     assert!(text.contains(line), "{text}");
     assert!(text.contains("bytes of ") && text.contains("address"), "{text}");
     // Shares of instructions sum up to those of samples in the function's machine code, rounding apart.
-    let code = annotate(&["sixty", "--asm", "-C", "0"]);
+    let code = annotate(&["sixty", "--asm", "-C", "0", "--no-lines"]);
     let sum: f64 = (code.lines().skip_while(|line| !line.contains("address")))
         .filter_map(|line| line.trim_start().split_once(" %")?.0.parse::<f64>().ok())
         .sum();
     let share = profile.share_of("sixty").percent();
     assert!((sum - share).abs() < 3.0, "{sum} is not {share}: {code}");
-    assert!(!code.contains("void sixty("), "{code}");
+    assert!(!code.contains("; "), "{code}");
 
     // Where there is no source, that is said, and the numbers stay.
     let unknown = sprof()

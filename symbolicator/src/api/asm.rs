@@ -41,14 +41,13 @@ pub(super) fn answer(symbolicator: &Symbolicator, request: Request) -> Result<An
             request.continue_until_function_end,
         )
         .map_err(Refusal::new)?;
-    let instructions = assembly.instructions.into_iter();
+    let lines = assembly.instructions.iter();
+    let lines = lines.map(|instruction| (instruction.offset, assembly.line(instruction)));
     Ok(Answer {
         start_address: format!("{:#x}", assembly.start),
         size: format!("{:#x}", assembly.size),
         arch: assembly.arch,
         syntax: assembly.syntax,
-        instructions: instructions
-            .map(|instruction| (instruction.offset, instruction.text))
-            .collect(),
+        instructions: lines.collect(),
     })
 }

@@ -3,14 +3,14 @@
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
-use super::Decoded;
+use super::{Decoded, Reference};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     let Some(word) = bytes.first_chunk::<4>() else {
         return Decoded {
             len: bytes.len(),
             text: ".byte ; less than an instruction".to_owned(),
-            target: None,
+            reference: None,
         };
     };
     match InstDecoder::default().decode(&mut U8Reader::new(word)) {
@@ -33,45 +33,67 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
                 let end = text[at..].find([',', ' ']).map_or(text.len(), |end| at + end);
                 text.replace_range(at..end, &format!("{target:#x}"));
             }
-            Decoded { len: 4, text, target }
+            // A page is no place: what is at its start is not meant.
+            let target = target.filter(|_| !matches!(instruction.opcode, Opcode::ADRP));
+            let reference = target.map(|target| match instruction.opcode {
+                Opcode::BL => Reference::Call(target),
+                Opcode::B | Opcode::Bcc(_) | Opcode::BCcc(_) => Reference::Jump(target),
+                Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => Reference::Jump(target),
+                _ => Reference::Data(target),
+            });
+            Decoded {
+                len: 4,
+                text,
+                reference,
+            }
         }
         Err(error) => Decoded {
             len: 4,
             text: format!(".word {:#010x} ; {error}", u32::from_le_bytes(*word)),
-            target: None,
+            reference: None,
         },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Reference::{self, Call, Data, Jump};
     use super::decode;
 
-    fn text(word: u32, address: u64) -> (String, Option<u64>) {
+    fn text(word: u32, address: u64) -> (String, Option<Reference>) {
         let decoded = decode(&word.to_le_bytes(), address);
         assert_eq!(decoded.len, 4);
-        (decoded.text, decoded.target)
+        (decoded.text, decoded.reference)
     }
 
     #[test]
-    fn branches_and_pages_name_their_target() {
+    fn branches_and_accesses_name_their_target() {
         // bl #0x10; b.ne #-8; cbz w0, #8; tbz w0, #3, #8; adrp x0, #0x2000; adr x1, #4
-        assert_eq!(text(0x9400_0004, 0x1000), ("bl 0x1010".to_owned(), Some(0x1010)));
-        assert_eq!(text(0x54ff_ffc1, 0x1008), ("b.ne 0x1000".to_owned(), Some(0x1000)));
-        assert_eq!(text(0x3400_0040, 0x1000), ("cbz w0, 0x1008".to_owned(), Some(0x1008)));
+        assert_eq!(text(0x9400_0004, 0x1000), ("bl 0x1010".to_owned(), Some(Call(0x1010))));
+        assert_eq!(
+            text(0x54ff_ffc1, 0x1008),
+            ("b.ne 0x1000".to_owned(), Some(Jump(0x1000)))
+        );
+        assert_eq!(
+            text(0x3400_0040, 0x1000),
+            ("cbz w0, 0x1008".to_owned(), Some(Jump(0x1008)))
+        );
         assert_eq!(
             text(0x3618_0040, 0x1000),
-            ("tbz w0, #0x3, 0x1008".to_owned(), Some(0x1008))
+            ("tbz w0, #0x3, 0x1008".to_owned(), Some(Jump(0x1008)))
         );
-        assert_eq!(text(0xd000_0000, 0x1234), ("adrp x0, 0x3000".to_owned(), Some(0x3000)));
-        assert_eq!(text(0x1000_0021, 0x1234), ("adr x1, 0x1238".to_owned(), Some(0x1238)));
+        assert_eq!(text(0xd000_0000, 0x1234), ("adrp x0, 0x3000".to_owned(), None));
+        assert_eq!(
+            text(0x1000_0021, 0x1234),
+            ("adr x1, 0x1238".to_owned(), Some(Data(0x1238)))
+        );
         assert_eq!(text(0xd65f_03c0, 0), ("ret".to_owned(), None));
     }
 
     #[test]
     fn words_that_are_no_instruction_are_shown_as_words() {
-        let (text, target) = text(0xffff_ffff, 0);
-        assert!(text.starts_with(".word 0xffffffff") && target.is_none(), "{text}");
+        let (text, reference) = text(0xffff_ffff, 0);
+        assert!(text.starts_with(".word 0xffffffff") && reference.is_none(), "{text}");
         assert_eq!(decode(&[1, 2], 0).len, 2);
     }
 

@@ -1,9 +1,9 @@
 //! x86_64, by iced-x86.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, Formatter, FormatterOptions, Instruction, IntelFormatter};
-use iced_x86::{MemorySizeOptions, OpKind};
+use iced_x86::{MemorySizeOptions, Mnemonic, OpKind};
 
-use super::Decoded;
+use super::{Decoded, Reference};
 
 pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -17,7 +17,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
         return Decoded {
             len: 1,
             text: format!(".byte {:#04x} ; {why}", bytes.first().copied().unwrap_or(0)),
-            target: None,
+            reference: None,
         };
     }
     let mut formatter = IntelFormatter::new();
@@ -27,7 +27,7 @@ pub(super) fn decode(bytes: &[u8], address: u64) -> Decoded {
     Decoded {
         len: instruction.len(),
         text,
-        target: target(&instruction),
+        reference: reference(&instruction),
     }
 }
 
@@ -43,35 +43,50 @@ fn set(options: &mut FormatterOptions) {
     options.set_memory_size_options(MemorySizeOptions::Always);
 }
 
-/// The address of a branch, or of an access relative to the instruction. `gs:[0x10]` is an offset and no address in the module.
-fn target(instruction: &Instruction) -> Option<u64> {
+/// A branch, or an access relative to the instruction. `gs:[0x10]` is an offset and no address in the module.
+fn reference(instruction: &Instruction) -> Option<Reference> {
     if instruction.is_ip_rel_memory_operand() {
-        return Some(instruction.ip_rel_memory_address());
+        return Some(Reference::Data(instruction.ip_rel_memory_address()));
     }
     let is_branch = instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64;
-    is_branch.then(|| instruction.near_branch_target())
+    let target = is_branch.then(|| instruction.near_branch_target())?;
+    Some(match instruction.mnemonic() {
+        Mnemonic::Call => Reference::Call(target),
+        _ => Reference::Jump(target),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::decode;
+    use super::{Reference, decode};
 
     #[test]
     fn branches_and_accesses_name_their_target() {
         // e8 rel32: 0x1000 + 5 + 0x10 = 0x1015
         let call = decode(&[0xe8, 0x10, 0, 0, 0], 0x1000);
         assert_eq!(
-            (call.len, call.text.as_str(), call.target),
-            (5, "call 0x1015", Some(0x1015))
+            (call.len, call.text.as_str(), call.reference),
+            (5, "call 0x1015", Some(Reference::Call(0x1015)))
         );
         // eb rel8: 0x1000 + 2 - 4 = 0xffe
         let jump = decode(&[0xeb, 0xfc], 0x1000);
-        assert_eq!((jump.text.as_str(), jump.target), ("jmp 0xffe", Some(0xffe)));
+        assert_eq!(
+            (jump.text.as_str(), jump.reference),
+            ("jmp 0xffe", Some(Reference::Jump(0xffe)))
+        );
+        // 75 rel8: jne; e3 rel8: jrcxz; e2 rel8: loop
+        for (opcode, text) in [(0x75, "jne 0x1012"), (0xe3, "jrcxz 0x1012"), (0xe2, "loop 0x1012")] {
+            let jump = decode(&[opcode, 0x10], 0x1000);
+            assert_eq!(
+                (jump.text.as_str(), jump.reference),
+                (text, Some(Reference::Jump(0x1012)))
+            );
+        }
         // mov eax, [rip + 0x20]: 0x1000 + 6 + 0x20 = 0x1026
         let load = decode(&[0x8b, 0x05, 0x20, 0, 0, 0], 0x1000);
         assert_eq!(
-            (load.text.as_str(), load.target),
-            ("mov eax, dword ptr [0x1026]", Some(0x1026))
+            (load.text.as_str(), load.reference),
+            ("mov eax, dword ptr [0x1026]", Some(Reference::Data(0x1026)))
         );
         assert_eq!(decode(&[0x55], 0x1000).text, "push rbp");
     }

@@ -13,12 +13,14 @@ use recording::module::Module;
 use recording::rust_name;
 use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
+use rustc_hash::FxHashMap;
 use unwind::functions_of;
 
 use self::answers::Answers;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ElfFile;
 use self::symtab::SymbolTable;
+use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
 
@@ -31,6 +33,8 @@ pub(crate) struct ElfModule {
     symbols: Option<SymbolTable>,
     /// Address ranges of functions by the unwind rules, for functions without a symbol.
     functions: Option<Vec<Range<u64>>>,
+    /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
+    slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
     /// Answers of earlier starts. `None` where nothing is kept.
     kept: Option<Answers>,
@@ -118,6 +122,7 @@ impl ElfModule {
             binary,
             symbols: None,
             functions: None,
+            slots: None,
             dwarf: Stage::Unread(unread),
             notes,
             damage,
@@ -175,7 +180,7 @@ impl ElfModule {
     }
 
     fn lookup_one(&mut self, address: u64) -> AddressInfo {
-        let mut function = self.symbols().find(address);
+        let mut function = self.by_symbol(address);
         let mut frames: Vec<SourceFrame> = Vec::new();
         if let Some(dwarf) = self.dwarf() {
             let (found, outer) = dwarf.find(address);
@@ -210,15 +215,64 @@ impl ElfModule {
         self.dwarf().map_or(0, |dwarf| dwarf.inlined_copies(is_meant))
     }
 
-    /// The function at a relative address, by symbol table or by unwind rules (without a name).
+    /// The function at a relative address: by symbol table, debug info, or unwind rules (without a name).
     pub(crate) fn function(&mut self, address: u64) -> Option<FunctionSymbol> {
-        self.symbols().find(address).or_else(|| self.unnamed(address))
+        let by_symbol = self.by_symbol(address);
+        let by_debug_info = by_symbol.or_else(|| self.dwarf()?.find(address).1);
+        by_debug_info.or_else(|| self.unnamed(address))
     }
 
     /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of the section.
     pub(crate) fn function_end(&mut self, address: u64) -> Option<u64> {
-        let end = self.symbols().end(address);
-        end.or_else(|| Some(self.range_by_rules(address)?.end))
+        if let Some(dwarf) = self.dwarf() {
+            dwarf.begin_batch();
+        }
+        let function = self.function(address)?;
+        match function.size {
+            Some(size) => function.start.checked_add(size),
+            None => {
+                let end = self.symbols().end_without_size(address)?;
+                let rules = self.rules();
+                let next = rules.partition_point(|next| next.start <= function.start);
+                Some(rules.get(next).map_or(end, |next| next.start.min(end)))
+            }
+        }
+    }
+
+    /// The other parts of the function that holds a relative address: by debug info, or by the names of symbols.
+    pub(crate) fn other_parts(&mut self, address: u64) -> Vec<FunctionSymbol> {
+        let ranges = self.dwarf().map_or(Vec::new(), |dwarf| {
+            dwarf.begin_batch();
+            dwarf.other_parts(address)
+        });
+        if ranges.is_empty() {
+            return self.symbols().other_parts(address);
+        }
+        let mut named = |range: &Range<u64>| self.by_symbol(range.start).filter(|part| part.start == range.start);
+        let symbol = |range: Range<u64>| FunctionSymbol {
+            size: range.end.checked_sub(range.start),
+            ..named(&range).unwrap_or_else(|| FunctionSymbol::unnamed(&range))
+        };
+        ranges.into_iter().map(symbol).collect()
+    }
+
+    /// The function whose address is in the slot of the global offset table at a relative address.
+    pub(crate) fn slot(&mut self, address: u64) -> Option<String> {
+        let file = self.binary.as_ref()?;
+        let slots = self.slots.get_or_insert_with(|| {
+            let object = file.object();
+            object.map_or_else(|_| FxHashMap::default(), |object| plt::slot_names(file, &object))
+        });
+        let name = slots.get(&address.checked_add(file.base_svma())?)?;
+        Some(demangle(symtab::name_at(file, *name)))
+    }
+
+    /// A symbol without a size, as of hand-written assembly, ends where the unwind rules of another function begin.
+    fn by_symbol(&mut self, address: u64) -> Option<FunctionSymbol> {
+        let function = self.symbols().find(address)?;
+        let is_other = |rules: &Range<u64>| rules.start > function.start;
+        let ends_before = function.size.is_none() && self.range_by_rules(address).is_some_and(is_other);
+        (!ends_before).then_some(function)
     }
 
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
@@ -226,13 +280,16 @@ impl ElfModule {
     }
 
     fn range_by_rules(&mut self, address: u64) -> Option<&Range<u64>> {
-        let binary = &self.binary;
-        let functions =
-            (self.functions).get_or_insert_with(|| binary.as_ref().map_or(Vec::new(), |file| functions_of(&**file)));
+        let functions = self.rules();
         let after = functions.partition_point(|function| function.start <= address);
         functions
             .get(after.checked_sub(1)?)
             .filter(|function| function.contains(&address))
+    }
+
+    fn rules(&mut self) -> &[Range<u64>] {
+        let binary = &self.binary;
+        (self.functions).get_or_insert_with(|| binary.as_ref().map_or(Vec::new(), |file| functions_of(&**file)))
     }
 
     fn symbols(&mut self) -> &SymbolTable {

@@ -1,6 +1,8 @@
 //! Names for the stubs of the procedure linkage table, which no symbol table has.
 
-use object::{Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
+use object::{
+    Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, elf,
+};
 use rustc_hash::FxHashMap;
 
 use super::file::{ElfFile, offset_in};
@@ -51,16 +53,26 @@ pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
 
 type SlotOf = fn(&[u8], u64) -> Option<u64>;
 
-/// Function names by the address of their slot in the global offset table.
-fn slot_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
+/// File offsets of function names, by the stated virtual address of their slot in the global offset table.
+pub(super) fn slot_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
     let mut names = FxHashMap::default();
     let (Some(relocations), Some(symbols)) = (object.dynamic_relocations(), object.dynamic_symbol_table()) else {
         return names;
     };
+    // Others put the address of a function into the program's own data, or copy a variable there.
+    let of_slot = match object.architecture() {
+        Architecture::X86_64 => [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT],
+        Architecture::Aarch64 => [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT],
+        _ => return names,
+    };
     for (slot, relocation) in relocations {
+        let is_slot = matches!(relocation.flags(), RelocationFlags::Elf { r_type } if of_slot.contains(&r_type));
         let RelocationTarget::Symbol(index) = relocation.target() else {
             continue;
         };
+        if !is_slot {
+            continue;
+        }
         let name = symbols.symbol_by_index(index).and_then(|symbol| symbol.name_bytes());
         let Some(offset) = name
             .ok()

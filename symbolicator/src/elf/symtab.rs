@@ -94,16 +94,47 @@ impl SymbolTable {
         Some(FunctionSymbol::named(name, symbol.start, size))
     }
 
-    /// The end of the function that holds a relative address: by its size, or the start of the next function, or the end of its section.
-    pub(crate) fn end(&self, address: u64) -> Option<u64> {
-        let at = self.index(address)?;
-        let symbol = &self.symbols[at];
-        if symbol.size > 0 {
-            return symbol.start.checked_add(symbol.size);
-        }
+    /// The end of a function without a size: the start of the next function, or the end of its section.
+    pub(crate) fn end_without_size(&self, address: u64) -> Option<u64> {
+        let next = self.symbols.get(self.index(address)? + 1);
         let section_end = self.section(address)?.1;
-        let next = self.symbols.get(at + 1).map_or(u64::MAX, |next| next.start);
-        Some(section_end.min(next))
+        Some(next.map_or(section_end, |next| next.start.min(section_end)))
+    }
+
+    /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and `f.cold`
+    /// (gcc), or `f.cold.1` (LLVM). Nothing if several functions, static in their files, have the name.
+    pub(crate) fn other_parts(&self, address: u64) -> Vec<FunctionSymbol> {
+        let this = self.index(address).map(|at| &self.symbols[at]);
+        let file_of = |symbol: &Symbol| self.files.get(usize::from(symbol.file));
+        let Some((this, file)) = this.and_then(|this| Some((this, file_of(this)?))) else {
+            return Vec::new();
+        };
+        let name = name_at(file, this.name_offset);
+        let whole = whole_of(name).unwrap_or(name);
+        // Names of hostile files are long, and each symbol's is compared.
+        if whole.len() > MAX_PART_NAME_BYTES {
+            return Vec::new();
+        }
+        let mut parts: Vec<&Symbol> = Vec::new();
+        let (mut of_name, mut cold) = (0, 0);
+        for symbol in self.symbols.iter().filter(|symbol| !symbol.plt) {
+            let Some(file) = file_of(symbol) else { continue };
+            let text = usize::try_from(symbol.name_offset).ok().and_then(|at| file.get(at..));
+            if !text.is_some_and(|text| text.starts_with(whole.as_bytes())) {
+                continue;
+            }
+            let name = name_at(file, symbol.name_offset);
+            let is_cold = whole_of(name) == Some(whole);
+            of_name += usize::from(name == whole);
+            cold += usize::from(is_cold);
+            if (is_cold || name == whole) && symbol.start != this.start {
+                parts.push(symbol);
+            }
+        }
+        if of_name != 1 || cold == 0 {
+            return Vec::new();
+        }
+        parts.into_iter().filter_map(|symbol| self.find(symbol.start)).collect()
     }
 
     fn index(&self, address: u64) -> Option<usize> {
@@ -130,10 +161,20 @@ impl SymbolTable {
     }
 }
 
+/// The symbol of the whole function that a symbol is the seldom run part of.
+fn whole_of(name: &str) -> Option<&str> {
+    let (whole, rest) = name.rsplit_once(".cold")?;
+    let number = rest.strip_prefix('.').unwrap_or(rest);
+    (number.bytes().all(|byte| byte.is_ascii_digit())).then_some(whole)
+}
+
+/// Longest name of a function whose other parts are looked for.
+const MAX_PART_NAME_BYTES: usize = 64 << 10;
+
 /// Longest name that is read; a longer one is in a damaged table.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
-fn name_at(file: &ElfFile, offset: u64) -> &str {
+pub(super) fn name_at(file: &ElfFile, offset: u64) -> &str {
     let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
         return "";
     };

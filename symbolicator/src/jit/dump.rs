@@ -216,6 +216,12 @@ impl JitDump {
         BuildId(id)
     }
 
+    /// True if the file with these bytes is of the same process and time.
+    pub(super) fn is_header_of(&self, bytes: &[u8]) -> bool {
+        // `struct jitheader`: magic, version, total_size, elf_mach, pad1, pid, timestamp.
+        u32_at(bytes, 20) == Some(self.header.pid) && u64_at(bytes, 24) == Some(self.header.created_ns)
+    }
+
     pub(super) fn arch(&self) -> Option<&'static str> {
         // e_machine.
         match self.header.machine {

@@ -98,6 +98,33 @@ impl JitSymbols {
         }
     }
 
+    /// The name of the file.
+    pub(crate) fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The machine code at a relative address. `None` if the file has none there.
+    pub(crate) fn machine_code(&self, start: u64, size: u64) -> Result<Option<Vec<u8>>, SymbolError> {
+        let Source::Dump(dump) = &self.source else {
+            return Ok(None);
+        };
+        let mapping = Mapping::open(&self.path).map_err(|error| SymbolError::unreadable(&self.path, error))?;
+        let range = usize::try_from(start)
+            .ok()
+            .zip(usize::try_from(start.saturating_add(size)).ok());
+        let bytes = range
+            .and_then(|(start, end)| mapping.bytes().get(start..end))
+            .map(<[u8]>::to_vec);
+        // Another process may have made a file of this name since.
+        if !dump.is_header_of(mapping.bytes()) || !mapping.check_unchanged() {
+            return Err(SymbolError::Rewritten {
+                path: self.path.clone(),
+            });
+        }
+        Ok(bytes.filter(|bytes| !bytes.is_empty()))
+    }
+
     /// An id that differs from other files of the same name: process and time of creation of a jitdump. A perf map has none.
     pub fn id(&self) -> Option<BuildId> {
         match &self.source {

@@ -37,6 +37,7 @@ pub(crate) enum Need {
     Nextest,
     SetUserId,
     Debuginfod,
+    Binutils,
 }
 
 impl Need {
@@ -64,6 +65,7 @@ impl Need {
             Need::Nextest => "nextest",
             Need::SetUserId => "set-user-id",
             Need::Debuginfod => "debuginfod",
+            Need::Binutils => "binutils",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",

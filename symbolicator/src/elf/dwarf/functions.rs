@@ -1,5 +1,7 @@
 //! Functions of a unit by address, and the calls that were inlined into them.
 
+use std::ops::Range;
+
 use gimli::{UnitOffset, UnitRef};
 
 use super::budget::{Budget, Flaw};
@@ -48,6 +50,18 @@ impl Functions {
         self.known.extend(new);
         (self.known.find(address).next(), flaw)
     }
+
+    /// The other ranges of the function that holds an address, among those that were read.
+    pub(super) fn other_parts(&self, address: u64) -> Vec<Range<u64>> {
+        let Some(part) = self.known.find(address).next() else {
+            return Vec::new();
+        };
+        let parts = self
+            .known
+            .all()
+            .filter(|other| other.what == part.what && other.begin != part.begin);
+        parts.map(|other| other.begin..other.end).collect()
+    }
 }
 
 /// Reads the entries of a unit up to the function that holds `address`, and further until `at_least` functions were read. Returns the offset
@@ -94,7 +108,7 @@ pub(super) struct InlinedCall {
     /// Number of inlined calls around this one in the same function.
     depth: usize,
     /// Its part of [`Inlines::ranges`].
-    ranges: std::ops::Range<usize>,
+    ranges: Range<usize>,
     /// The entry, which refers to the name of the callee.
     pub(super) entry: UnitOffset,
     /// Source file of the call.

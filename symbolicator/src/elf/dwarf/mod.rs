@@ -20,6 +20,7 @@ mod ranges;
 mod store;
 mod units;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -159,6 +160,16 @@ impl Dwarf {
                 .map(|((begin, size), name)| FunctionSymbol::named(name, begin.wrapping_sub(base_svma), Some(size)));
             (frames, function)
         })
+    }
+
+    /// The relative addresses of the other parts of the function that holds a relative address.
+    pub(super) fn other_parts(&mut self, address: u64) -> Vec<Range<u64>> {
+        let base = self.base_svma;
+        // The function is read here: its names may be of an earlier start.
+        self.find(address);
+        let parts = (self.cell).with_dependent(|_, tables| tables.units.other_parts(address.wrapping_add(base)));
+        let relative = |part: Range<u64>| Some(part.start.checked_sub(base)?..part.end.checked_sub(base)?);
+        parts.into_iter().filter_map(relative).collect()
     }
 
     /// How many calls of a function were inlined.

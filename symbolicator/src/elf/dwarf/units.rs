@@ -1,6 +1,7 @@
 //! The units of debug info: finds the unit of an address, and its frames there.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::{DebugInfoOffset, Reader, Section, UnitOffset, UnitRef};
@@ -204,6 +205,13 @@ impl<'a> Units<'a> {
         }
         let around = self.units_around(svma, budget);
         self.find_in(&around, svma, budget, &mut load).unwrap_or_default()
+    }
+
+    /// The other ranges of the function that holds a stated virtual address, for an address that was looked up in the debug info.
+    pub(super) fn other_parts(&self, svma: u64) -> Vec<Range<u64>> {
+        let units = self.ranges.find(svma).filter_map(|range| self.units.get(range.what));
+        let mut parts = units.filter_map(|unit| Some(unit.functions.as_ref()?.other_parts(svma)));
+        parts.find(|parts| !parts.is_empty()).unwrap_or_default()
     }
 
     /// The answer of the first of these units that has one.
