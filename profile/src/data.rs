@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Number, Value};
 
 use crate::category::{CATEGORIES, Kind};
+use crate::sources::Sources;
 
 /// No index: the prefix of a root, the stack of a sample without one, the line of a frame without one.
 pub const NONE: u32 = u32::MAX;
@@ -66,6 +67,8 @@ pub struct Data {
     pub frames: Vec<Frame>,
     /// Properties that only functions of scripts have.
     pub scripts: Vec<Script>,
+    /// The texts of source files that the profile holds, by path.
+    pub sources: Sources,
     /// Library symbols that contain frames.
     pub symbols: Vec<Symbol>,
     /// Ids of the browser windows (`innerWindowID`) of frames, without duplicates.
@@ -629,6 +632,16 @@ impl Data {
     /// The text with this index.
     pub fn text(&self, text: u32) -> &str {
         self.texts.get(text as usize).map_or("", |text| text)
+    }
+
+    /// The text of the source file at this path, if the profile holds it.
+    pub fn source(&self, path: &str) -> Option<&str> {
+        self.sources.get(path)?.as_deref()
+    }
+
+    /// Number of source files whose text the profile holds.
+    pub fn embedded_sources(&self) -> usize {
+        self.sources.values().flatten().count()
     }
 
     /// True if the file has samples and their number. Counts of an imported file may be no samples.

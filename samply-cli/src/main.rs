@@ -9,7 +9,7 @@
 //!    [`import`]: the same journey from a perf.data file.
 //!    [`cargo`]: the same journey for programs that cargo builds and runs.
 //!    [`jit`]: finds the files of JIT compilers.
-//! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers;
+//! 4. [`names`]: looks up names, for each [`library`]; [`downloads`]: debug info from servers; [`sources`]: source files for the profile;
 //!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
@@ -48,6 +48,7 @@ mod recorder;
 mod report;
 mod screen;
 mod serve;
+mod sources;
 mod spool;
 mod stdin;
 mod style;

@@ -1,6 +1,7 @@
 //! Source files, only those that the debug info of an address names.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use recording::symbol::SymbolSource;
@@ -51,10 +52,22 @@ pub enum SourceError {
 impl Symbolicator {
     /// The text of `file` (a path from a look-up), if the debug info of this relative address names it.
     pub fn source(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&*self.find(key)?, address, file)
+        self.source_of(&*self.find(key)?, address, file, read)
     }
 
-    fn source_of(&self, entry: &Entry, address: u64, file: &str) -> Result<String, SourceError> {
+    /// The same for a profile that others get. Debug info may name any file: only what looks like a source is given, and to root only what all
+    /// users may read.
+    pub fn source_to_embed(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
+        self.source_of(&*self.find(key)?, address, file, read_to_embed)
+    }
+
+    fn source_of(
+        &self,
+        entry: &Entry,
+        address: u64,
+        file: &str,
+        read: fn(&Path) -> Result<String, SourceError>,
+    ) -> Result<String, SourceError> {
         let infos = self.lookup_entry(entry, &[address])?;
         let named = infos
             .iter()
@@ -83,7 +96,7 @@ impl Symbolicator {
             }
             None => read(Path::new(file)),
         };
-        let local = local.or_else(|missing| read_crate_of_std(file).unwrap_or(Err(missing)));
+        let local = local.or_else(|missing| read_crate_of_std(file, read).unwrap_or(Err(missing)));
         let servers = (self.options().debuginfod.as_ref()).filter(|_| Path::new(file).is_absolute());
         let download = || read(&servers?.source(entry.module.build_id.as_ref()?, file)?).ok();
         local.or_else(|missing| download().ok_or(missing))
@@ -141,7 +154,44 @@ fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
     }
 }
 
+/// What names of source files end in. Headers of C++ have no ending.
+const SOURCE_ENDINGS: &[&str] = &[
+    "adb", "ads", "asm", "c", "cc", "cjs", "cpp", "cr", "cu", "cuh", "cxx", "d", "def", "f", "f90", "go", "h", "hh",
+    "hpp", "hs", "hxx", "inc", "inl", "ipp", "java", "js", "jsx", "kt", "l", "m", "mjs", "ml", "mm", "nim", "pas",
+    "py", "rs", "s", "S", "scala", "swift", "tcc", "td", "ts", "tsx", "y", "zig",
+];
+
+fn read_to_embed(path: &Path) -> Result<String, SourceError> {
+    if !path.is_absolute() {
+        return read(path);
+    }
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let refused = |why: &str| Err(unreadable(path, format_args!("{why}; it is not put into a profile")));
+    let is_source = |path: &Path| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| SOURCE_ENDINGS.contains(&ending))
+            || ending.is_none() && path.to_string_lossy().contains("/include/c++/")
+    };
+    if !is_source(path) || !is_source(&real) || ["/proc", "/sys", "/dev"].iter().any(|folder| real.starts_with(folder))
+    {
+        return refused("by its name it is no source file");
+    }
+    let is_open = |metadata: std::fs::Metadata| metadata.mode() & 0o004 != 0;
+    if rustix::process::geteuid().is_root() && std::fs::metadata(&real).is_ok_and(|metadata| !is_open(metadata)) {
+        return refused("not all users may read it");
+    }
+    match String::from_utf8(read_bytes(&real)?) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => refused("it holds no text"),
+    }
+}
+
 fn read(path: &Path) -> Result<String, SourceError> {
+    let bytes = read_bytes(path)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, SourceError> {
     if !path.is_absolute() {
         let text = path.to_string_lossy();
         let reason = match text.split_once(':').filter(|(scheme, _)| *scheme == "node") {
@@ -171,7 +221,7 @@ fn read(path: &Path) -> Result<String, SourceError> {
             format_args!("larger than {MAX_BYTES} bytes; open it in an editor"),
         ));
     }
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    Ok(bytes)
 }
 
 /// A source file of Rust's library: `/rustc/<commit>/library/core/src/a.rs` -> (commit, `library/core/src/a.rs`). The debug info of the standard library has such paths;
@@ -186,7 +236,10 @@ pub fn rust_library_path(file: &str) -> Option<(&str, PathBuf)> {
 
 /// `/rust/deps/hashbrown-0.16.1/src/map.rs`: a crate that Rust's standard library is built with. Where cargo has downloaded the same version, its
 /// files are the same. `None` for other paths.
-fn read_crate_of_std(file: &str) -> Option<Result<String, SourceError>> {
+fn read_crate_of_std(
+    file: &str,
+    read: fn(&Path) -> Result<String, SourceError>,
+) -> Option<Result<String, SourceError>> {
     let path = resolved(Path::new(file.strip_prefix("/rust/deps/")?))?;
     let package = path.components().next()?.as_os_str().to_string_lossy().into_owned();
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);

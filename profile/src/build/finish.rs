@@ -11,6 +11,7 @@ use crate::model::Profile;
 use crate::model::no_samples::NoSamples;
 use crate::model::thread::{Marker, MarkerKind, Process, ProcessId, Thread};
 use crate::model::usage::Usage;
+use crate::sources::Sources;
 
 /// How far up to look for an ancestor that is in the file.
 const ANCESTORS: usize = 100;
@@ -163,6 +164,7 @@ impl Builder {
             marker_names,
             event_names,
             symbolicated: false,
+            sources: Sources::default(),
         }
     }
 

@@ -261,6 +261,7 @@ fn tables(profile: &Profile) -> Data {
         funcs,
         frames,
         scripts,
+        sources: profile.sources.clone(),
         symbols: symbols.collect(),
         ..Data::default()
     }

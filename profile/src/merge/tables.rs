@@ -3,6 +3,7 @@
 use super::MergeError;
 use crate::data::{Category, Data, Frame, Func, NONE, Resource, Script, Stack, Symbol, TextFields};
 use crate::read::SavedLib;
+use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
 
 #[derive(Default)]
@@ -16,6 +17,7 @@ pub(super) struct Tables {
     frames: Unique<Frame>,
     stacks: Unique<Stack>,
     categories: Vec<Category>,
+    sources: Sources,
 }
 
 /// Maps an input's index to the shared index.
@@ -33,6 +35,7 @@ impl Tables {
             .map(|lib| self.libs.index(lib))
             .collect();
         let categories = self.categories(std::mem::take(&mut data.categories));
+        adopt(&mut self.sources, std::mem::take(&mut data.sources));
         let scripts = std::mem::take(&mut data.scripts).into_iter().map(|script| {
             let resource = script.resource.map(|resource| Resource {
                 name: of(&texts, resource.name),
@@ -142,5 +145,6 @@ impl Tables {
         data.frames = self.frames.all;
         data.stacks = self.stacks.all;
         data.categories = self.categories;
+        data.sources = self.sources;
     }
 }

@@ -17,6 +17,7 @@ use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::Module;
 use recording::quality::Quality;
 
+use crate::sources::Sources;
 use stacks::Stacks;
 use strings::{StringId, Strings};
 use tables::Tables;
@@ -42,6 +43,8 @@ pub struct Profile {
     /// The names of the user's events, which are also the names of their markers.
     pub(crate) event_names: Vec<StringId>,
     pub(crate) symbolicated: bool,
+    /// The texts of source files.
+    pub(crate) sources: Sources,
 }
 
 /// What the builder counted.

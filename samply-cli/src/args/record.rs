@@ -161,6 +161,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, help_heading = "The profile")]
     pub(crate) save_only: bool,
 
+    /// Save the source files of sampled functions in the profile, so that their lines are shown wherever it is opened.
+    #[arg(long, help_heading = "The profile", conflicts_with = "no_symbolicate")]
+    pub(crate) embed_sources: bool,
+
     /// Save addresses without function names.
     #[arg(long, help_heading = "The profile")]
     pub(crate) no_symbolicate: bool,

@@ -172,6 +172,9 @@ impl Annotation<'_> {
 
     fn source(&self, file: &FileLines, path: &str) -> Result<String, String> {
         let data = self.selection.data;
+        if let Some(text) = data.source(path) {
+            return Ok(text.to_owned());
+        }
         let frame = data.frames.get(file.frame as usize);
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
         if data.weights.is_some() && place.is_none() {

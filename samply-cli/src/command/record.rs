@@ -30,6 +30,7 @@ use crate::output::{Earlier, Output, Saved};
 use crate::pipeline::{self, Plan, Recorded};
 use crate::screen;
 use crate::serve::Listener;
+use crate::sources;
 use crate::spool::Spool;
 use crate::style::Style;
 use crate::summary::{Highlights, Summary};
@@ -61,6 +62,9 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     if !args.no_symbolicate {
         let profile = &mut recorded.profile;
         enriched = Some(look_ups.name(profile, &interrupt));
+        if args.embed_sources {
+            sources::embed_hot(profile, &symbolicator, &interrupt, &term);
+        }
         // Markers of benchmarks and tests are made from named stacks.
         if let Some(cargo) = &plan.cargo {
             cargo.mark_benchmarks(profile, recorded.iterations);

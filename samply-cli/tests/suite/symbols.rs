@@ -343,3 +343,87 @@ fn debug_files_damaged_anywhere_are_reported_on_in_bounded_memory_and_time() {
     assert!(said > 20, "{said} of 60: a cut file has lost something");
     drop(separate.dir);
 }
+
+#[test]
+fn embedded_sources_are_shown_where_the_files_are_gone() {
+    let Some(()) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let (source, binary) = (dir.path().join("gone.c"), dir.path().join("gone"));
+    let text = "static volatile unsigned long sink;\n\
+                int main(void) {\n\
+                \x20   for (unsigned long i = 0; i < 300000000; i++) sink += i; /* \\\"ünï \u{fffd} */\n\
+                \x20   return 0;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let mut compile = std::process::Command::new("cc");
+    compile.args(["-g", "-O1", "-o"]).arg(&binary).arg(&source);
+    assert!(compile.status().unwrap().success());
+    let (recording, profile) = record().options(&["--embed-sources"]).profile(&binary, &[""; 0]);
+    assert!(recording.stderr.contains(" in the profile ("), "{}", recording.stderr);
+    let embedded = |json: &serde_json::Value| {
+        let sources = &json["shared"]["sources"];
+        let names = sources["filename"].as_array().unwrap().iter();
+        let rows = names.zip(sources["content"].as_array().unwrap());
+        let path = |name: &serde_json::Value| json["shared"]["stringArray"][name.as_u64().unwrap() as usize].clone();
+        let mut rows = rows.map(|(name, content)| (path(name), content.clone()));
+        rows.find(|(path, _)| path.as_str().is_some_and(|path| path.ends_with("/gone.c")))
+            .unwrap()
+            .1
+    };
+    assert_eq!(embedded(&profile.json), text);
+
+    std::fs::remove_file(&source).unwrap();
+    let sprof = |arguments: &[&std::ffi::OsStr]| {
+        let output = support::run::output(support::sprof().args(arguments));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let path = recording.output.as_os_str();
+    for options in [&["annotate", "main"][..], &["annotate", "main", "--asm"]] {
+        let mut arguments: Vec<&std::ffi::OsStr> = options.iter().map(AsRef::as_ref).collect();
+        arguments.insert(1, path);
+        let shown = sprof(&arguments);
+        assert!(shown.contains("sink += i; /* \\\"ünï \u{fffd} */"), "{shown}");
+    }
+    // A merged file keeps them.
+    let merged = dir.path().join("merged.json.gz");
+    sprof(&["merge".as_ref(), path, path, "-o".as_ref(), merged.as_os_str()]);
+    assert_eq!(embedded(&Profile::read(&merged).json), text);
+    // Without the flag there are none.
+    std::fs::write(&source, text).unwrap();
+    let (_, profile) = record().profile(&binary, &[""; 0]);
+    assert!(embedded(&profile.json).is_null());
+}
+
+#[test]
+fn what_is_no_source_is_not_embedded_whatever_the_debug_info_says() {
+    let Some(()) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let secret = dir.path().join("secret.c");
+    std::fs::write(&secret, "a secret").unwrap();
+    std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let link = dir.path().join("link.c");
+    std::os::unix::fs::symlink("/etc/passwd", &link).unwrap();
+    // The owner of a file may have it in a profile. Root, who can read all files, is asked by no one.
+    let is_root = support::skip::is_root();
+    for (name, is_refused) in [
+        ("/proc/self/environ", true),
+        ("/etc/passwd", true),
+        ("/bin/true", true),
+        (link.to_str().unwrap(), true),
+        (secret.to_str().unwrap(), is_root),
+    ] {
+        let (source, binary) = (dir.path().join("app.c"), dir.path().join("app"));
+        let text = format!(
+            "static volatile unsigned long sink;\n#line 1 \"{name}\"\n\
+             int main(void) {{ for (unsigned long i = 0; i < 200000000; i++) sink += i; return 0; }}\n"
+        );
+        std::fs::write(&source, text).unwrap();
+        let mut compile = std::process::Command::new("cc");
+        compile.args(["-g", "-O1", "-o"]).arg(&binary).arg(&source);
+        assert!(compile.status().unwrap().success());
+        let (_, profile) = record().options(&["--embed-sources"]).profile(&binary, &[""; 0]);
+        let contents = profile.json["shared"]["sources"]["content"].as_array().unwrap();
+        let embedded = contents.iter().filter(|content| !content.is_null()).count();
+        assert_eq!(embedded == 0, is_refused, "{name}: {contents:?}");
+    }
+}

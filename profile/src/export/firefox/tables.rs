@@ -108,7 +108,11 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
         json.constant_column("startLine", files.len(), "1")?;
         json.constant_column("startColumn", files.len(), "1")?;
         json.constant_column("sourceMapURL", files.len(), "null")?;
-        json.constant_column("content", files.len(), "null")
+        let text_of = |file: &u32| data.source(data.text(*file));
+        json.column("content", files.iter().map(text_of), |buf, text| match text {
+            Some(text) => put_string(buf, text),
+            None => buf.extend_from_slice(b"null"),
+        })
     })?;
     json.key("sourceLocationTable")?;
     json.object(|json| {

@@ -14,6 +14,7 @@ use crate::data::{
     Category, Counter, Data, Fields, Frame, Func, Marker, NONE, Phase, Resource, RowValue, Samples, Script,
 };
 use crate::data::{Stack, Symbol, TextFields, Thread, Unit, map_stacks_of_allocations};
+use crate::sources::adopt;
 use crate::unique::Unique;
 
 /// The fault and its place: `threads[2].samples.stack[7] is 99, but there are 50 stacks`.
@@ -87,6 +88,16 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
         shared.sources = (0..files.2.len())
             .map(|index| Ok(id(&shared.texts, files.optional(index, shared.texts.len(), "texts")?)))
             .collect::<Result<_, Wrong>>()?;
+        for (text, content) in shared
+            .sources
+            .iter()
+            .zip(std::mem::take(&mut raw.shared.sources.content.0))
+        {
+            if let (Some(path), Some(content)) = (normal.texts.all.get(*text as usize), content) {
+                let source = [(path.clone(), Some(content))].into_iter().collect();
+                adopt(&mut normal.data.sources, source);
+            }
+        }
     }
     if version >= SHARED_TABLES {
         normal.tables(raw.shared, &shared, "shared")?;
@@ -126,7 +137,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
 
 /// Number of source files with more than a name.
 fn source_details(sources: &Fields) -> u64 {
-    let columns = ["id", "uuid", "startLine", "startColumn", "sourceMapURL", "content"];
+    let columns = ["id", "uuid", "startLine", "startColumn", "sourceMapURL"];
     let columns = columns.into_iter().filter_map(|key| sources.get(key)?.as_array());
     let mut detailed = std::collections::BTreeSet::new();
     for column in columns {

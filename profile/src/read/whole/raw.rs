@@ -176,10 +176,32 @@ pub(super) struct RawSymbols {
 #[derive(Default)]
 pub(super) struct RawSources<E: Extent> {
     pub(super) filename: Ids,
+    pub(super) content: Contents,
     pub(super) rest: E::Of<Fields>,
 }
 
-object_with_rest!(RawSources { "filename" => filename });
+object_with_rest!(RawSources { "filename" => filename, "content" => content });
+
+/// The texts of source files. Anything else than a text is none.
+#[derive(Default)]
+pub(super) struct Contents(pub(super) Vec<Option<Box<str>>>);
+
+impl<'de> Deserialize<'de> for Contents {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Content {
+            Text(Box<str>),
+            Other(serde::de::IgnoredAny),
+        }
+        let contents: Option<Vec<Content>> = Deserialize::deserialize(json)?;
+        let text = |content| match content {
+            Content::Text(text) => Some(text),
+            Content::Other(_) => None,
+        };
+        Ok(Contents(contents.into_iter().flatten().map(text).collect()))
+    }
+}
 
 #[derive(Default)]
 pub(super) struct RawThread<E: Extent> {

@@ -131,7 +131,7 @@ impl Annotation<'_> {
         let addresses: Vec<u64> = runs.iter().cloned().flatten().filter_map(address_of).collect();
         let mut interleaved = match self.args.no_lines {
             true => Interleaved::default(),
-            false => Interleaved::new(self.symbolicator, module, &addresses),
+            false => Interleaved::new(self.symbolicator, self.selection.data, module, &addresses),
         };
         for (index, run) in runs.into_iter().enumerate() {
             self.write_gap(index, out)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use profile::data::Data;
 use recording::module::Module;
 use recording::symbol::{AddressInfo, SourceFrame};
 use symbolicator::{ModuleKey, Symbolicator, rust_library_path};
@@ -49,7 +50,7 @@ impl Origin {
 
 impl Interleaved {
     /// Looks up the instructions at these relative addresses, and reads their source files.
-    pub(super) fn new(symbolicator: &Symbolicator, module: &Module, addresses: &[u64]) -> Interleaved {
+    pub(super) fn new(symbolicator: &Symbolicator, data: &Data, module: &Module, addresses: &[u64]) -> Interleaved {
         // The function was looked up before: an error has been shown.
         let infos = symbolicator.lookup(module, addresses).unwrap_or_default();
         let mut interleaved = Interleaved::default();
@@ -61,7 +62,8 @@ impl Interleaved {
                 .flat_map(|place| &place.file)
             {
                 if !interleaved.files.contains_key(file) {
-                    let text = symbolicator.source(&ModuleKey::of(module), *address, file);
+                    let look_up = || symbolicator.source(&ModuleKey::of(module), *address, file);
+                    let text = data.source(file).map_or_else(look_up, |text| Ok(text.to_owned()));
                     let text = text.map(|text| text.lines().map(str::to_owned).collect());
                     (interleaved.files).insert(file.clone(), text.map_err(|error| error.to_string()));
                 }

@@ -69,6 +69,12 @@ pub(super) fn export(args: &ExportArgs, format: ExportFormat, target: Target<'_>
             (data, source.is_gzip)
         }
     };
+    if format == ExportFormat::FirefoxV55 && data.embedded_sources() > 0 {
+        let count = data.embedded_sources();
+        term.warning(format_args!(
+            "{count} source files are embedded, which version 55 cannot hold: left out"
+        ));
+    }
     let write = |out: &mut dyn Write| match format {
         ExportFormat::FirefoxV55 => firefox_v55::write(&data, out),
         _ => firefox::write_data(&data, out),

@@ -1,0 +1,67 @@
+//! Source files in the profile itself, so that their lines are shown where the files are not.
+
+use std::sync::Arc;
+
+use recording::module::Module;
+use rustc_hash::FxHashMap;
+
+use crate::model::Profile;
+use crate::model::strings::StringId;
+
+/// A source file of sampled code.
+#[derive(Clone, Debug)]
+pub struct HotSource {
+    /// The path in the debug info.
+    pub path: String,
+    /// A place that the debug info has this path for.
+    pub module: Arc<Module>,
+    /// Lookup address, relative to the module.
+    pub address: u64,
+}
+
+/// The source files of sampled functions, those of most samples first. A sample counts for a file each time its stack enters the file.
+pub fn hot_sources(profile: &Profile) -> Vec<HotSource> {
+    let stacks = &profile.stacks;
+    let mut samples = vec![0u64; stacks.len()];
+    let all = profile.threads.iter().flat_map(|thread| thread.samples.iter());
+    for stack in all.filter_map(|sample| sample.stack) {
+        samples[stack.0 as usize] += 1;
+    }
+    let source = |frame| {
+        let row = profile.tables.frame(frame);
+        Some((profile.tables.func(row.func).source?, row))
+    };
+    // (samples, the first frame) of each file
+    let mut files: FxHashMap<StringId, (u64, (u64, Arc<Module>))> = FxHashMap::default();
+    let nodes: Vec<_> = stacks.iter().collect();
+    for (stack, prefix, frame) in nodes.into_iter().rev() {
+        let here = samples[stack.0 as usize];
+        if let Some(prefix) = prefix {
+            samples[prefix.0 as usize] += here;
+        }
+        let Some((path, row)) = source(frame) else { continue };
+        let (Some(address), Some(lib)) = (row.address, row.lib) else {
+            continue;
+        };
+        // A file that calls itself has counted its samples further out.
+        let around = prefix.and_then(|prefix| source(stacks.frame(prefix)));
+        let is_entered = around.is_none_or(|(caller, _)| caller != path);
+        let module = || (address, profile.tables.lib(lib).module.clone());
+        let file = files.entry(path).or_insert_with(|| (0, module()));
+        file.0 += if is_entered { here } else { 0 };
+    }
+    let mut files: Vec<(u64, HotSource)> = files
+        .into_iter()
+        .map(|(path, (samples, (address, module)))| {
+            let path = profile.strings.get(path).to_owned();
+            (samples, HotSource { path, module, address })
+        })
+        .collect();
+    files.sort_by(|(a, of_a), (b, of_b)| b.cmp(a).then_with(|| of_a.path.cmp(&of_b.path)));
+    files.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Adds the text of a source file to the profile.
+pub fn embed(profile: &mut Profile, path: &str, text: &str) {
+    profile.sources.insert(path.into(), Some(text.into()));
+}
