@@ -327,10 +327,12 @@ fn a_thread_that_is_running_is_not_taken_for_waiting() {
     alone();
     let target = Target::start(program("split").unwrap(), &["600000"]);
     std::thread::sleep(Duration::from_millis(200));
-    let recording = (record()
-        .options(&["--off-cpu", "-d", "2", "-p", &target.pid()])
-        .attach())
-    .finish();
+    let recording = undisturbed(|| {
+        (record()
+            .options(&["--off-cpu", "-d", "2", "-p", &target.pid()])
+            .attach())
+        .finish()
+    });
     assert_eq!(recording.code, Some(0), "{}", recording.stderr);
     let profile = recording.profile();
     let thread = main_thread(&profile);
