@@ -4,6 +4,11 @@
 //! first all threads are listed, then events are opened and enabled, then /proc is read again. So a thread that starts
 //! meanwhile has inherited its events or is found; [`Origins`] makes sure that it does not count twice.
 //!
+//! Events are enabled more than once. A thread that is cloned while its parent's events are being enabled inherits them disabled. Then the kernel
+//! may give the clone's events to the parent: at a switch from one to the other it swaps their contexts, because they are equal but for that
+//! (perf_event_context_sched_out in kernel/events/core.c). Seen: in 2 of 100 attempts to attach to a program that starts threads all the time,
+//! no thread had a sample from then on. Enabling an event also enables all that was inherited from it.
+//!
 //! Each thread gets one event per CPU, which writes to the one ring of that CPU: the kernel refuses a ring for an inherited event of all
 //! CPUs (perf_mmap in kernel/events/core.c). 64 threads on 2 CPUs are 128 descriptors, and as many for larger stacks.
 
@@ -21,6 +26,7 @@ use crate::machine::cpus;
 use crate::open::{self, OpenError, Opened, Scope, Wanted};
 use crate::processes::procfs;
 use crate::processes::watched::Watched;
+use crate::session::existing::Existing;
 use crate::session::initial_waits::InitialWaits;
 use crate::session::ring_copier::RingCopier;
 use crate::sys::memory;
@@ -45,8 +51,8 @@ pub(crate) struct Running {
     pub(crate) names: Vec<String>,
     /// When events were enabled.
     pub(crate) start: Timestamp,
-    /// All processes that are recorded.
-    pub(crate) pids: Vec<i32>,
+    /// All processes that are recorded, as they were then.
+    pub(crate) existing: Existing,
     /// Processes below the named ones for which no events were allowed.
     pub(crate) refused: Vec<i32>,
     /// Their threads that are off-CPU when recording starts; `None` if waits are not recorded.
@@ -110,7 +116,8 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
     if let Some(initial_waits) = &mut initial_waits {
         initial_waits.look(&threads);
     }
-    let pids = follow_up(&mut opened, &named, known, &refused, initial_waits.as_mut());
+    let pids = follow_up(&mut opened, &named, known, &refused, initial_waits.as_mut())?;
+    let existing = Existing::read(&pids, start);
     let threads = opened.events.tasks();
     opened.announcements.push(format!(
         "recording {} ({} {}, {threads} {}); Ctrl-C ends the recording, and nothing else",
@@ -123,7 +130,7 @@ pub(crate) fn to_processes(named: &[i32], wanted: &Wanted<'_>) -> Result<(Opened
         watched: Watched::Others(held),
         names,
         start,
-        pids,
+        existing,
         refused: refused.into_iter().collect(),
         initial_waits,
         ring_copier,
@@ -156,7 +163,7 @@ pub(crate) fn to_whole_machine(wanted: &Wanted<'_>) -> Result<(Opened, Running),
         watched: Watched::Machine,
         names: vec!["whole machine".to_owned()],
         start,
-        pids: procfs::processes(),
+        existing: Existing::read(&procfs::processes(), start),
         refused: Vec::new(),
         initial_waits,
         ring_copier,
@@ -171,12 +178,13 @@ fn follow_up(
     mut known: HashSet<i32>,
     refused: &HashSet<i32>,
     mut initial_waits: Option<&mut InitialWaits>,
-) -> Vec<i32> {
+) -> Result<Vec<i32>, String> {
     // In these processes a new thread may come from a thread that lacked some of its events.
     let mut doubtful: Option<HashSet<i32>> = None;
     let mut failures: Vec<io::Error> = Vec::new();
     for _ in 0..ROUNDS {
         std::thread::sleep(SETTLE);
+        enable(opened)?;
         let mut young: Vec<(i32, i32)> = list(named);
         young.retain(|(pid, tid)| !known.contains(tid) && !refused.contains(pid));
         known.extend(young.iter().map(|(_, tid)| *tid));
@@ -205,7 +213,7 @@ fn follow_up(
         .extend(failures.first().map(|error| without_own_events(failures.len(), error)));
     let mut pids = below(named);
     pids.retain(|pid| !refused.contains(pid));
-    pids
+    Ok(pids)
 }
 
 fn without_own_events(threads: usize, error: &io::Error) -> String {

@@ -14,6 +14,7 @@ use crate::sys::process;
 use perf_data::translate::Translator;
 
 /// A process as it was found.
+#[derive(Debug)]
 struct Process {
     pid: i32,
     stat: Stat,
@@ -23,51 +24,67 @@ struct Process {
     mappings: Vec<MapsLine>,
 }
 
+#[derive(Debug)]
 struct Thread {
     tid: i32,
     start: Timestamp,
     name: Vec<u8>,
 }
 
-/// Reports these processes, with all their threads, names and mappings as of `now`, the time from which on there are records.
-/// Call it when the events are enabled.
-pub(crate) fn report(pids: &[i32], now: Timestamp, translator: &mut Translator, sink: &mut dyn EventSink) {
-    let clock = StartClock::new(now);
-    let processes: Vec<Process> = pids.iter().filter_map(|pid| read(*pid, &clock)).collect();
+/// Running processes with all their threads, names and mappings.
+#[derive(Debug)]
+pub(crate) struct Existing {
+    processes: Vec<Process>,
+    /// The time from which on there are records.
+    start: Timestamp,
+    read_until: Timestamp,
+}
 
-    // Starts first, in the order of their times: events go to the sink in time order.
-    let mut starts: Vec<(Timestamp, usize, Option<i32>)> = Vec::new();
-    for (at, process) in processes.iter().enumerate() {
-        starts.push((process.start, at, None));
-        starts.extend(
-            process
-                .threads
-                .iter()
-                .map(|thread| (thread.start, at, Some(thread.tid))),
-        );
-    }
-    starts.sort();
-    for (start, at, tid) in starts {
-        let pid = Pid(processes[at].pid);
-        match tid {
-            None => translator.found_process(start, pid, Some(Pid(processes[at].stat.parent)), sink),
-            Some(tid) => translator.found_thread(start, pid, Tid(tid), sink),
+impl Existing {
+    /// Reads /proc. Call it when the events are enabled, and before the user hears so: what a thread was called that ends right after is
+    /// nowhere else.
+    pub(crate) fn read(pids: &[i32], start: Timestamp) -> Existing {
+        let clock = StartClock::new(start);
+        Existing {
+            processes: pids.iter().filter_map(|pid| read(*pid, &clock)).collect(),
+            start,
+            read_until: Timestamp(process::monotonic_ns()),
         }
     }
-    for process in &processes {
-        let pid = Pid(process.pid);
-        if process.stat.is_kernel_thread {
-            translator.found_kernel_thread(pid);
+
+    /// Reports them as of the start of the recording.
+    pub(crate) fn report(&self, translator: &mut Translator, sink: &mut dyn EventSink) {
+        let (processes, now) = (&self.processes, self.start);
+        // Starts first, in the order of their times: events go to the sink in time order.
+        let mut starts: Vec<(Timestamp, usize, Option<i32>)> = Vec::new();
+        for (at, process) in processes.iter().enumerate() {
+            starts.push((process.start, at, None));
+            let threads = process.threads.iter();
+            starts.extend(threads.map(|thread| (thread.start, at, Some(thread.tid))));
         }
-        translator.found_name(now, pid, Tid(process.pid), &process.stat.name, sink);
-        for thread in &process.threads {
-            translator.found_name(now, pid, Tid(thread.tid), &thread.name, sink);
+        starts.sort();
+        for (start, at, tid) in starts {
+            let pid = Pid(processes[at].pid);
+            match tid {
+                None => translator.found_process(start, pid, Some(Pid(processes[at].stat.parent)), sink),
+                Some(tid) => translator.found_thread(start, pid, Tid(tid), sink),
+            }
         }
-        for mapping in &process.mappings {
-            translator.found_mapping(now, pid, &mapping.as_mapping(), sink);
+        for process in processes {
+            let pid = Pid(process.pid);
+            if process.stat.is_kernel_thread {
+                translator.found_kernel_thread(pid);
+            }
+            translator.found_name(now, pid, Tid(process.pid), &process.stat.name, sink);
+            for thread in &process.threads {
+                translator.found_name(now, pid, Tid(thread.tid), &thread.name, sink);
+            }
+            for mapping in &process.mappings {
+                translator.found_mapping(now, pid, &mapping.as_mapping(), sink);
+            }
         }
+        translator.found_all(self.read_until);
     }
-    translator.found_all(Timestamp(process::monotonic_ns()));
 }
 
 fn read(pid: i32, clock: &StartClock) -> Option<Process> {

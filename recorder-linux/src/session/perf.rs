@@ -11,7 +11,7 @@ use recording::sink::EventSink;
 
 use super::attach::{self, Running};
 use super::common::Common;
-use super::{drain, existing};
+use super::drain;
 use crate::machine::host;
 use crate::open::events::Events;
 use crate::open::{NoCycles, Opened};
@@ -229,14 +229,14 @@ fn info(
     }
 }
 
-/// Reports what was found when events were enabled. Returns whose end ends the recording.
+/// Reports what was there when events were enabled. Returns whose end ends the recording.
 fn report_running(
     running: Running,
     opened: &mut Opened,
     translator: &mut Translator,
     sink: &mut dyn EventSink,
 ) -> Watched {
-    existing::report(&running.pids, running.start, translator, sink);
+    running.existing.report(translator, sink);
     if let Some(initial_waits) = &running.initial_waits {
         initial_waits.report(running.start, sink);
     }

@@ -2,7 +2,9 @@
 // usage: attached stages             `early` is busy from the start; a line on standard input starts the thread `late`, the
 //                                    next one a child process that works in `child_work`; the end of the input ends all
 //        attached burst COUNT CPU_MS starts `burst-000`, `burst-001`... one a millisecond; a line on standard input lets each
-//                                    use that much CPU time; then prints how much it was
+//                                    use that much CPU time; then prints how much it was, without pauses that the host made
+//        attached churn CPU_MS       starts threads that end at once, all the time; after a line on standard input the main thread uses
+//                                    that much CPU time in `churn_work`
 //        attached crowd COUNT        COUNT threads; a line on standard input prints the work done so far and the CPU time
 //                                    that it took, the end of the input ends the program
 //        attached leaderless MS      the main thread ends at once, another one works in `orphan_work`
@@ -60,9 +62,38 @@ static void *crowd(void *at) {
     return NULL;
 }
 
-NOINLINE void burst_work(uint64_t end_ns) {
-    while (thread_cpu_ns() < end_ns) sink += xorshift(23, 20000);
+// A step takes some 20 us. One that takes a millisecond of CPU time was a pause that the host of a virtual machine made: no timer ticks in it.
+#define PAUSE_NS 1000000u
+
+// Returns the CPU time of the thread without such pauses.
+NOINLINE uint64_t burst_work(uint64_t end_ns) {
+    uint64_t now = thread_cpu_ns(), paused = 0;
+    while (now < end_ns) {
+        sink += xorshift(23, 20000);
+        uint64_t last = now;
+        now = thread_cpu_ns();
+        if (now - last > PAUSE_NS) paused += now - last;
+    }
     KEEP_FRAME();
+    return now - paused;
+}
+
+NOINLINE void churn_work(uint64_t end_ns) {
+    while (thread_cpu_ns() < end_ns) sink += xorshift(29, 20000);
+    KEEP_FRAME();
+}
+
+static void *one_of_many(void *unused) {
+    usleep(300);
+    return unused;
+}
+
+static void *read_line(void *unused) {
+    char line[64];
+    // The end of the input ends it, too.
+    if (fgets(line, sizeof line, stdin) == NULL) line[0] = 0;
+    stop = 1;
+    return unused;
 }
 
 static void *burst(void *argument) {
@@ -72,8 +103,7 @@ static void *burst(void *argument) {
     pthread_setname_np(pthread_self(), name);
     pthread_mutex_lock(&gate);
     pthread_mutex_unlock(&gate);
-    burst_work(burst_ns);
-    cpu_ns[at] = thread_cpu_ns();
+    cpu_ns[at] = burst_work(burst_ns);
     return NULL;
 }
 
@@ -117,6 +147,20 @@ int main(int argc, char **argv) {
         pthread_create(&threads[0], NULL, orphan, (void *)(uintptr_t)count);
         say("ready");
         pthread_exit(NULL);
+    }
+    if (strcmp(argv[1], "churn") == 0) {
+        pthread_attr_t detached;
+        pthread_attr_init(&detached);
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        pthread_create(&threads[0], NULL, read_line, NULL);
+        say("ready");
+        while (!stop) {
+            pthread_t thread;
+            pthread_create(&thread, &detached, one_of_many, NULL);
+            usleep(20);
+        }
+        churn_work(thread_cpu_ns() + (uint64_t)count * 1000000u);
+        return 0;
     }
     if (count > MOST) return 2;
     if (strcmp(argv[1], "burst") == 0) {
