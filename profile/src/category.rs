@@ -1,8 +1,10 @@
 //! Kinds of code, and the front end's categories, which colour frames.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use recording::source_path::SourcePath;
 use recording::v8::Tier;
 use recording::wait::WaitReason;
 
@@ -155,36 +157,21 @@ pub(crate) fn is_own(category: &str) -> bool {
 }
 
 /// The folder of the package that cargo or Go downloaded and that this source is of.
-fn package(source: &str) -> Option<&str> {
-    // `registry/src/index.crates.io-1949cf8c6b5b557f/serde-1.0.0/`, `git/checkouts/serde-2ac3c8a2d6f4a1b0/59807616/`: a repository may have
-    // folders of these names, too, but not with cargo's hash.
-    for marker in ["/registry/src/", "/git/checkouts/"] {
-        let Some(at) = source.find(marker) else { continue };
-        let start = at + marker.len();
-        let mut ends = source[start..].match_indices('/').map(|(end, _)| start + end);
-        let (first, second) = (ends.next()?, ends.next()?);
-        let (_, hash) = source[start..first].rsplit_once('-')?;
-        let is_cargos = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-        return is_cargos.then_some(&source[..=second]);
+fn package(source: &str) -> Option<Cow<'_, str>> {
+    if let Some(folder) = SourcePath::parse(source).downloaded_folder() {
+        return Some(folder.into());
     }
     // `go/pkg/mod/example.org/tool@v1.0.0/`. A downloaded toolchain holds Go's own packages.
     let start = source.find("/go/pkg/mod/")? + "/go/pkg/mod/".len();
     let version = start + source[start..].find('@')?;
     let end = version + source[version..].find('/')?;
-    (!source[start..].starts_with("golang.org/toolchain@")).then_some(&source[..=end])
-}
-
-/// True for sources of a package that cargo or Go downloaded.
-fn is_downloaded(source: &str) -> bool {
-    package(source).is_some()
+    (!source[start..].starts_with("golang.org/toolchain@")).then_some(source[..=end].into())
 }
 
 /// True for sources of a standard library, or of a package that cargo, Go or npm downloaded.
 pub(crate) fn is_library_source(source: &str) -> bool {
     const LIBRARIES: &[&str] = &[
         "/rustc/",
-        // Dependencies of Rust's standard library: hashbrown.
-        "/rust/deps/",
         "library/core/",
         "library/std/",
         "library/alloc/",
@@ -193,7 +180,10 @@ pub(crate) fn is_library_source(source: &str) -> bool {
         "/node_modules/",
     ];
     // `node:fs`
-    is_downloaded(source) || source.starts_with("node:") || LIBRARIES.iter().any(|part| source.contains(part))
+    Kind::is_rust_std_source(source)
+        || package(source).is_some()
+        || source.starts_with("node:")
+        || LIBRARIES.iter().any(|part| source.contains(part))
 }
 
 /// Folders of downloaded packages that a file was made from: a program from `cargo install` or `go install` is no dependency of itself.
@@ -213,13 +203,13 @@ impl Installed {
                 Some((krate, _)) => is_crate(file, krate),
                 None => function.starts_with("main."),
             };
-            is_files.then_some(package)
+            is_files.then(|| package.into_owned())
         };
-        Installed(functions.filter_map(folder).map(str::to_owned).collect())
+        Installed(functions.filter_map(folder).collect())
     }
 
     pub(crate) fn has(&self, source: &str) -> bool {
-        self.0.iter().any(|package| source.starts_with(package.as_str()))
+        !self.0.is_empty() && package(source).is_some_and(|package| self.0.contains(&*package))
     }
 }
 
@@ -253,7 +243,7 @@ impl Kind {
     pub(crate) fn of_source(self, source: &str, installed: &Installed) -> Kind {
         match self {
             _ if Kind::is_rust_std_source(source) => Kind::RustStd,
-            Kind::Program if is_downloaded(source) && !installed.has(source) => Kind::Dependency,
+            Kind::Program if package(source).is_some() && !installed.has(source) => Kind::Dependency,
             kind => kind,
         }
     }
@@ -299,19 +289,23 @@ impl Kind {
         Kind::Library
     }
 
-    /// True if the path is one of Rust's standard library, as its debug info has it (`/rustc/<commit>/library/...`).
+    /// True if the path is one of Rust's standard library, or of a package that it is built with. A library built from a release, and not from
+    /// Git, has its version in the place of the commit.
     fn is_rust_std_source(path: &str) -> bool {
-        path.split_once("/rustc/").is_some_and(|(_, rest)| {
-            rest.split_once('/')
-                .is_some_and(|(_, rest)| rest.starts_with("library/"))
-        }) || path.contains("/lib/rustlib/src/rust/library/")
-            // Its own dependencies: hashbrown.
+        SourcePath::parse(path).is_of_rust_library()
+            || path.split_once("/rustc/").is_some_and(|(_, rest)| {
+                rest.split_once('/')
+                    .is_some_and(|(_, rest)| rest.starts_with("library/"))
+            })
+            || path.contains("/lib/rustlib/src/rust/library/")
             || path.contains("/rust/deps/")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use recording::source_path::in_profile;
+
     use super::*;
 
     #[test]
@@ -335,6 +329,35 @@ mod tests {
         )));
         assert!(!Kind::is_rust_std_source("/home/me/library/core/src/lib.rs"));
         assert!(!Kind::is_rust_std_source("/rustc/notes.txt"));
+    }
+
+    #[test]
+    fn both_forms_of_a_path_are_of_one_kind() {
+        let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
+        let registry = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
+        let main = format!("{registry}/my-rg-14.1.1/src/main.rs");
+        let installed = Installed::of([("my-rg", "my_rg::main", main.as_str())].into_iter());
+        for (path, kind) in [
+            (format!("/rustc/{commit}/library/proc_macro/src/lib.rs"), Kind::RustStd),
+            ("/rust/deps/hashbrown-0.16.1/src/map.rs".to_owned(), Kind::RustStd),
+            (format!("{registry}/hashbrown-0.16.1/src/map.rs"), Kind::Dependency),
+            (
+                "/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs".to_owned(),
+                Kind::Dependency,
+            ),
+            (main.clone(), Kind::Program),
+            ("/home/me/app/src/main.rs".to_owned(), Kind::Program),
+        ] {
+            let of_profile = in_profile(&path);
+            assert_eq!(Kind::Program.of_source(&path, &installed), kind, "{path}");
+            assert_eq!(Kind::Program.of_source(&of_profile, &installed), kind, "{of_profile}");
+            assert_eq!(is_library_source(&path), is_library_source(&of_profile), "{path}");
+            assert_eq!(
+                is_library_source(&path),
+                kind != Kind::Program || path == main,
+                "{path}"
+            );
+        }
     }
 
     #[test]

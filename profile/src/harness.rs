@@ -11,6 +11,8 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
+use recording::source_path::SourcePath;
+
 use crate::build::MARKERS_PER_THREAD;
 use crate::category::is_library_source;
 use crate::model::Profile;
@@ -192,6 +194,7 @@ fn running(profile: &Profile, stack: StackId) -> Option<Running> {
 
 /// The harness of a frame, and whether the frame measures.
 fn harness_of(source: &str, function: &str) -> Option<(Harness, bool)> {
+    let source = SourcePath::parse(source).plain();
     // `.../criterion-0.8.2/src/bencher.rs` from the registry, `.../criterion/src/...` from elsewhere.
     let in_crate = |name: &str| {
         let (folders, file) = source.rsplit_once("/src/")?;
@@ -260,6 +263,8 @@ impl Harness {
 
 #[cfg(test)]
 mod tests {
+    use recording::source_path::in_profile;
+
     use super::*;
 
     #[test]
@@ -287,8 +292,14 @@ mod tests {
                 "/rustc/5980/library/test/src/lib.rs".to_owned(),
                 Some((Harness::Libtest, false)),
             ),
+            (
+                "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/test/src/lib.rs".to_owned(),
+                Some((Harness::Libtest, false)),
+            ),
             ("/home/me/divan-bench/src/lib.rs".to_owned(), None),
         ] {
+            assert_eq!(harness_of(&source, "test::run_test"), expected, "{source}");
+            let source = in_profile(&source);
             assert_eq!(harness_of(&source, "test::run_test"), expected, "{source}");
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! A cause follows from the stacks and from the lookup of names, never from the name of a program.
 
+use recording::source_path::SourcePath;
 use recording::stack::StackMark;
 use recording::symbol::SymbolSource;
 use rustc_hash::FxHashMap;
@@ -303,6 +304,7 @@ fn is_always_inlined(source: &str) -> bool {
         "core/src/ub_checks.rs",
     ];
     const CXX: &[&str] = &["bits/stl_iterator.h", "bits/move.h", "bits/ptr_traits.h"];
+    let source = SourcePath::parse(source).plain();
     let of_rust = source.contains("library/") && RUST.iter().any(|file| source.ends_with(file));
     of_rust || source.contains("/c++/") && CXX.iter().any(|file| source.ends_with(file))
 }
