@@ -243,6 +243,58 @@ fn source_is_given_where_the_address_names_it() {
 }
 
 #[test]
+fn sources_of_packages_are_given_by_the_path_that_the_profile_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = "index.crates.io-1949cf8c6b5b557f";
+    let checkout = "git/checkouts/demo-2ac3c8a2d6f4a1b0/59807616/src/a.c";
+    for (below, shown, others) in [
+        (
+            format!("registry/src/{registry}/demo-1.2.3/src/a.c"),
+            format!("cargo:{registry}:demo-1.2.3:src/a.c"),
+            [
+                format!("cargo:{registry}:demo-1.2.4:src/a.c"),
+                format!("cargo:{registry}:demo-1.2.3:src/b.c"),
+            ],
+        ),
+        (
+            checkout.to_owned(),
+            checkout.to_owned(),
+            [checkout.replace("a.c", "b.c"), checkout.replace("demo-2", "demo-3")],
+        ),
+    ] {
+        let file = dir.path().join("home").join(&below);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::copy(common::source("inline.c"), &file).unwrap();
+        std::fs::write(file.with_file_name("b.c"), "").unwrap();
+        let program = dir.path().join("program");
+        common::run("cc", &[&"-O2", &"-g", &"-Wl,--build-id", &file, &"-o", &program]);
+        let module = module(&program);
+        let symbolicator = symbolicator(&[]);
+        symbolicator.add_module(&module);
+        let (start, id) = (function(&program, "_outer").0, module.breakpad_id());
+        let names = json!({"memoryMap": [["program", id]], "stacks": [[[0, start]]]});
+        let answer = met(&symbolicator, "/symbolicate/v5", &names);
+        assert_eq!(answer["results"][0]["stacks"][0][0]["file"], shown);
+        let request = |file: &str| json!({"debugName": "program", "debugId": id, "moduleOffset": format!("{start:#x}"), "file": file});
+        // An older profile has the path of the debug info.
+        for named in [&*shown, file.to_str().unwrap()] {
+            let answer = met(&symbolicator, "/source/v1", &request(named));
+            assert_eq!(answer["source"], std::fs::read_to_string(&file).unwrap(), "{named}");
+        }
+        // Another folder of cargo is never read, though its path means the same.
+        let elsewhere = dir.path().join("elsewhere").join(&below);
+        std::fs::create_dir_all(elsewhere.parent().unwrap()).unwrap();
+        std::fs::write(&elsewhere, "another text").unwrap();
+        let answer = met(&symbolicator, "/source/v1", &request(elsewhere.to_str().unwrap()));
+        assert_eq!(answer["source"], std::fs::read_to_string(&file).unwrap());
+        for other in &others {
+            let error = refused(&symbolicator, "/source/v1", &request(other));
+            assert!(error.contains("does not name"), "{other}: {error}");
+        }
+    }
+}
+
+#[test]
 fn a_source_file_that_is_gone_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("gone.c");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use recording::symbol::AddressInfo;
+use recording::source_path;
+use recording::symbol::{AddressInfo, SourceFrame};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
@@ -232,18 +233,24 @@ fn describe(address: u64, info: &AddressInfo) -> Frame {
             .and_then(|function| function.size)
             .map(|size| format!("{size:#x}")),
         function: name,
-        file: outer.and_then(|outer| outer.file.clone()),
+        file: outer.and_then(in_profile),
         line: outer.and_then(|outer| outer.line),
         column: outer.and_then(|outer| outer.column),
         inlines: inner
             .iter()
             .map(|frame| Inline {
                 function: frame.function.clone(),
-                file: frame.file.clone(),
+                file: in_profile(frame),
                 line: frame.line,
                 column: frame.column,
             })
             .collect(),
         ..Frame::default()
     }
+}
+
+/// The UI puts the answer into the profile.
+fn in_profile(frame: &SourceFrame) -> Option<String> {
+    let file = frame.file.as_deref()?;
+    Some(source_path::in_profile(file).into_owned())
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use profile::data::Data;
 use recording::module::Module;
+use recording::source_path::SourcePath;
 use recording::symbol::{AddressInfo, SourceFrame};
-use symbolicator::{ModuleKey, Symbolicator, rust_library_path};
+use symbolicator::{ModuleKey, Symbolicator};
 
 /// The source of some instructions: the line of the function, and that of the innermost function that is inlined there.
 #[derive(Default)]
@@ -110,10 +111,7 @@ impl Interleaved {
         let path = place.file.as_deref();
         let text = path.and_then(|path| self.files.get(path)?.as_ref().ok());
         let function = place.function.as_deref().unwrap_or("unknown function");
-        let library = path
-            .and_then(rust_library_path)
-            .map(|(_, path)| path.display().to_string());
-        let path = library.as_deref().or(path).unwrap_or("unknown file");
+        let path = path.map_or("unknown file".into(), |path| SourcePath::parse(path).short());
         let number = place.line.map_or("?".to_owned(), |line| line.to_string());
         let Some(text) = text else {
             return lines.push(format!("; {indent}{function}{how}, {path}:{number}"));

@@ -1,0 +1,243 @@
+//! Where source files of Rust's library and of cargo's packages are on this machine.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use recording::source_path::{Registry, SourcePath};
+use rustc_hash::FxHashMap;
+
+/// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of cargo, and a commit of
+/// Rust in every toolchain.
+#[derive(Debug, Default)]
+pub struct LocalSources {
+    cargo_home: Option<PathBuf>,
+    rustup_home: Option<PathBuf>,
+    /// The sources of the toolchain built from a commit, or why there are none. A manifest has 1 MB.
+    toolchains: FxHashMap<String, Result<PathBuf, String>>,
+}
+
+impl LocalSources {
+    /// Looks in `CARGO_HOME` and `RUSTUP_HOME`, or else in the home folder.
+    pub fn of_user() -> LocalSources {
+        let folder = |named: &str, in_home: &str| -> Option<PathBuf> {
+            let is_set = |folder: &OsString| !folder.is_empty();
+            let named = std::env::var_os(named).filter(is_set).map(PathBuf::from);
+            named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(in_home)))
+        };
+        LocalSources {
+            cargo_home: folder("CARGO_HOME", ".cargo"),
+            rustup_home: folder("RUSTUP_HOME", ".rustup"),
+            toolchains: FxHashMap::default(),
+        }
+    }
+
+    /// The path for other tools that read source files: that of the file on this machine, or else that of debug info. `None` for paths that are no
+    /// special paths: these stay as they are.
+    pub fn local_path(&mut self, path: &str) -> Option<String> {
+        let path = SourcePath::parse(path);
+        if let SourcePath::Other(_) = path {
+            return None;
+        }
+        Some(match self.find(&path) {
+            Ok(Some(found)) => found.to_string_lossy().into_owned(),
+            Ok(None) | Err(_) => path.plain().into_owned(),
+        })
+    }
+
+    /// The file on this machine. `Ok(None)`: nothing is known of it. The error is a sentence with what to type.
+    pub(crate) fn find(&mut self, file: &SourcePath<'_>) -> Result<Option<PathBuf>, String> {
+        match file {
+            SourcePath::RustLibrary { commit, path } => self.in_toolchain(commit, path).map(Some),
+            SourcePath::Package {
+                registry: Registry::Folder(_),
+                ..
+            }
+            | SourcePath::Checkout { .. } => {
+                let found = self.cargo_home.as_ref().map(|home| home.join(&*file.plain()));
+                Ok(found.filter(|file| file.is_file()))
+            }
+            SourcePath::Package { package, path, .. } => self.in_any_registry(package, path).map(Some),
+            SourcePath::Other(_) => Ok(None),
+        }
+    }
+
+    /// A package whose registry has no known folder: one that Rust's standard library is built with, mostly.
+    fn in_any_registry(&self, package: &str, path: &str) -> Result<PathBuf, String> {
+        let home = self.cargo_home.as_ref();
+        let registries = home.and_then(|home| std::fs::read_dir(home.join("registry/src")).ok());
+        let copies = registries.into_iter().flatten().flatten();
+        let mut copies = copies.map(|registry| registry.path().join(package).join(path));
+        copies.find(|copy| copy.is_file()).ok_or_else(|| {
+            format!(
+                "{package} is a crate that Rust's standard library is built with; download it and give --path-map /rust/deps/{package}=FOLDER"
+            )
+        })
+    }
+
+    /// A file of a toolchain of rustup that was built from this very commit and has the component rust-src.
+    fn in_toolchain(&mut self, commit: &str, path: &str) -> Result<PathBuf, String> {
+        let rustup_home = self.rustup_home.as_deref();
+        let known = self.toolchains.entry(commit.to_owned());
+        let sources = known
+            .or_insert_with(|| toolchain_sources(commit, rustup_home))
+            .clone()?;
+        let source = sources.join(path);
+        match source.is_file() {
+            true => Ok(source),
+            false => Err(format!("{} has no such file", sources.display())),
+        }
+    }
+}
+
+/// The folder of the sources of the Rust repository, in a toolchain that was built from this commit.
+fn toolchain_sources(commit: &str, rustup_home: Option<&Path>) -> Result<PathBuf, String> {
+    let toolchains = rustup_home.and_then(|home| std::fs::read_dir(home.join("toolchains")).ok());
+    let mut same_commit = None;
+    for entry in toolchains.into_iter().flatten().flatten() {
+        let rustlib = entry.path().join("lib/rustlib");
+        let Some(version) = built_from(&rustlib, commit) else {
+            continue;
+        };
+        let sources = rustlib.join("src/rust");
+        if sources.join("library").is_dir() {
+            return Ok(sources);
+        }
+        same_commit = Some((entry.file_name().to_string_lossy().into_owned(), version));
+    }
+    Err(match same_commit {
+        Some((toolchain, version)) => format!(
+            "toolchain {toolchain} (Rust {version}) was built from this commit, but its sources are not installed; run `rustup component add rust-src --toolchain \
+             {toolchain}`"
+        ),
+        None => format!(
+            "no installed toolchain was built from Rust commit {commit}; install the one that built the program, with \
+             `rustup toolchain install VERSION --component rust-src`"
+        ),
+    })
+}
+
+/// The version of a toolchain that was built from this commit. The manifest that rustup keeps with a toolchain has the version of each
+/// component, with the beginning of the commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
+fn built_from(rustlib: &Path, commit: &str) -> Option<String> {
+    const MAX_MANIFEST_BYTES: u64 = 16 << 20;
+    /// Shorter beginnings are of several commits.
+    const MIN_DIGITS: usize = 7;
+    let file = std::fs::File::open(rustlib.join("multirust-channel-manifest.toml")).ok()?;
+    let lines = BufReader::new(file.take(MAX_MANIFEST_BYTES))
+        .lines()
+        .map_while(Result::ok);
+    let mut in_rustc = false;
+    for line in lines {
+        if line.starts_with('[') {
+            in_rustc = line == "[pkg.rustc]";
+            continue;
+        }
+        if let Some(version) = line.strip_prefix("version = \"").filter(|_| in_rustc) {
+            let (version, rest) = version.split_once(" (")?;
+            let short = rest.split(' ').next()?;
+            return (short.len() >= MIN_DIGITS && commit.starts_with(short)).then(|| version.to_owned());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_of_rusts_library_are_those_of_the_toolchain_of_that_commit() {
+        let home = tempfile::tempdir().unwrap();
+        // As rustup writes it: pkg.rust is all components together.
+        let manifest = |name: &str, version: &str| {
+            let rustlib = home.path().join("toolchains").join(name).join("lib/rustlib");
+            std::fs::create_dir_all(&rustlib).unwrap();
+            let text = format!(
+                "manifest-version = \"2\"\n\n[pkg.cargo]\nversion = \"0.96.0 (f2d3ce0bd 2026-03-21)\"\n\n[pkg.rustc]\nversion = \"{version}\"\n"
+            );
+            std::fs::write(rustlib.join("multirust-channel-manifest.toml"), text).unwrap();
+            rustlib
+        };
+        let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
+        let file = format!("/rustc/{commit}/library/core/src/a.rs");
+        let find = || {
+            let mut local = LocalSources {
+                rustup_home: Some(home.path().into()),
+                ..LocalSources::default()
+            };
+            local.find(&SourcePath::parse(&file))
+        };
+        manifest("nightly", "1.97.0-nightly (e50aa6fba 2026-05-19)");
+        let none = find().unwrap_err();
+        assert!(
+            none.contains("no installed toolchain") && none.contains(commit),
+            "{none}"
+        );
+        let rustlib = manifest("stable", "1.95.0 (59807616e 2026-04-14)");
+        let missing = find().unwrap_err();
+        assert!(
+            missing.contains("(Rust 1.95.0)") && missing.contains("rustup component add rust-src --toolchain stable"),
+            "{missing}"
+        );
+        let source = rustlib.join("src/rust/library/core/src/a.rs");
+        std::fs::create_dir_all(source.parent().unwrap()).unwrap();
+        std::fs::write(&source, "").unwrap();
+        assert_eq!(find().unwrap(), Some(source));
+    }
+
+    #[test]
+    fn other_tools_get_the_file_on_this_machine_or_the_path_of_debug_info() {
+        let home = tempfile::tempdir().unwrap();
+        let mut local = LocalSources {
+            cargo_home: Some(home.path().into()),
+            ..LocalSources::default()
+        };
+        let registry = "index.crates.io-1949cf8c6b5b557f";
+        let here = |below: &str| {
+            let file = home.path().join(below);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            Some(file.to_str().unwrap().to_owned())
+        };
+        let serde = here(&format!("registry/src/{registry}/serde-1.0.1/src/de.rs"));
+        let hashbrown = here(&format!("registry/src/{registry}/hashbrown-0.16.1/src/map.rs"));
+        let checkout = here("git/checkouts/a-2ac3c8a2d6f4a1b0/59807616/src/lib.rs");
+        let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
+        let unknown = |path: &str| Some(path.to_owned());
+        for (path, expected) in [
+            (format!("cargo:{registry}:serde-1.0.1:src/de.rs"), serde.clone()),
+            (
+                format!("/home/other/.cargo/registry/src/{registry}/serde-1.0.1/src/de.rs"),
+                serde,
+            ),
+            (
+                "cargo:crates.io:hashbrown-0.16.1:src/map.rs".to_owned(),
+                hashbrown.clone(),
+            ),
+            (
+                "cargo:25cdd57fae9f0462:hashbrown-0.16.1:src/map.rs".to_owned(),
+                hashbrown,
+            ),
+            (
+                "git/checkouts/a-2ac3c8a2d6f4a1b0/59807616/src/lib.rs".to_owned(),
+                checkout,
+            ),
+            (
+                format!("cargo:{registry}:serde-1.0.2:src/de.rs"),
+                unknown(&format!("registry/src/{registry}/serde-1.0.2/src/de.rs")),
+            ),
+            (
+                "cargo:crates.io:hashbrown-0.16.2:src/map.rs".to_owned(),
+                unknown("/rust/deps/hashbrown-0.16.2/src/map.rs"),
+            ),
+            (
+                format!("git:github.com/rust-lang/rust:library/core/src/a.rs:{commit}"),
+                unknown(&format!("/rustc/{commit}/library/core/src/a.rs")),
+            ),
+            ("/home/me/app/src/main.rs".to_owned(), None),
+        ] {
+            assert_eq!(local.local_path(&path), expected, "{path}");
+        }
+    }
+}
