@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use recording::module::Module;
+use recording::source_path::in_profile;
 use recording::v8::Start;
 use rustc_hash::FxHashMap;
 use serde::de::IgnoredAny;
@@ -67,7 +68,7 @@ pub struct Data {
     pub frames: Vec<Frame>,
     /// Properties that only functions of scripts have.
     pub scripts: Vec<Script>,
-    /// The texts of source files that the profile holds, by path.
+    /// The texts of source files that the profile holds, by path, in the form of profiles.
     pub sources: Sources,
     /// Library symbols that contain frames.
     pub symbols: Vec<Symbol>,
@@ -634,9 +635,9 @@ impl Data {
         self.texts.get(text as usize).map_or("", |text| text)
     }
 
-    /// The text of the source file at this path, if the profile holds it.
+    /// The text of the source file at this path, in any form, if the profile holds it.
     pub fn source(&self, path: &str) -> Option<&str> {
-        self.sources.get(path)?.as_deref()
+        self.sources.get(&*in_profile(path))?.as_deref()
     }
 
     /// Number of source files whose text the profile holds.

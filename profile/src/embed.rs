@@ -11,7 +11,7 @@ use crate::model::strings::StringId;
 /// A source file of sampled code.
 #[derive(Clone, Debug)]
 pub struct HotSource {
-    /// The path in the debug info.
+    /// The path, in the form of profiles.
     pub path: String,
     /// A place that the debug info has this path for.
     pub module: Arc<Module>,
@@ -61,7 +61,7 @@ pub fn hot_sources(profile: &Profile) -> Vec<HotSource> {
     files.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Adds the text of a source file to the profile.
+/// Adds the text of a source file to the profile, by the path that functions have.
 pub fn embed(profile: &mut Profile, path: &str, text: &str) {
     profile.sources.insert(path.into(), Some(text.into()));
 }

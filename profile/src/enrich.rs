@@ -1,6 +1,7 @@
 //! Symbolicates a built profile: addresses become functions, inlined functions, files and lines.
 
 use recording::module::Module;
+use recording::source_path::in_profile;
 use recording::symbol::{AddressInfo, SourceFrame};
 use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -33,6 +34,8 @@ pub struct Enriched {
 
 /// Calls `resolve` once for each module, with lookup addresses relative to its image base, ascending, without duplicates. `resolve` returns
 /// one [`AddressInfo`] for each address in the same order, or `None` without symbols. An answer of another length counts as `None`.
+///
+/// Source files get the paths of profiles ([`recording::source_path`]).
 ///
 /// The profile is then marked as symbolicated, so the front end does not request symbols. A symbolicated profile is unchanged.
 pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) -> Option<Vec<AddressInfo>>) -> Enriched {
@@ -150,7 +153,7 @@ impl Rebuilt {
             let func = FuncRow {
                 name: self.strings.intern(known.unwrap_or(hex)),
                 lib: row.lib,
-                source: source.file.as_deref().map(|path| self.strings.intern(path)),
+                source: (source.file.as_deref()).map(|path| self.strings.intern(&in_profile(path))),
                 start: v8.start.filter(|_| inline_depth == 0),
             };
             let func = self.func(func);

@@ -27,6 +27,7 @@ pub mod harness;
 pub mod merge;
 mod model;
 pub mod read;
+mod source_paths;
 pub mod sources;
 pub mod text;
 mod tracks;

@@ -1,5 +1,6 @@
 //! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
+use recording::source_path::in_profile;
 use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
@@ -157,7 +158,7 @@ impl<'a> Naming<'a> {
             let func = Func {
                 script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
                 name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
-                file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(file)),
+                file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(&*in_profile(file))),
                 ..old_func
             };
             let category = self.category(&old, source.file.as_deref().unwrap_or_default());

@@ -13,7 +13,8 @@ use profile::view::annotate::{FileLines, lines_of};
 use profile::view::cost::Cost;
 use profile::view::functions::{FunctionRow, functions, total_of};
 use profile::view::select::{Selection, select};
-use symbolicator::{ModuleKey, Symbolicator};
+use recording::source_path::SourcePath;
+use symbolicator::{LocalSources, ModuleKey, Symbolicator};
 
 use crate::args::AnnotateArgs;
 use crate::exit::{Failure, Outcome};
@@ -146,7 +147,7 @@ impl Annotation<'_> {
         }
         for file in files {
             let path = self.selection.data.text(file.file);
-            writeln!(out, "\n{}", self.style(Style::Link, path))?;
+            writeln!(out, "\n{}", self.style(Style::Link, SourcePath::parse(path).short()))?;
             writeln!(out, "{}", self.style(Style::Dim, "   self    total   line"))?;
             let text = self.source(&file, path);
             if let Err(reason) = &text {
@@ -178,7 +179,8 @@ impl Annotation<'_> {
         let frame = data.frames.get(file.frame as usize);
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
         if data.weights.is_some() && place.is_none() {
-            return source_at(Path::new(path));
+            let local = LocalSources::of_user().local_path(path);
+            return source_at(Path::new(local.as_deref().unwrap_or(path)));
         }
         let Some((lib, address)) = place else {
             return Err(

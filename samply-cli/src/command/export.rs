@@ -9,6 +9,7 @@ use clap::ValueEnum as _;
 use profile::export::svg::{Shape, SvgOptions};
 use profile::export::{Counted, Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
 use recording::command::own;
+use symbolicator::LocalSources;
 
 use super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
@@ -31,7 +32,10 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
-    let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
+    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope files.
+    let mut local = LocalSources::of_user();
+    input.data.map_source_paths(|path| local.local_path(path));
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
     target.write(&term, |out| match format {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use profile::data::Unit;
 use profile::view::diff::{Amount, Change, Increase, Renamed, Sides, Total};
+use recording::source_path::SourcePath;
 
 use crate::args::{By, PartArgs};
 use crate::numbers::{bytes, count, counts, time};
@@ -114,7 +115,8 @@ pub(crate) fn name(change: &Change) -> String {
         };
     }
     if let Some((file, line)) = &change.line {
-        let file = file.rsplit('/').next().unwrap_or(file);
+        let path = SourcePath::parse(file).short();
+        let file = path.rsplit('/').next().unwrap_or(&path);
         let _ = write!(name, "  {file}:{line}");
     } else if let Some(lib) = &change.lib {
         let _ = write!(name, "  [{lib}]");

@@ -9,6 +9,7 @@ use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
 use profile::view::tree::{Limits, Node, Tree, bottom_up, callees, callers, top_down_where};
+use recording::source_path::SourcePath;
 use serde_json::{Value, json};
 
 use super::{Row, Table};
@@ -146,7 +147,7 @@ impl Build<'_> {
             is_function: true,
             place: match lib.as_str() {
                 // cachegrind has files and no libraries.
-                "" if data.weights.is_some() => file.to_owned(),
+                "" if data.weights.is_some() => SourcePath::parse(file).short().into_owned(),
                 _ => lib,
             },
             ..Row::default()
@@ -183,10 +184,11 @@ impl Build<'_> {
             let function = self.selection.name(row.func);
             let file = data.text(row.file);
             let line = (row.line != NONE).then_some(row.line);
-            let name = match (file, line) {
-                ("", _) => format!("{function} (no source known)"),
-                (file, None) => format!("{file} (no line known)"),
-                (file, Some(line)) => format!("{file}:{line}"),
+            let short = SourcePath::parse(file).short();
+            let name = match line {
+                _ if file.is_empty() => format!("{function} (no source known)"),
+                None => format!("{short} (no line known)"),
+                Some(line) => format!("{short}:{line}"),
             };
             Row {
                 name,

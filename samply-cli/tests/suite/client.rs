@@ -153,6 +153,40 @@ fn the_client_annotates_source_through_our_server() {
     );
 }
 
+/// The client can download the sources of packages. It asks the local server first: crates.io has no such package.
+#[test]
+fn the_client_annotates_the_source_of_a_package_through_our_server() {
+    let Some(()) = perf_events() else { return };
+    let dir = support::temp_dir();
+    let package = dir
+        .path()
+        .join("registry/src/index.crates.io-1949cf8c6b5b557f/sprof-test-0.0.1");
+    std::fs::create_dir_all(&package).unwrap();
+    for file in ["inline.c", "common.h"] {
+        std::fs::copy(support::tests_dir().join("programs").join(file), package.join(file)).unwrap();
+    }
+    let binary = dir.path().join("inline");
+    let mut compile = std::process::Command::new("cc");
+    compile
+        .args(["-O2", "-g", "-o"])
+        .arg(&binary)
+        .arg(package.join("inline.c"));
+    assert!(compile.status().unwrap().success());
+    let (recording, profile) = record().profile(&binary, &["500"]);
+    let texts = profile.json["shared"]["stringArray"].to_string();
+    assert!(
+        texts.contains("cargo:index.crates.io-1949cf8c6b5b557f:sprof-test-0.0.1:inline.c"),
+        "{texts}"
+    );
+    assert!(!texts.contains(package.to_str().unwrap()), "{texts}");
+    let served = Served::start(&recording.output);
+    let Some(client) = Client::load(&served.url) else {
+        return;
+    };
+    let source = client.annotate("innermost", "src").to_string();
+    assert!(source.contains("INNERMOST_LINE"), "{source}");
+}
+
 #[test]
 fn the_client_annotates_assembly_through_our_server() {
     let Some(()) = perf_events() else { return };

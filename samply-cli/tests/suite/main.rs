@@ -39,6 +39,7 @@ mod rates;
 mod report;
 mod server;
 mod simpleperf;
+mod source_paths;
 mod spool;
 mod summary;
 mod support;

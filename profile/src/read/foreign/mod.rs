@@ -86,13 +86,15 @@ pub fn kind(path: &Path) -> Option<Kind> {
 /// Errors name the file, the expected content, the place and the next step.
 pub fn foreign(path: &Path, kind: Kind, event: Option<&str>, limits: ReadLimits) -> Result<Foreign, ReadError> {
     let mut source = Source::open(path, limits)?;
-    match kind {
+    let mut foreign = match kind {
         Kind::Pprof => pprof::read(&mut source, event),
         Kind::Dhat => dhat::read(&mut source, event),
         Kind::PerfScript => perf_script::read(&mut source, event),
         Kind::Folded => folded::read(&mut source),
         Kind::Callgrind | Kind::Cachegrind => callgrind::read(&mut source, kind, event),
-    }
+    }?;
+    foreign.data.use_profile_paths();
+    Ok(foreign)
 }
 
 /// The index of the requested event, `default` without a request.

@@ -47,7 +47,9 @@ pub(super) fn to_data<E: Extent>(raw: RawProfile<E>) -> Result<(Data, Loose), No
     if raw.threads.is_empty() {
         return Err(NoData::Incomplete("a list `threads` with a thread"));
     }
-    normal::normalize(raw, version).map_err(NoData::Wrong)
+    let (mut data, loose) = normal::normalize(raw, version).map_err(NoData::Wrong)?;
+    data.use_profile_paths();
+    Ok((data, loose))
 }
 
 impl NoData {
