@@ -20,7 +20,7 @@ const CHANCE_PERCENT: &str = "0.00006";
 /// Runs whose work took this much longer than the fastest one's had a slower machine.
 const AS_FAST: f64 = 1.03;
 /// Slow phases of a machine that others use, too, last for seconds to minutes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Records a version of the program into a folder: the first, or that with a fifth more work in one function.
 fn recorded(dir: &Path, name: &str, slower: bool) -> PathBuf {

@@ -29,21 +29,23 @@ pub(crate) fn sprof() -> Command {
 
 /// Runs to the end; a command that takes half a minute hangs.
 pub(crate) fn output(command: &mut Command) -> Output {
-    let mut child = command
+    let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > Duration::from_secs(30) {
-            child.kill().unwrap();
-            panic!("{command:?} hangs: {:?}", child.wait_with_output());
+    let pid = child.id().to_string();
+    // It is read meanwhile: a pipe holds 64 kB.
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match ended.recv_timeout(Duration::from_secs(30)) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            kill("KILL", &pid);
+            panic!("{command:?} hangs: {:?}", ended.recv());
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
-    child.wait_with_output().unwrap()
 }
 
 /// A recording to be made.
