@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::spool::SmallDisk;
 use crate::support;
+use crate::support::cargo::cargo;
 use crate::support::programs::line_of;
-use crate::support::skip::{kernel_samples, perf_events};
+use crate::support::skip::{Need, has, kernel_samples, perf_events};
 use crate::support::{Profile, program, record};
 
 /// `main` calls `not_inlined`, into which `middle` and, inside it, `innermost` are inlined.
@@ -342,6 +343,46 @@ fn debug_files_damaged_anywhere_are_reported_on_in_bounded_memory_and_time() {
     }
     assert!(said > 20, "{said} of 60: a cut file has lost something");
     drop(separate.dir);
+}
+
+/// Large programs that others have built and stripped of debug info.
+#[test]
+fn functions_of_the_rust_compiler_and_of_python_have_names() {
+    let Some(()) = cargo() else { return };
+    let dir = support::temp_dir();
+    let source = dir.path().join("many.rs");
+    let functions = (0..8).map(|at| {
+        format!(
+            "pub fn f{at}(mut a: Vec<u64>) -> Vec<String> {{\n    a.sort_by_key(|x| x ^ {at});\n    a.iter().map(|x| format!(\"{{x}} {at}\")).collect()\n}}\n"
+        )
+    });
+    std::fs::write(&source, functions.collect::<String>()).unwrap();
+    let (source, compiled) = (source.to_str().unwrap(), dir.path().join("many.rlib"));
+    let compile = ["-O", "--crate-type", "lib", "-o", compiled.to_str().unwrap(), source];
+    let sum = ["-c", "print(sum(i * i % 7 for i in range(6000000)))"];
+    let has_python = std::process::Command::new("python3").arg("--version").output().is_ok();
+    let python = has(Need::Python, has_python, "no Python (Debian: python3)");
+    for (program, arguments, function) in [
+        ("rustc", &compile[..], "rustc_"),
+        ("python3", &sum, "_PyEval_EvalFrameDefault"),
+    ] {
+        if program == "python3" && !python {
+            continue;
+        }
+        let (_, profile) = record().profile(program, arguments);
+        let known = profile.share(|_| true, |names| names.iter().any(|name| name.contains(function)));
+        assert!(
+            known.of > 200 && known.percent() > 20.0,
+            "{known:?}\n{}",
+            profile.summary()
+        );
+        let nameless = profile.share(|_| true, |names| names.iter().any(|name| name.starts_with("0x")));
+        assert!(
+            nameless.percent() < 2.0,
+            "{program}: {nameless:?}\n{}",
+            profile.summary()
+        );
+    }
 }
 
 #[test]
