@@ -1,5 +1,6 @@
 //! CPU time of look-ups at random addresses: `random_addresses FILE [COUNT [CACHE]]`. Measures a fresh symbolicator. With a folder for its
-//! cache, the second start finds the answers of the first. `random_addresses FILE COUNT - print` prints the addresses instead, for other tools.
+//! cache, the second start finds the answers of the first. `random_addresses FILE COUNT - print` prints the addresses instead, for other tools;
+//! `random_addresses FILE COUNT - answers` prints what is found, to compare two builds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use object::{Object, ObjectSection};
@@ -42,7 +43,8 @@ fn main() {
         })
         .collect();
     let cache = args.next().filter(|cache| cache != "-").map(std::path::PathBuf::from);
-    if args.next().is_some() {
+    let printed = args.next();
+    if printed.as_deref() == Some("print") {
         addresses.iter().for_each(|address| println!("{:#x}", address + base));
         return;
     }
@@ -53,6 +55,11 @@ fn main() {
     let start = cpu_ns();
     let infos = symbolicator.lookup(&module, &addresses).unwrap();
     let spent = cpu_ns() - start;
+    if printed.as_deref() == Some("answers") {
+        let answers = addresses.iter().zip(&infos);
+        answers.for_each(|(address, info)| println!("{:#x} {info:?}", address + base));
+        return;
+    }
     let frames: usize = infos.iter().map(|info| info.frames.len()).sum();
     let named = infos.iter().filter(|info| info.function.is_some()).count();
     println!(

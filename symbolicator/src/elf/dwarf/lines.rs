@@ -1,119 +1,188 @@
 //! Source lines of the instructions of a unit.
 
-use gimli::{ColumnType, UnitRef};
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+
+use gimli::UnitRef;
 use recording::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, Flaw};
+use super::line_program::{Place, Program, Row, Step};
 use super::ranges::{RangeMap, RangeOf};
 use super::store::Slice;
 
-/// A row of the table. It covers the addresses up to the next row.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    address: u64,
-    file: u64,
-    /// 0: the instruction is the compiler's and has no line.
-    line: u32,
-    column: u32,
-}
-
-/// The line table of a unit.
+/// The line table of a unit. Its rows are not kept: a look-up runs the program from the start of a sequence, or on from the last look-up.
+/// The rows of a program of 182 MB take 40 MB, and most are never asked for.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// All rows, sequence after sequence.
-    rows: Vec<Row>,
-    /// Runs of rows with ascending addresses: (first row, one past the last).
-    sequences: RangeMap<(usize, usize)>,
+    /// Runs of rows with ascending addresses: the offset of each in the program.
+    sequences: RangeMap<usize>,
+    /// Where to find further sequences; `None` at the end of the program or where it is damaged.
+    unread: Option<usize>,
+    last: Option<Cursor>,
     /// Paths that look-ups used, by index.
     paths: FxHashMap<u64, Option<String>>,
 }
 
+/// Where the last look-up ended.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    /// The offset of the sequence.
+    sequence: usize,
+    row: Row,
+    /// The row behind `row`; `None` at the end of the sequence.
+    next: Option<Row>,
+    /// Behind `next`.
+    place: Place,
+}
+
 impl Lines {
-    /// Runs the line program of a unit. After a flaw, the sequences before it are still valid.
-    pub(super) fn parse(unit: UnitRef<'_, Slice<'_>>, budget: &mut Budget) -> (Lines, Option<Flaw>) {
-        let mut rows = Vec::new();
-        let mut sequences = Vec::new();
-        let flaw = collect(unit, budget, &mut rows, &mut sequences).err();
-        let lines = Lines {
-            rows,
-            sequences: RangeMap::new(sequences),
+    /// No sequence is found yet.
+    pub(super) fn new() -> Lines {
+        Lines {
+            sequences: RangeMap::new(Vec::new()),
+            unread: Some(0),
+            last: None,
             paths: FxHashMap::default(),
+        }
+    }
+
+    /// The address ranges that the line program covers, for units without ranges. After a flaw, those before it are valid.
+    pub(super) fn ranges(
+        &mut self,
+        unit: UnitRef<'_, Slice<'_>>,
+        budget: &mut Budget,
+    ) -> (impl Iterator<Item = (u64, u64)>, Option<Flaw>) {
+        let flaw = Program::of(unit).and_then(|program| self.read_on(&program, budget, |_, _| false).err());
+        let ranges = self.sequences.all().map(|range| (range.begin, range.end));
+        (ranges, flaw)
+    }
+
+    /// The place in the source of an address: file, line, column. After a flaw, what is before it is still found.
+    pub(super) fn find(
+        &mut self,
+        unit: UnitRef<'_, Slice<'_>>,
+        address: u64,
+        budget: &mut Budget,
+    ) -> (Option<SourceFrame>, Option<Flaw>) {
+        let Some(program) = Program::of(unit) else {
+            return (None, None);
         };
-        (lines, flaw)
+        let mut flaw = None;
+        if self.sequence(address).is_none() {
+            // Reads as many sequences again as are known: each `extend` sorts all of them.
+            let at_least = self.sequences.len();
+            let mut is_found = false;
+            let is_enough = |range: &RangeOf<usize>, count| {
+                is_found |= (range.begin..range.end).contains(&address);
+                is_found && count >= at_least
+            };
+            flaw = self.read_on(&program, budget, is_enough).err();
+        }
+        let row = self.row(&program, address, budget).unwrap_or_else(|found| {
+            flaw = Some(found);
+            None
+        });
+        let place = row.map(|row| {
+            let known = row.line != 0;
+            SourceFrame {
+                function: None,
+                file: self.path(unit, row.file),
+                line: known.then_some(row.line),
+                column: (known && row.column != 0).then_some(row.column),
+            }
+        });
+        (place, flaw)
     }
 
-    /// The address ranges that the line program covers, for units without ranges.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.sequences.all().map(|range| (range.begin, range.end))
+    /// The innermost sequence that holds an address: of several for the same code the first, which is found first.
+    fn sequence(&self, address: u64) -> Option<usize> {
+        let found = self.sequences.find(address);
+        let innermost = found.min_by_key(|range| (Reverse(range.begin), range.end, range.what));
+        innermost.map(|range| range.what)
     }
 
-    /// The place in the source of an address: file, line, column.
-    pub(super) fn find(&mut self, unit: UnitRef<'_, Slice<'_>>, address: u64) -> Option<SourceFrame> {
-        let (first, end) = self.sequences.find(address).next()?.what;
-        let rows = self.rows.get(first..end)?;
-        let after = rows.partition_point(|row| row.address <= address);
-        let row = *rows.get(after.checked_sub(1)?)?;
-        let known = row.line != 0;
-        Some(SourceFrame {
-            function: None,
-            file: self.path(unit, row.file),
-            line: known.then_some(row.line),
-            column: (known && row.column != 0).then_some(row.column),
-        })
+    /// Finds further sequences, until `is_enough` is true of one and the count of new ones.
+    fn read_on(
+        &mut self,
+        program: &Program<'_>,
+        budget: &mut Budget,
+        mut is_enough: impl FnMut(&RangeOf<usize>, usize) -> bool,
+    ) -> Result<(), Flaw> {
+        let Some(from) = self.unread.take() else {
+            return Ok(());
+        };
+        let mut new: Vec<RangeOf<usize>> = Vec::new();
+        let (mut what, mut begin) = (from, None);
+        let mut exhausted = Ok(());
+        let ran = program.run(Place::start(from), |step, behind| {
+            match step {
+                Step::Row(row) => begin = begin.or(Some(row.address)),
+                Step::End(end) => {
+                    // Sequences of functions that the linker dropped start at 0.
+                    if let Some(begin) = begin.take().filter(|begin| (1..end).contains(begin)) {
+                        exhausted = budget.keep(1);
+                        let range = RangeOf { begin, end, what };
+                        new.push(range);
+                        if exhausted.is_err() || is_enough(&range, new.len()) {
+                            return ControlFlow::Break(());
+                        }
+                    }
+                    what = behind;
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        self.sequences.extend(new);
+        let end = ran?.offset;
+        exhausted?;
+        budget.take((end - from) as u64)?;
+        self.unread = (end < program.len()).then_some(end);
+        Ok(())
+    }
+
+    /// The last row at or before an address. Of several rows for one address the last one counts: DWARF 5, 6.2.5 describes the state after all
+    /// of them.
+    fn row(&mut self, program: &Program<'_>, address: u64, budget: &mut Budget) -> Result<Option<Row>, Flaw> {
+        let Some(sequence) = self.sequence(address) else {
+            return Ok(None);
+        };
+        let is_before = |last: &Cursor| last.sequence == sequence && last.row.address <= address;
+        let (mut row, mut next, from) = match self.last.filter(is_before) {
+            Some(last) => (Some(last.row), last.next, last.place),
+            None => (None, None, Place::start(sequence)),
+        };
+        let mut place = from;
+        if row.is_none() || next.is_some_and(|next| next.address <= address) {
+            row = next.or(row);
+            next = None;
+            place = program.run(from, |step, _| match step {
+                Step::Row(found) if found.address > address && row.is_some() => {
+                    next = Some(found);
+                    ControlFlow::Break(())
+                }
+                Step::Row(found) => {
+                    row = Some(found);
+                    ControlFlow::Continue(())
+                }
+                Step::End(_) => ControlFlow::Break(()),
+            })?;
+            budget.take((place.offset - from.offset) as u64)?;
+        }
+        self.last = row.map(|row| Cursor {
+            sequence,
+            row,
+            next,
+            place,
+        });
+        Ok(row)
     }
 
     /// The path of a file of the table, absolute if the debug info has the folder.
     pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
         self.paths.entry(index).or_insert_with(|| render(unit, index)).clone()
     }
-}
-
-fn collect(
-    unit: UnitRef<'_, Slice<'_>>,
-    budget: &mut Budget,
-    rows: &mut Vec<Row>,
-    sequences: &mut Vec<RangeOf<(usize, usize)>>,
-) -> Result<(), Flaw> {
-    let Some(program) = unit.line_program.clone() else {
-        return Ok(());
-    };
-    let mut first = rows.len();
-    let mut program = program.rows();
-    while let Some((_, row)) = program.next_row()? {
-        budget.keep(1)?;
-        if row.end_sequence() {
-            let begin = rows.get(first).map_or(0, |row: &Row| row.address);
-            // Sequences of functions that the linker dropped start at 0.
-            if begin != 0 && begin < row.address() {
-                sequences.push(RangeOf {
-                    begin,
-                    end: row.address(),
-                    what: (first, rows.len()),
-                });
-            } else {
-                rows.truncate(first);
-            }
-            first = rows.len();
-            continue;
-        }
-        let row = Row {
-            address: row.address(),
-            file: row.file_index(),
-            line: row.line().map_or(0, |line| u32::try_from(line.get()).unwrap_or(0)),
-            column: match row.column() {
-                ColumnType::LeftEdge => 0,
-                ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
-            },
-        };
-        // Of several rows for one address the last one counts: DWARF 5, 6.2.5 describes the state after all of them.
-        match rows[first..].last_mut() {
-            Some(last) if last.address == row.address => *last = row,
-            _ => rows.push(row),
-        }
-    }
-    rows.truncate(first);
-    Ok(())
 }
 
 fn render(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The units of debug info: finds the unit of an address, and its frames there.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use gimli::{DebugInfoOffset, Reader, Section, UnitOffset, UnitRef};
 use recording::symbol::SourceFrame;
 use rustc_hash::FxHashMap;
 
+use super::aranges::Aranges;
 use super::budget::{Budget, FLOOR, Flaw};
 use super::functions::{Functions, Inlines};
 use super::lines::Lines;
@@ -90,10 +92,12 @@ impl AbbreviationTables {
 struct Unit<'a> {
     skeleton: LazyUnit<'a>,
     own: OwnRanges,
+    /// The ranges that `.debug_aranges` has for the unit; `None` until they are needed.
+    listed: Option<RangeMap<()>>,
     /// `None` until the first look-up; `Some(None)` for units without a split part, or whose split part was not found.
     split: Option<Option<Split<'a>>>,
     functions: Option<Functions>,
-    lines: Option<Lines>,
+    lines: Lines,
     /// Inlined calls of the last function: look-ups come in address order.
     inlines: Option<(UnitOffset, Inlines)>,
 }
@@ -137,7 +141,9 @@ pub(super) struct Units<'a> {
     tables: AbbreviationTables,
     /// By offset in `.debug_info`.
     units: Vec<Unit<'a>>,
+    /// With the padding between the functions of a unit.
     ranges: RangeMap<usize>,
+    aranges: Aranges<'a>,
     supplementary: Vec<LazyUnit<'a>>,
     flaws: Vec<Flaw>,
 }
@@ -152,16 +158,17 @@ impl<'a> Units<'a> {
             Some(dwarf) => headers(dwarf, budget, &mut flaws),
             None => Vec::new(),
         };
-        let aranges = read_aranges(&dwarf, &mut flaws);
+        let aranges = Aranges::read(&dwarf, &mut flaws);
         let mut ranges = Vec::new();
         let mut units = Vec::new();
         for skeleton in headers(&dwarf, budget, &mut flaws) {
             let mut unit = Unit {
                 skeleton,
                 own: OwnRanges::Known,
+                listed: None,
                 split: None,
                 functions: None,
-                lines: None,
+                lines: Lines::new(),
                 inlines: None,
             };
             if let Err(flaw) = unit_ranges(&dwarf, &tables, &mut unit, &aranges, budget, |begin, end| {
@@ -180,6 +187,7 @@ impl<'a> Units<'a> {
             tables,
             units,
             ranges: RangeMap::new(ranges),
+            aranges,
             supplementary,
             flaws,
         }
@@ -199,7 +207,7 @@ impl<'a> Units<'a> {
         budget: &mut Budget,
         mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
     ) -> Found<'a> {
-        let listed: Vec<usize> = self.ranges.find(svma).map(|range| range.what).collect();
+        let listed = self.units_of(svma);
         if let Some(found) = self.find_in(&listed, svma, budget, &mut load) {
             return found;
         }
@@ -212,6 +220,24 @@ impl<'a> Units<'a> {
         let units = self.ranges.find(svma).filter_map(|range| self.units.get(range.what));
         let mut parts = units.filter_map(|unit| Some(unit.functions.as_ref()?.other_parts(svma)));
         parts.find(|parts| !parts.is_empty()).unwrap_or_default()
+    }
+
+    /// The units whose code holds an address, the one with the innermost range first.
+    fn units_of(&mut self, svma: u64) -> Vec<usize> {
+        let mut found: Vec<RangeOf<usize>> = self.ranges.find(svma).collect();
+        found.retain_mut(|range| {
+            let exact = self.units.get_mut(range.what).map(|unit| unit.listed(&self.aranges));
+            match exact.filter(|exact| exact.len() > 0) {
+                Some(exact) => exact.find(svma).next().is_some_and(|exact| {
+                    (range.begin, range.end) = (exact.begin, exact.end);
+                    true
+                }),
+                // The ranges of a unit that `.debug_aranges` lacks have no padding.
+                None => true,
+            }
+        });
+        found.sort_by_key(|range| (Reverse(range.begin), range.end, Reverse(range.what)));
+        found.into_iter().map(|range| range.what).collect()
     }
 
     /// The answer of the first of these units that has one.
@@ -402,55 +428,22 @@ fn skip_abbreviations(table: &mut Slice<'_>) -> gimli::Result<()> {
     Ok(())
 }
 
-/// `.debug_aranges`: (unit, begin, end), by unit, without damaged entries.
-fn read_aranges(dwarf: &DwarfOf<'_>, flaws: &mut Vec<Flaw>) -> Vec<(usize, u64, u64)> {
-    let mut out = Vec::new();
-    let mut headers = dwarf.debug_aranges.headers();
-    loop {
-        match headers.next() {
-            Ok(Some(header)) => {
-                let mut entries = header.entries();
-                // A damaged entry ends nothing but itself, or the list.
-                while let Some(entry) = entries.next().transpose() {
-                    out.extend(
-                        entry.map(|entry| (header.debug_info_offset().0, entry.range().begin, entry.range().end)),
-                    );
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                flaws.push(error.into());
-                break;
-            }
-        }
-    }
-    out.sort_unstable();
-    out
-}
-
-/// The address ranges of a unit: from `.debug_aranges`, or its own list, or its bounds, or its line table, in this order.
+/// The address ranges of a unit: from `.debug_aranges` (without the padding between functions), or its own list, or its bounds, or its line
+/// table, in this order.
 fn unit_ranges<'a>(
     dwarf: &DwarfOf<'a>,
     tables: &AbbreviationTables,
     unit: &mut Unit<'a>,
-    aranges: &[(usize, u64, u64)],
+    aranges: &Aranges<'a>,
     budget: &mut Budget,
     mut each: impl FnMut(u64, u64),
 ) -> Result<(), Flaw> {
     let header = &unit.skeleton.header;
     let mut any = false;
-    let mut give = |begin, end| {
+    aranges.runs(header, |begin, end| {
         any = true;
         each(begin, end);
-    };
-    if let Some(offset) = header.debug_info_offset() {
-        let from = aranges.partition_point(|arange| arange.0 < offset.0);
-        for (_, begin, end) in aranges[from..].iter().take_while(|arange| arange.0 == offset.0) {
-            if *begin != 0 && begin < end {
-                give(*begin, *end);
-            }
-        }
-    }
+    });
     if any {
         unit.own = OwnRanges::Unread;
     }
@@ -461,30 +454,36 @@ fn unit_ranges<'a>(
         return Ok(());
     };
     let reference = UnitRef::new(dwarf, skeleton);
-    own_ranges(reference, budget, |begin, end| {
+    let tag = own_ranges(reference, budget, |begin, end| {
         any = true;
         each(begin, end);
     })?;
-    if !any && skeleton.line_program.is_some() {
-        let (lines, flaw) = Lines::parse(reference, budget);
-        lines.ranges().for_each(|(begin, end)| each(begin, end));
-        unit.lines = Some(lines);
+    // What dwz moves to partial units has no code. The line table of such a unit is another unit's, whose files it names.
+    if !any && tag != gimli::DW_TAG_partial_unit && skeleton.line_program.is_some() {
+        let (ranges, flaw) = unit.lines.ranges(reference, budget);
+        ranges.for_each(|(begin, end)| each(begin, end));
         flaw.map_or(Ok(()), Err)?;
     }
     Ok(())
 }
 
-/// The address ranges that the first entry of a unit has: a list, or bounds.
-fn own_ranges(unit: UnitRef<'_, Slice<'_>>, budget: &mut Budget, each: impl FnMut(u64, u64)) -> Result<(), Flaw> {
+/// The address ranges that the first entry of a unit has: a list, or bounds. Returns the tag of the entry.
+fn own_ranges(
+    unit: UnitRef<'_, Slice<'_>>,
+    budget: &mut Budget,
+    each: impl FnMut(u64, u64),
+) -> Result<gimli::DwTag, Flaw> {
     let mut entries = unit.entries_raw(None)?;
     let mut attributes = RangeAttributes::default();
+    let mut tag = gimli::DW_TAG_null;
     if let Some(abbreviation) = entries.read_abbreviation()? {
+        tag = abbreviation.tag();
         for specification in abbreviation.attributes() {
             attributes.note(&entries.read_attribute(*specification)?);
         }
     }
     attributes.for_each(unit, budget, each)?;
-    Ok(())
+    Ok(tag)
 }
 
 /// The answer of one unit for an address, without names.
@@ -509,6 +508,17 @@ impl<'a> Unit<'a> {
         }
     }
 
+    /// The ranges that `.debug_aranges` has for the unit.
+    fn listed(&mut self, aranges: &Aranges<'a>) -> &RangeMap<()> {
+        self.listed.get_or_insert_with(|| {
+            let mut ranges = Vec::new();
+            aranges.for_each(&self.skeleton.header, |begin, end| {
+                ranges.push(RangeOf { begin, end, what: () });
+            });
+            RangeMap::new(ranges)
+        })
+    }
+
     fn find(
         &mut self,
         dwarf: &DwarfOf<'a>,
@@ -527,15 +537,8 @@ impl<'a> Unit<'a> {
         }
         // The lines of split units are in the main file, too.
         let skeleton = UnitRef::new(dwarf, skeleton);
-        let lines = match &mut self.lines {
-            Some(lines) => lines,
-            empty => {
-                let (lines, flaw) = Lines::parse(skeleton, budget);
-                flaws.extend(flaw);
-                empty.insert(lines)
-            }
-        };
-        let innermost = lines.find(skeleton, svma);
+        let (innermost, flaw) = self.lines.find(skeleton, svma, budget);
+        flaws.extend(flaw);
         let unit = match &self.split {
             Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
             _ => skeleton,
@@ -576,7 +579,7 @@ impl<'a> Unit<'a> {
         for call in chain.iter().rev() {
             let outer = SourceFrame {
                 function: None,
-                file: call.call_file.and_then(|file| lines.path(skeleton, file)),
+                file: call.call_file.and_then(|file| self.lines.path(skeleton, file)),
                 line: call.call_line,
                 column: call.call_column,
             };
