@@ -122,6 +122,12 @@ impl Cfi {
         starts.filter_map(|start| self.function(self.index_svma.wrapping_add_signed(i64::from(start as i32))))
     }
 
+    /// The stated address of the first function that starts behind this one.
+    pub(crate) fn next_start(&self, svma: u64) -> Option<u64> {
+        let start = u32_at(self.index.get(INDEX_HEADER..)?, self.count_until(svma)? * 8)?;
+        Some(self.index_svma.wrapping_add_signed(i64::from(start as i32)))
+    }
+
     /// The rule of one register; the inner `None`: there is a row, without a rule for it.
     pub(crate) fn rule(&mut self, svma: u64, register: Register) -> Option<Option<RegisterRule<usize>>> {
         let columns = self.columns;
@@ -167,8 +173,8 @@ impl Cfi {
             && self.row(b).is_some()
     }
 
-    /// Binary search in the index: the last function that starts at or below the address.
-    fn fde_offset(&self, svma: u64) -> Option<usize> {
+    /// Binary search in the index: how many functions start at or below the address.
+    fn count_until(&self, svma: u64) -> Option<usize> {
         let table = self.index.get(INDEX_HEADER..)?;
         let wanted = svma.wrapping_sub(self.index_svma) as i64;
         let start = |at: usize| u32_at(table, at * 8).map_or(i64::MAX, |start| i64::from(start as i32));
@@ -181,7 +187,13 @@ impl Cfi {
                 high = middle
             }
         }
-        let fde = u32_at(table, low.checked_sub(1)? * 8 + 4)? as i32;
+        Some(low)
+    }
+
+    /// The entry of the last function that starts at or below the address.
+    fn fde_offset(&self, svma: u64) -> Option<usize> {
+        let table = self.index.get(INDEX_HEADER..)?;
+        let fde = u32_at(table, self.count_until(svma)?.checked_sub(1)? * 8 + 4)? as i32;
         let section_svma = self.bases.eh_frame.section.unwrap_or_default();
         let offset = self
             .index_svma

@@ -25,6 +25,7 @@ mod cfi;
 mod compressed;
 pub mod compression;
 mod elf;
+mod functions;
 mod go;
 mod jit;
 pub mod jitdump;
@@ -43,20 +44,13 @@ mod unwinder;
 mod walk;
 mod x86_64;
 
-use std::ops::Range;
-
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 
+pub use functions::Functions;
 pub use unwinder::{UnwindOptions, Unwinder};
 
 /// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
     elf::Elf::read(file)?.build_id
-}
-
-/// The functions of an ELF file that have unwind rules: their relative addresses, in order.
-pub fn functions_of(file: &dyn ReadAt) -> Vec<Range<u64>> {
-    let functions = elf::Elf::read(file).and_then(|elf| tables::functions(&elf, file));
-    functions.unwrap_or_default()
 }

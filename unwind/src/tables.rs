@@ -207,21 +207,16 @@ impl Tables {
     }
 }
 
-/// The relative addresses of all functions with rules, in order.
-pub(crate) fn functions(elf: &Elf, file: &dyn ReadAt) -> Option<Vec<Range<u64>>> {
+/// The call frame information of a file: `.eh_frame` and `.debug_frame`, each if it is there.
+pub(crate) fn read_cfi(elf: &Elf, file: &dyn ReadAt) -> Vec<Cfi> {
     let columns = match elf.machine {
         elf::EM_X86_64 => X86_64::COLUMNS,
         elf::EM_AARCH64 => Aarch64::COLUMNS,
-        _ => return None,
+        _ => return Vec::new(),
     };
     let (eh_frame, debug_frame) = read_sections(elf, file).0.split();
     let tables = [eh_frame, debug_frame].map(|sections| Cfi::new(sections, columns));
-    let functions = tables.iter().flatten().flat_map(Cfi::functions);
-    let relative =
-        |svma: Range<u64>| Some(svma.start.checked_sub(elf.base_svma)?..svma.end.checked_sub(elf.base_svma)?);
-    let mut functions: Vec<Range<u64>> = functions.filter_map(relative).collect();
-    functions.sort_unstable_by_key(|function| (function.start, function.end));
-    Some(functions)
+    tables.into_iter().flatten().collect()
 }
 
 fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {

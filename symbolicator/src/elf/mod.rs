@@ -1,9 +1,11 @@
 //! ELF modules: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
 
 mod answers;
+mod by_address;
 mod dwarf;
 pub(crate) mod file;
 mod plt;
+mod symbol;
 mod symtab;
 
 use std::ops::Range;
@@ -14,7 +16,7 @@ use recording::rust_name;
 use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame, SymbolSource};
 use rustc_hash::FxHashMap;
-use unwind::functions_of;
+use unwind::Functions;
 
 use self::answers::Answers;
 use self::dwarf::{Dwarf, DwarfFiles};
@@ -31,8 +33,8 @@ pub(crate) struct ElfModule {
     /// Files with symbols; names of an earlier file are preferred.
     symbol_files: Vec<Arc<ElfFile>>,
     symbols: Option<SymbolTable>,
-    /// Address ranges of functions by the unwind rules, for functions without a symbol.
-    functions: Option<Vec<Range<u64>>>,
+    /// Functions by the unwind rules, for those without a symbol.
+    functions: Option<Functions>,
     /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
     slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
@@ -232,9 +234,10 @@ impl ElfModule {
             Some(size) => function.start.checked_add(size),
             None => {
                 let end = self.symbols().end_without_size(address)?;
-                let rules = self.rules();
-                let next = rules.partition_point(|next| next.start <= function.start);
-                Some(rules.get(next).map_or(end, |next| next.start.min(end)))
+                let next = self
+                    .functions()
+                    .and_then(|functions| functions.next_start(function.start));
+                Some(next.map_or(end, |next| next.min(end)))
             }
         }
     }
@@ -264,35 +267,32 @@ impl ElfModule {
             object.map_or_else(|_| FxHashMap::default(), |object| plt::slot_names(file, &object))
         });
         let name = slots.get(&address.checked_add(file.base_svma())?)?;
-        Some(demangle(symtab::name_at(file, *name)))
+        Some(demangle(symbol::name_at(file, *name)))
     }
 
     /// A symbol without a size, as of hand-written assembly, ends where the unwind rules of another function begin.
     fn by_symbol(&mut self, address: u64) -> Option<FunctionSymbol> {
         let function = self.symbols().find(address)?;
         let is_other = |rules: &Range<u64>| rules.start > function.start;
-        let ends_before = function.size.is_none() && self.range_by_rules(address).is_some_and(is_other);
+        let ends_before = function.size.is_none() && self.range_by_rules(address).as_ref().is_some_and(is_other);
         (!ends_before).then_some(function)
     }
 
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
-        self.range_by_rules(address).map(FunctionSymbol::unnamed)
+        self.range_by_rules(address)
+            .map(|range| FunctionSymbol::unnamed(&range))
     }
 
-    fn range_by_rules(&mut self, address: u64) -> Option<&Range<u64>> {
-        let functions = self.rules();
-        let after = functions.partition_point(|function| function.start <= address);
-        functions
-            .get(after.checked_sub(1)?)
-            .filter(|function| function.contains(&address))
+    fn range_by_rules(&mut self, address: u64) -> Option<Range<u64>> {
+        self.functions()?.at(address)
     }
 
-    fn rules(&mut self) -> &[Range<u64>] {
-        let binary = &self.binary;
-        (self.functions).get_or_insert_with(|| binary.as_ref().map_or(Vec::new(), |file| functions_of(&**file)))
+    fn functions(&mut self) -> Option<&Functions> {
+        let binary = self.binary.as_deref()?;
+        Some(self.functions.get_or_insert_with(|| Functions::read(binary)))
     }
 
-    fn symbols(&mut self) -> &SymbolTable {
+    fn symbols(&mut self) -> &mut SymbolTable {
         self.symbols
             .get_or_insert_with(|| SymbolTable::read(&self.symbol_files))
     }
@@ -379,8 +379,9 @@ fn with_its_scope(name: &str, symbol: &str) -> Option<String> {
 mod tests {
     use recording::module::{Module, ModuleKind};
 
-    use unwind::functions_of;
+    use unwind::Functions;
 
+    use super::file::ElfFile;
     use super::{ElfModule, Stage, with_its_scope};
     use crate::locate::SymbolOptions;
 
@@ -404,7 +405,7 @@ mod tests {
             eprintln!("skipped: the linker wrote no build id into this test");
             return;
         }
-        let text = functions_of(&*first.binary().unwrap());
+        let text = Functions::read(&*first.binary().unwrap()).all();
         let addresses: Vec<u64> = text.iter().take(1000).map(|function| function.start).collect();
         let answers = first.lookup(&addresses);
         assert!(answers.iter().filter(|answer| !answer.frames.is_empty()).count() > 50);
@@ -427,6 +428,28 @@ mod tests {
         assert!(fourth.symbols.is_none());
         fourth.lookup(&[more + 2]);
         assert!(fourth.symbols.is_some());
+    }
+
+    #[test]
+    fn answers_do_not_depend_on_the_order_of_the_questions() {
+        let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
+        let text = Functions::read(&own).all();
+        // Several in a function, the next function, and one between functions.
+        let near =
+            |function: &std::ops::Range<u64>| [function.start, function.start + 9, function.end - 1, function.end];
+        let addresses: Vec<u64> = text.iter().step_by(20).flat_map(near).collect();
+        let mut elf = ElfModule::new(Some(own), None, &SymbolOptions::default());
+        let mut at_once = elf.lookup(&addresses);
+        assert!(at_once.iter().filter(|answer| !answer.frames.is_empty()).count() > 100);
+        at_once.reverse();
+        let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut elf = ElfModule::new(Some(own), None, &SymbolOptions::default());
+        let one_by_one: Vec<_> = addresses
+            .iter()
+            .rev()
+            .flat_map(|address| elf.lookup(&[*address]))
+            .collect();
+        assert_eq!(one_by_one, at_once);
     }
 
     #[test]

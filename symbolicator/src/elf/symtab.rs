@@ -2,48 +2,31 @@
 
 use std::sync::Arc;
 
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Object, ObjectSection, elf};
 use recording::symbol::FunctionSymbol;
 
-use super::file::{ElfFile, is_code, offset_in};
+use super::by_address::{ByAddress, Place};
+use super::file::{ElfFile, is_code};
 use super::plt;
+use super::symbol::{Binding, Kind, Symbol, name_at};
 use crate::demangle::demangle;
 
 /// How far a look-up walks back to a symbol that encloses the nearest one. Assembly has a few labels inside a
 /// function; only hostile files have more than this.
 const MAX_NESTED: usize = 64;
 
-/// One function. Its name stays in the file until a look-up needs it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Symbol {
-    /// Stated virtual address relative to the lowest PT_LOAD.
-    pub(super) start: u64,
-    /// Size in bytes; 0 if the symbol table does not have it.
-    pub(super) size: u64,
-    /// Index of the file that has the name.
-    file: u8,
-    /// A linkage stub: its name is the function that it jumps to, with `@plt`.
-    plt: bool,
-    /// Offset of the name in that file.
-    name_offset: u64,
-}
-
 /// All functions of a module, by address.
 pub(crate) struct SymbolTable {
-    files: Vec<Arc<ElfFile>>,
-    symbols: Vec<Symbol>,
+    symbols: ByAddress,
     /// Sections with code: (start, end), by address. A symbol without a size ends at the end of its section at the latest.
     code: Vec<(u64, u64)>,
 }
 
-/// Order of several names of one address, best first: a typed function, a size, global before weak before
-/// local (`malloc` before `__libc_malloc`), few leading underscores, the shorter name.
-type Rank = (bool, bool, u8, usize, usize);
-
 impl SymbolTable {
     /// Reads the tables of all files of a module; names of an earlier file are preferred.
     pub(crate) fn read(files: &[Arc<ElfFile>]) -> SymbolTable {
-        let mut found: Vec<(Symbol, Rank)> = Vec::new();
+        let mut found: Vec<Symbol> = Vec::new();
         let mut code = Vec::new();
         for (index, file) in files.iter().enumerate().take(usize::from(u8::MAX)) {
             let Ok(object) = file.object() else { continue };
@@ -59,35 +42,35 @@ impl SymbolTable {
             if code.is_empty() {
                 code.clone_from(&sections);
             }
-            for symbol in object.symbols().chain(object.dynamic_symbols()) {
-                found.extend(function(file, index as u8, &symbol, &sections));
+            match &object {
+                object::File::Elf32(object) => read_tables(file, index as u8, object, &sections, &mut found),
+                object::File::Elf64(object) => read_tables(file, index as u8, object, &sections, &mut found),
+                _ => {}
             }
-            for stub in plt::stubs(file, &object) {
-                let symbol = Symbol {
-                    start: stub.address.wrapping_sub(file.base_svma()),
-                    size: stub.size,
-                    file: index as u8,
-                    plt: true,
-                    name_offset: stub.name_offset,
-                };
-                found.push((symbol, (true, true, 3, 0, 0)));
-            }
+            found.extend(plt::stubs(file, &object).into_iter().map(|stub| Symbol {
+                start: stub.address.wrapping_sub(file.base_svma()),
+                size: stub.size,
+                name_offset: stub.name_offset,
+                file: index as u8,
+                kind: Kind::Stub,
+                binding: Binding::Global,
+            }));
         }
-        found.sort_unstable_by_key(|(symbol, rank)| (symbol.start, *rank, symbol.file));
-        found.dedup_by_key(|(symbol, _)| symbol.start);
+        let start = code.first().map_or(0, |first| first.0);
+        let end = code.iter().map(|section| section.1).max().unwrap_or(0);
         SymbolTable {
-            files: files.to_vec(),
-            symbols: found.into_iter().map(|(symbol, _)| symbol).collect(),
+            symbols: ByAddress::new(files.to_vec(), &found, start..end),
             code,
         }
     }
 
     /// The function at a relative address, the innermost if symbols nest.
-    pub(crate) fn find(&self, address: u64) -> Option<FunctionSymbol> {
-        let symbol = &self.symbols[self.index(address)?];
-        let file = self.files.get(usize::from(symbol.file))?;
+    pub(crate) fn find(&mut self, address: u64) -> Option<FunctionSymbol> {
+        let symbol = self.place(address)?;
+        let symbol = self.symbols.get(symbol);
+        let file = self.symbols.files().get(usize::from(symbol.file))?;
         let mut name = demangle(name_at(file, symbol.name_offset));
-        if symbol.plt {
+        if symbol.kind == Kind::Stub {
             name.push_str("@plt");
         }
         let size = (symbol.size > 0).then_some(symbol.size);
@@ -95,18 +78,20 @@ impl SymbolTable {
     }
 
     /// The end of a function without a size: the start of the next function, or the end of its section.
-    pub(crate) fn end_without_size(&self, address: u64) -> Option<u64> {
-        let next = self.symbols.get(self.index(address)? + 1);
+    pub(crate) fn end_without_size(&mut self, address: u64) -> Option<u64> {
+        let place = self.place(address)?;
+        let next = self.symbols.behind(place).map(|next| self.symbols.get(next));
         let section_end = self.section(address)?.1;
         Some(next.map_or(section_end, |next| next.start.min(section_end)))
     }
 
     /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and `f.cold`
     /// (gcc), or `f.cold.1` (LLVM). Nothing if several functions, static in their files, have the name.
-    pub(crate) fn other_parts(&self, address: u64) -> Vec<FunctionSymbol> {
-        let this = self.index(address).map(|at| &self.symbols[at]);
-        let file_of = |symbol: &Symbol| self.files.get(usize::from(symbol.file));
-        let Some((this, file)) = this.and_then(|this| Some((this, file_of(this)?))) else {
+    pub(crate) fn other_parts(&mut self, address: u64) -> Vec<FunctionSymbol> {
+        let this = self.place(address).map(|place| self.symbols.get(place));
+        let files = self.symbols.files().to_vec();
+        let file_of = |symbol: &Symbol| files.get(usize::from(symbol.file));
+        let Some((this, file)) = this.and_then(|this| Some((this, file_of(&this)?))) else {
             return Vec::new();
         };
         let name = name_at(file, this.name_offset);
@@ -115,10 +100,10 @@ impl SymbolTable {
         if whole.len() > MAX_PART_NAME_BYTES {
             return Vec::new();
         }
-        let mut parts: Vec<&Symbol> = Vec::new();
+        let mut parts: Vec<Symbol> = Vec::new();
         let (mut of_name, mut cold) = (0, 0);
-        for symbol in self.symbols.iter().filter(|symbol| !symbol.plt) {
-            let Some(file) = file_of(symbol) else { continue };
+        for symbol in self.symbols.all().filter(|symbol| symbol.kind != Kind::Stub) {
+            let Some(file) = file_of(&symbol) else { continue };
             let text = usize::try_from(symbol.name_offset).ok().and_then(|at| file.get(at..));
             if !text.is_some_and(|text| text.starts_with(whole.as_bytes())) {
                 continue;
@@ -137,27 +122,27 @@ impl SymbolTable {
         parts.into_iter().filter_map(|symbol| self.find(symbol.start)).collect()
     }
 
-    fn index(&self, address: u64) -> Option<usize> {
-        let after = self.symbols.partition_point(|symbol| symbol.start <= address);
-        let before = self.symbols[..after].iter().enumerate().rev().take(MAX_NESTED);
-        for (at, symbol) in before {
+    fn place(&mut self, address: u64) -> Option<Place> {
+        let nearest = self.symbols.last_until(address)?;
+        let mut place = Some(nearest);
+        for _ in 0..MAX_NESTED {
+            let Some(at) = place else { break };
+            let symbol = self.symbols.get(at);
             if address - symbol.start < symbol.size {
                 return Some(at);
             }
+            place = self.symbols.before(at);
         }
         // A symbol without a size reaches to the next symbol, but not into another section. A label without a size
         // inside a function with a size was ruled out above.
-        let nearest = after.checked_sub(1)?;
-        let symbol = &self.symbols[nearest];
+        let symbol = self.symbols.get(nearest);
         let reaches = symbol.size == 0 && self.section(symbol.start)? == self.section(address)?;
         reaches.then_some(nearest)
     }
 
     /// The section with code that holds a relative address, as (start, end).
     fn section(&self, address: u64) -> Option<(u64, u64)> {
-        let after = self.code.partition_point(|section| section.0 <= address);
-        let section = *self.code.get(after.checked_sub(1)?)?;
-        (address < section.1).then_some(section)
+        section_at(&self.code, address)
     }
 }
 
@@ -171,63 +156,58 @@ fn whole_of(name: &str) -> Option<&str> {
 /// Longest name of a function whose other parts are looked for.
 const MAX_PART_NAME_BYTES: usize = 64 << 10;
 
-/// Longest name that is read; a longer one is in a damaged table.
-const MAX_NAME_BYTES: usize = 1 << 20;
-
-pub(super) fn name_at(file: &ElfFile, offset: u64) -> &str {
-    let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
-        return "";
-    };
-    let bytes = &bytes[..bytes.len().min(MAX_NAME_BYTES)];
-    let name = memchr::memchr(0, bytes).map_or(bytes, |end| &bytes[..end]);
-    // A file that is written to meanwhile may stop being UTF-8: then the symbol has no name.
-    let name = std::str::from_utf8(name).unwrap_or("");
-    // `memcpy@@GLIBC_2.14`: the version is not part of the name.
-    name.split_once('@').map_or(name, |(name, _)| name)
-}
-
-fn function<'a>(
+/// Appends the functions of a file's `.symtab` and `.dynsym`. Names are not read yet.
+fn read_tables<Elf: FileHeader>(
     file: &ElfFile,
     index: u8,
-    symbol: &impl ObjectSymbol<'a>,
+    object: &object::read::elf::ElfFile<'_, Elf>,
     code: &[(u64, u64)],
-) -> Option<(Symbol, Rank)> {
-    // Hand-written assembly often leaves its labels untyped.
-    let typed = match symbol.kind() {
-        SymbolKind::Text => true,
-        SymbolKind::Unknown => false,
-        _ => return None,
-    };
-    if !symbol.is_definition() && (typed || symbol.is_undefined()) {
-        return None;
-    }
-    let start = symbol.address().wrapping_sub(file.base_svma());
-    if !typed {
-        let after = code.partition_point(|section| section.0 <= start);
-        let inside = after.checked_sub(1).is_some_and(|at| start < code[at].1);
-        if !inside {
-            return None;
+    found: &mut Vec<Symbol>,
+) {
+    let endian = object.endian();
+    for table in [object.elf_symbol_table(), object.elf_dynamic_symbol_table()] {
+        let strings = object.elf_section_table().section(table.string_section());
+        let Some((offset, len)) = strings.ok().and_then(|strings| strings.file_range(endian)) else {
+            continue;
+        };
+        found.reserve(table.len());
+        for symbol in table.symbols() {
+            let kind = match symbol.st_type() {
+                elf::STT_FUNC => Kind::Function,
+                elf::STT_OBJECT | elf::STT_COMMON | elf::STT_SECTION | elf::STT_FILE | elf::STT_TLS => continue,
+                // Its address is that of its resolver, which is another function: `memcpy` is `__new_memcpy_ifunc` there.
+                elf::STT_GNU_IFUNC => continue,
+                _ => Kind::Untyped,
+            };
+            let section = symbol.st_shndx(endian);
+            let is_elsewhere = section.is_special() && section != elf::SHN_XINDEX;
+            if section == elf::SHN_UNDEF || kind == Kind::Function && is_elsewhere {
+                continue;
+            }
+            let start = symbol.st_value(endian).into().wrapping_sub(file.base_svma());
+            let name = u64::from(symbol.st_name(endian));
+            if kind == Kind::Untyped && section_at(code, start).is_none() || name >= len {
+                continue;
+            }
+            found.push(Symbol {
+                start,
+                size: symbol.st_size(endian).into(),
+                name_offset: offset.saturating_add(name),
+                file: index,
+                kind,
+                binding: match symbol.st_bind() {
+                    elf::STB_LOCAL => Binding::Local,
+                    elf::STB_WEAK => Binding::Weak,
+                    _ => Binding::Global,
+                },
+            });
         }
     }
-    let name = symbol.name_bytes().ok()?;
-    // `$x`, `$d`: mapping symbols of the ARM ABI. `.L`: labels local to an assembler file.
-    if name.is_empty() || name.starts_with(b"$") || name.starts_with(b".L") {
-        return None;
-    }
-    std::str::from_utf8(name).ok()?;
-    let binding = match (symbol.is_global(), symbol.is_weak()) {
-        (true, false) => 0,
-        (_, true) => 1,
-        _ => 2,
-    };
-    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
-    let rank = (!typed, symbol.size() == 0, binding, underscores, name.len());
-    let symbol = Symbol {
-        start,
-        size: symbol.size(),
-        file: index,
-        plt: false,
-        name_offset: offset_in(file, name)?,
-    };
-    Some((symbol, rank))
+}
+
+/// The section that holds a relative address, as (start, end).
+fn section_at(code: &[(u64, u64)], address: u64) -> Option<(u64, u64)> {
+    let after = code.partition_point(|section| section.0 <= address);
+    let section = *code.get(after.checked_sub(1)?)?;
+    (address < section.1).then_some(section)
 }

@@ -1,0 +1,87 @@
+//! Functions by their unwind rules, for those that have no symbol.
+
+use std::ops::Range;
+
+use recording::sink::ReadAt;
+
+use crate::cfi::Cfi;
+use crate::{elf, tables};
+
+/// The functions of an ELF file that have unwind rules. Addresses are relative to the lowest PT_LOAD.
+pub struct Functions {
+    tables: Vec<Cfi>,
+    base_svma: u64,
+}
+
+impl Functions {
+    /// Copies the tables of a file. None of its functions is found if they can't be read.
+    pub fn read(file: &dyn ReadAt) -> Functions {
+        let elf = elf::Elf::read(file);
+        Functions {
+            base_svma: elf.as_ref().map_or(0, |elf| elf.base_svma),
+            tables: elf.map_or(Vec::new(), |elf| tables::read_cfi(&elf, file)),
+        }
+    }
+
+    /// The function that holds an address. Only its entry is read: to read all entries of a program of 182 MB takes 15 ms.
+    pub fn at(&self, address: u64) -> Option<Range<u64>> {
+        let svma = address.checked_add(self.base_svma)?;
+        let found = self.tables.iter().filter_map(|table| table.function(svma));
+        let innermost = found.max_by_key(|function| (function.start, function.end));
+        innermost.and_then(|function| self.relative(function))
+    }
+
+    /// The start of the first function behind an address.
+    pub fn next_start(&self, address: u64) -> Option<u64> {
+        let svma = address.checked_add(self.base_svma)?;
+        let next = self.tables.iter().filter_map(|table| table.next_start(svma)).min();
+        next?.checked_sub(self.base_svma)
+    }
+
+    /// All functions, in order.
+    pub fn all(&self) -> Vec<Range<u64>> {
+        let functions = self.tables.iter().flat_map(Cfi::functions);
+        let mut functions: Vec<Range<u64>> = functions.filter_map(|function| self.relative(function)).collect();
+        functions.sort_unstable_by_key(|function| (function.start, function.end));
+        functions
+    }
+
+    fn relative(&self, function: Range<u64>) -> Option<Range<u64>> {
+        Some(function.start.checked_sub(self.base_svma)?..function.end.checked_sub(self.base_svma)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recording::sink::InMemory;
+
+    use super::Functions;
+
+    #[test]
+    fn one_function_is_found_as_among_all() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let functions = Functions::read(&InMemory(&own));
+        let all = functions.all();
+        assert!(all.len() > 100);
+        for pair in all.windows(2) {
+            let [this, next] = pair else { unreachable!() };
+            assert_eq!(functions.at(this.end - 1).as_ref(), Some(this));
+            assert_eq!(functions.at(this.start).as_ref(), Some(this));
+            let behind = functions.at(this.end);
+            assert_eq!(behind, (this.end == next.start).then(|| next.clone()));
+            assert_eq!(functions.next_start(this.start), Some(next.start));
+        }
+        let last = all.last().unwrap();
+        assert_eq!(functions.next_start(last.start), None);
+        assert_eq!((functions.at(last.end), functions.at(u64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_no_functions() {
+        let functions = Functions::read(&InMemory(b"no ELF file"));
+        assert_eq!(
+            (functions.at(0), functions.next_start(0), functions.all()),
+            (None, None, vec![])
+        );
+    }
+}
