@@ -4,7 +4,7 @@
 mod common;
 
 use common::{build, function, have, module, run, symbolicator};
-use object::{Object, ObjectSection, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;
 
@@ -238,6 +238,47 @@ fn linkage_stubs_are_named_after_their_function() {
         .unwrap();
     let names: Vec<_> = infos.iter().filter_map(|info| info.function.as_ref()).collect();
     assert!(names.iter().any(|function| function.name == "puts@plt"), "{names:?}");
+}
+
+/// The relocations of such stubs have no symbol, but the address of the function's resolver (R_X86_64_IRELATIVE, R_AARCH64_IRELATIVE).
+#[test]
+fn linkage_stubs_of_functions_that_are_chosen_at_start_have_their_name() {
+    for flags in [
+        &["-O1"][..],
+        &["-O1", "-Wl,-z,now"],
+        &["-O1", "-no-pie"],
+        &["-O1", "-static"],
+        &["-O1", "-static-pie"],
+        &["-O1", "-fcf-protection=full", "-Wl,-z,ibtplt"],
+    ] {
+        if cfg!(not(target_arch = "x86_64")) && flags.len() == 3 {
+            continue;
+        }
+        let built = build("resolved.c", flags);
+        let bytes = std::fs::read(&built.path).unwrap();
+        let object = object::File::parse(&*bytes).unwrap();
+        let base = object.segments().map(|segment| segment.address()).min().unwrap();
+        let sections = object
+            .sections()
+            .filter(|section| section.name().unwrap().contains("plt"));
+        let sections = sections.filter(|section| !section.name().unwrap().contains("got.plt"));
+        let addresses = sections.filter(|section| section.address() > 0).flat_map(|section| {
+            let start = section.address() - base;
+            start..start + section.size()
+        });
+        let addresses: Vec<u64> = addresses.collect();
+        let infos = symbolicator(&[]).lookup(&module(&built.path), &addresses).unwrap();
+        let mut stubs: Vec<_> = infos.into_iter().filter_map(|info| info.function).collect();
+        stubs.dedup();
+        for name in ["chosen@plt", "chosen_here@plt"] {
+            let found = stubs.iter().filter(|stub| stub.name == name).count();
+            assert_eq!(found, 1, "{name}, {flags:?}: {stubs:?}");
+        }
+        // The resolver itself keeps its name.
+        let resolver = function(&built.path, "pick");
+        let infos = symbolicator(&[]).lookup(&module(&built.path), &[resolver.0]).unwrap();
+        assert_eq!(infos[0].function.as_ref().unwrap().name, "pick", "{flags:?}");
+    }
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! Names for the stubs of the procedure linkage table, which no symbol table has.
 
 use object::{
-    Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, elf,
+    Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, Relocation, RelocationFlags,
+    RelocationTarget, SymbolFlags, elf,
 };
 use rustc_hash::FxHashMap;
 
 use super::file::{ElfFile, offset_in};
+use super::symbol::{Binding, Kind, Rank, Symbol};
 
 pub(super) struct Stub {
     /// Stated virtual address.
@@ -16,15 +18,19 @@ pub(super) struct Stub {
     pub(super) name_offset: u64,
 }
 
-/// Stubs in the sections `.plt`, `.plt.sec` (with IBT) and `.plt.got` (functions whose address is also taken).
+/// Stubs in the sections `.plt`, `.plt.sec` (with IBT), `.plt.got` (functions whose address is also taken) and `.iplt` (lld, for functions that a
+/// resolver chooses).
 ///
-/// A stub jumps through a slot of the global offset table. The relocation of this slot names the function.
+/// A stub jumps through a slot of the global offset table. The relocation of this slot names the function, or its resolver.
 pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
     let mut stubs = Vec::new();
     // (section, bytes of an entry): psABI x86-64 section 5.2, AAELF64. `.plt.got` has 16 with IBT, else 8.
     let (entry_sizes, slot_of): (&[(&str, usize)], SlotOf) = match object.architecture() {
-        Architecture::X86_64 => (&[(".plt", 16), (".plt.sec", 16), (".plt.got", 8)], x86_64_slot),
-        Architecture::Aarch64 => (&[(".plt", 16)], aarch64_slot),
+        Architecture::X86_64 => (
+            &[(".plt", 16), (".plt.sec", 16), (".plt.got", 8), (".iplt", 16)],
+            x86_64_slot,
+        ),
+        Architecture::Aarch64 => (&[(".plt", 16), (".iplt", 16)], aarch64_slot),
         _ => return stubs,
     };
     let mut names: Option<FxHashMap<u64, u64>> = None;
@@ -34,8 +40,13 @@ pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
         };
         let Ok(bytes) = section.data() else { continue };
         let names = names.get_or_insert_with(|| slot_names(file, object));
-        // In `.plt.got` an entry with IBT has 16 bytes, and starts with `endbr64`.
-        let entry_size = if bytes.starts_with(&ENDBR64) { 16 } else { *entry_size };
+        let entry_size = match bytes {
+            // In `.plt.got` an entry with IBT has 16 bytes, and starts with `endbr64`.
+            _ if bytes.starts_with(&ENDBR64) => 16,
+            // In the `.plt` of a static program, bfd leaves out what binds a function when it is first called.
+            [0xff, 0x25, _, _, _, _, _, _] | [0xff, 0x25, _, _, _, _, _, _, 0xff, 0x25, ..] => 8,
+            _ => *entry_size,
+        };
         for (index, entry) in bytes.chunks_exact(entry_size).enumerate() {
             let address = section.address().wrapping_add((index * entry_size) as u64);
             let name = slot_of(entry, address).and_then(|slot| names.get(&slot));
@@ -56,34 +67,80 @@ type SlotOf = fn(&[u8], u64) -> Option<u64>;
 /// File offsets of function names, by the stated virtual address of their slot in the global offset table.
 pub(super) fn slot_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
     let mut names = FxHashMap::default();
-    let (Some(relocations), Some(symbols)) = (object.dynamic_relocations(), object.dynamic_symbol_table()) else {
-        return names;
-    };
     // Others put the address of a function into the program's own data, or copy a variable there.
-    let of_slot = match object.architecture() {
-        Architecture::X86_64 => [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT],
-        Architecture::Aarch64 => [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT],
+    let (of_slot, of_resolver) = match object.architecture() {
+        Architecture::X86_64 => (
+            [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT],
+            elf::R_X86_64_IRELATIVE,
+        ),
+        Architecture::Aarch64 => (
+            [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT],
+            elf::R_AARCH64_IRELATIVE,
+        ),
         _ => return names,
     };
-    for (slot, relocation) in relocations {
-        let is_slot = matches!(relocation.flags(), RelocationFlags::Elf { r_type } if of_slot.contains(&r_type));
-        let RelocationTarget::Symbol(index) = relocation.target() else {
-            continue;
+    let symbols = object.dynamic_symbol_table();
+    let mut resolved: Option<FxHashMap<u64, u64>> = None;
+    for (slot, relocation) in relocations(object) {
+        let name = match (relocation.flags(), relocation.target()) {
+            (RelocationFlags::Elf { r_type }, _) if r_type == of_resolver => {
+                let resolved = resolved.get_or_insert_with(|| resolved_names(file, object));
+                resolved.get(&relocation.addend().cast_unsigned()).copied()
+            }
+            (RelocationFlags::Elf { r_type }, RelocationTarget::Symbol(index)) if of_slot.contains(&r_type) => {
+                let symbol = symbols.as_ref().and_then(|symbols| symbols.symbol_by_index(index).ok());
+                symbol.and_then(|symbol| {
+                    let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+                    offset_in(file, name)
+                })
+            }
+            _ => None,
         };
-        if !is_slot {
-            continue;
-        }
-        let name = symbols.symbol_by_index(index).and_then(|symbol| symbol.name_bytes());
-        let Some(offset) = name
-            .ok()
-            .filter(|name| !name.is_empty())
-            .and_then(|name| offset_in(file, name))
-        else {
-            continue;
-        };
-        names.insert(slot, offset);
+        names.extend(name.map(|name| (slot, name)));
     }
     names
+}
+
+/// The relocations that a program is loaded with. Those of a static program refer to `.symtab`, and count as the ones of a section.
+fn relocations(object: &object::File<'_>) -> impl Iterator<Item = (u64, Relocation)> {
+    let of_static = [".got", ".got.plt"]
+        .into_iter()
+        .filter_map(|name| object.section_by_name(name));
+    let of_static = of_static.flat_map(|section| section.relocations().collect::<Vec<_>>());
+    object.dynamic_relocations().into_iter().flatten().chain(of_static)
+}
+
+/// File offsets of the names of functions that are chosen when the program starts (`STT_GNU_IFUNC`), by the stated virtual address of their
+/// resolver.
+fn resolved_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
+    let mut best: FxHashMap<u64, (Rank<'_>, u64)> = FxHashMap::default();
+    for symbol in object.symbols().chain(object.dynamic_symbols()) {
+        let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
+            continue;
+        };
+        let binding = match st_info.st_bind() {
+            elf::STB_LOCAL => Binding::Local,
+            elf::STB_WEAK => Binding::Weak,
+            _ => Binding::Global,
+        };
+        let is_resolved = st_info.st_type() == elf::STT_GNU_IFUNC && !symbol.is_undefined();
+        let name = symbol.name_bytes().ok().filter(|_| is_resolved);
+        let Some(name_offset) = name.and_then(|name| offset_in(file, name)) else {
+            continue;
+        };
+        let found = Symbol {
+            start: symbol.address(),
+            size: symbol.size(),
+            name_offset,
+            file: 0,
+            kind: Kind::Function,
+            binding,
+        };
+        let Some(rank) = found.rank(file) else { continue };
+        let best = best.entry(found.start).or_insert((rank, name_offset));
+        *best = (*best).min((rank, name_offset));
+    }
+    best.into_iter().map(|(resolver, (_, name))| (resolver, name)).collect()
 }
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
