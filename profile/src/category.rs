@@ -297,7 +297,6 @@ impl Kind {
                 rest.split_once('/')
                     .is_some_and(|(_, rest)| rest.starts_with("library/"))
             })
-            || path.contains("/lib/rustlib/src/rust/library/")
             || path.contains("/rust/deps/")
     }
 }

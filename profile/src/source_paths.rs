@@ -42,9 +42,11 @@ impl Data {
             self.texts[*file as usize].clone_from(path);
         }
         let mut texts: Unique<Box<str>> = std::mem::take(&mut self.texts).into();
+        // Also for a path that was there in this form before: views tell files apart by the index.
         for func in &mut self.funcs {
-            if let Some(path) = renamed.get(&func.file) {
-                func.file = texts.index_of(&**path);
+            let path = renamed.get(&func.file).or_else(|| texts.all.get(func.file as usize));
+            if let Some(path) = path.cloned() {
+                func.file = texts.index_of(&*path);
             }
         }
         self.texts = texts.all;
@@ -100,6 +102,9 @@ mod tests {
             &["f", PLAIN, "/app/main.rs", &other_home, SPECIAL],
             &[1, 2, 3, crate::data::NONE, 4],
         );
+        let mut other_order = self::data(&[SPECIAL, PLAIN], &[0, 1]);
+        other_order.use_profile_paths();
+        assert_eq!(other_order.funcs[0], other_order.funcs[1]);
         data.sources = Sources::from([(PLAIN.into(), Some("text".into()))]);
         data.use_profile_paths();
         assert_eq!(files(&data), [SPECIAL, "/app/main.rs", SPECIAL, "", SPECIAL]);

@@ -11,13 +11,15 @@
 //! | `/rust/deps/hashbrown-0.16.1/src/map.rs` | `cargo:crates.io:hashbrown-0.16.1:src/map.rs` |
 //! | `~/.cargo/registry/src/example.org-<hash>/own-1.0.0/src/a.rs` | `registry/src/example.org-<hash>/own-1.0.0/src/a.rs` |
 //! | `~/.cargo/git/checkouts/serde-<hash>/59807616/src/de.rs` | `git/checkouts/serde-<hash>/59807616/src/de.rs` |
+//! | `~/.rustup/toolchains/<name>/lib/rustlib/src/rust/library/core/src/a.rs` | `lib/rustlib/src/rust/library/core/src/a.rs` |
 //!
 //! All other paths stay as they are: those of the program's own sources, too.
 //!
-//! The last two stay local. For any `cargo:` path the front end asks crates.io, whatever the registry: the name of a private package would go
+//! The last three stay local. rustc writes the path of an installed rust-src into what it inlines from there, without the commit. For any `cargo:` path the front end asks crates.io, whatever the registry: the name of a private package would go
 //! to crates.io, and what came back might be another package. A checkout has no URL in its path, and cargo's file that has the URL may hold a
 //! private one. The front end knows versions of three numbers only; `1.0.0-rc.1` and `0.11.0+wasi` stay local as well. So does
-//! `library/backtrace`, a repository of its own, whose commit is not in the path. `/rust/deps` is of crates.io: library/Cargo.lock of Rust
+//! `library/backtrace`, a repository of its own, whose commit is not in the path. `library/stdarch` was one, too, until July 2025: for older compilers
+//! GitHub has no such file, and the front end says so. `/rust/deps` is of crates.io: library/Cargo.lock of Rust
 //! names no other source.
 //!
 //! A double click in the front end asks the local server first (`/source/v1`, src/utils/fetch-source.ts), with the profile's form, and goes to
@@ -34,6 +36,11 @@ pub enum SourcePath<'a> {
     RustLibrary {
         /// The commit of the Rust repository: 40 hex digits.
         commit: &'a str,
+        /// Below the repository: `library/core/src/a.rs`.
+        path: Cow<'a, str>,
+    },
+    /// The same in the component rust-src of a toolchain. The path does not have the commit.
+    InstalledRustLibrary {
         /// Below the repository: `library/core/src/a.rs`.
         path: Cow<'a, str>,
     },
@@ -78,6 +85,8 @@ const CRATES_IO_HASH: &str = "25cdd57fae9f0462";
 /// Folders of the Git index of crates.io, before and since Rust 1.85. Others at GitHub differ in the hash.
 const CRATES_IO_GIT: [&str; 2] = ["github.com-1ecc6299db9ec823", "github.com-25cdd57fae9f0462"];
 const RUST: &str = "github.com/rust-lang/rust";
+/// The folder of rust-src in a toolchain.
+const RUST_SRC: &str = "lib/rustlib/src/rust/";
 
 impl<'a> SourcePath<'a> {
     /// Reads a path in any form.
@@ -91,7 +100,10 @@ impl<'a> SourcePath<'a> {
             SourcePath::Package { registry, .. } => Some(registry),
             _ => None,
         };
-        matches!(self, SourcePath::RustLibrary { .. }) || registry == Some(&Registry::RustLibrary)
+        matches!(
+            self,
+            SourcePath::RustLibrary { .. } | SourcePath::InstalledRustLibrary { .. }
+        ) || registry == Some(&Registry::RustLibrary)
     }
 
     /// The package's folder, if cargo downloaded the file for this program: the same for all files of the package.
@@ -109,6 +121,7 @@ impl<'a> SourcePath<'a> {
     pub fn plain(&self) -> Cow<'a, str> {
         match self {
             SourcePath::RustLibrary { commit, path } => format!("/rustc/{commit}/{path}").into(),
+            SourcePath::InstalledRustLibrary { path } => format!("{RUST_SRC}{path}").into(),
             SourcePath::Package {
                 registry,
                 package,
@@ -127,7 +140,7 @@ impl<'a> SourcePath<'a> {
     /// as in the front end.
     pub fn short(&self) -> Cow<'a, str> {
         match self {
-            SourcePath::RustLibrary { path, .. } => path.clone(),
+            SourcePath::RustLibrary { path, .. } | SourcePath::InstalledRustLibrary { path } => path.clone(),
             SourcePath::Package { package, path, .. } => format!("{package}/{path}").into(),
             SourcePath::Checkout { .. } => self.plain(),
             SourcePath::Other(text) => {
@@ -187,7 +200,8 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn folder(self) -> Cow<'static, str> {
+    /// Where debug info has the packages of the registry, without cargo's home folder.
+    pub fn folder(self) -> Cow<'static, str> {
         match self {
             Registry::Folder(name) => format!("registry/src/{name}").into(),
             Registry::Hash(hash) => format!("/cargo/registry/{hash}").into(),
@@ -195,7 +209,8 @@ impl<'a> Registry<'a> {
         }
     }
 
-    fn is_crates_io(self) -> bool {
+    /// True for crates.io itself.
+    pub fn is_crates_io(self) -> bool {
         match self {
             Registry::Folder(name) => name.starts_with("index.crates.io-") || CRATES_IO_GIT.contains(&name),
             Registry::Hash(hash) => hash == CRATES_IO_HASH,
@@ -230,6 +245,13 @@ fn known(text: &str) -> Option<SourcePath<'_>> {
     {
         let (package, path) = rest.split_once('/')?;
         return in_package(Registry::Hash(hash), package, path);
+    }
+    if let Some((toolchain, path)) = text.split_once(RUST_SRC)
+        && (toolchain.is_empty() || toolchain.ends_with('/'))
+    {
+        let path = resolved(path)?;
+        let is_library = path.starts_with("library/");
+        return is_library.then_some(SourcePath::InstalledRustLibrary { path });
     }
     // A repository may have folders of these names, too, but not with cargo's hash.
     let below = |folder: &str| {
@@ -379,6 +401,13 @@ mod tests {
             assert_eq!(profile_form(&format!("/home/me/.cargo/{below}")), below);
             assert_eq!(profile_form(below), below);
         }
+        let installed = "lib/rustlib/src/rust/library/core/src/option.rs";
+        assert_eq!(
+            profile_form(&format!(
+                "/home/me/.rustup/toolchains/stable-x86_64-unknown-linux-gnu/{installed}"
+            )),
+            installed
+        );
         let backtrace = format!("/rustc/{COMMIT}/library/backtrace/src/lib.rs");
         assert_eq!(profile_form(&backtrace), backtrace);
         assert_eq!(
@@ -398,6 +427,8 @@ mod tests {
             "/home/me/app/crates/registry/src/short-12/a-1.0.0/lib.rs",
             "/home/me/git/checkouts/app/src/main.rs",
             "/home/me/go/pkg/mod/example.org/a@v1/a.go",
+            "/home/me/lib/rustlib/src/rust/src/libcore/option.rs",
+            "/home/me/glib/rustlib/src/rust/library/a.rs",
             "node:fs",
             "https://example.org/app.js",
             "hg:hg.mozilla.org/mozilla-central:widget/nsAppShell.mm:997f00815e6b",
@@ -420,6 +451,7 @@ mod tests {
             format!("cargo:{REGISTRY}:a/../..-1.0.0:etc/passwd"),
             format!("cargo:{REGISTRY}:serde-1.0.1:../../../etc/passwd"),
             "cargo:../../etc-0123456789abcdef:serde-1.0.1:src/de.rs".to_owned(),
+            "/home/me/lib/rustlib/src/rust/library/../../etc/passwd".to_owned(),
             "/rust/deps/../etc/passwd".to_owned(),
             "/rust/deps/a-1.0.0/../../etc/passwd".to_owned(),
             "git/checkouts/a-2ac3c8a2d6f4a1b0/59807616/..".to_owned(),
@@ -445,6 +477,10 @@ mod tests {
             "arch/x86/mm/fault.c"
         );
         assert_eq!(short("/home/me/app/src/main.rs"), "/home/me/app/src/main.rs");
+        assert_eq!(
+            short("lib/rustlib/src/rust/library/core/src/a.rs"),
+            "library/core/src/a.rs"
+        );
         assert_eq!(short("git:a"), "git:a");
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use recording::source_path::{Registry, SourcePath};
 use rustc_hash::FxHashMap;
 
-/// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of cargo, and a commit of
-/// Rust in every toolchain.
+/// Finds the files in the folders of rustup and cargo. A package of one version has the same files in every folder of its registry, and a
+/// commit of Rust in every toolchain.
 #[derive(Debug, Default)]
 pub struct LocalSources {
     cargo_home: Option<PathBuf>,
@@ -57,20 +57,35 @@ impl LocalSources {
                 let found = self.cargo_home.as_ref().map(|home| home.join(&*file.plain()));
                 Ok(found.filter(|file| file.is_file()))
             }
-            SourcePath::Package { package, path, .. } => self.in_any_registry(package, path).map(Some),
-            SourcePath::Other(_) => Ok(None),
+            SourcePath::Package {
+                registry,
+                package,
+                path,
+            } => self.in_registry(*registry, package, path).map(Some),
+            SourcePath::InstalledRustLibrary { .. } | SourcePath::Other(_) => Ok(None),
         }
     }
 
-    /// A package whose registry has no known folder: one that Rust's standard library is built with, mostly.
-    fn in_any_registry(&self, package: &str, path: &str) -> Result<PathBuf, String> {
+    /// A package whose path has no folder of cargo: one that Rust's standard library is built with, mostly. Another registry may have another package
+    /// of this name and version.
+    fn in_registry(&self, registry: Registry<'_>, package: &str, path: &str) -> Result<PathBuf, String> {
+        let is_it = |name: &str| match registry {
+            Registry::Hash(hash) if !registry.is_crates_io() => name.ends_with(&format!("-{hash}")),
+            _ => Registry::Folder(name).is_crates_io(),
+        };
         let home = self.cargo_home.as_ref();
         let registries = home.and_then(|home| std::fs::read_dir(home.join("registry/src")).ok());
         let copies = registries.into_iter().flatten().flatten();
+        let copies = copies.filter(|folder| folder.file_name().to_str().is_some_and(is_it));
         let mut copies = copies.map(|registry| registry.path().join(package).join(path));
         copies.find(|copy| copy.is_file()).ok_or_else(|| {
+            let whose = match registry {
+                Registry::RustLibrary => " is a crate that Rust's standard library is built with, and",
+                _ => "",
+            };
+            let folder = registry.folder();
             format!(
-                "{package} is a crate that Rust's standard library is built with; download it and give --path-map /rust/deps/{package}=FOLDER"
+                "{package}{whose} is not in cargo's folder on this machine; download it and give --path-map {folder}/{package}=FOLDER"
             )
         })
     }

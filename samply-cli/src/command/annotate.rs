@@ -180,7 +180,10 @@ impl Annotation<'_> {
         let place = frame.and_then(|frame| Some((data.libs.get(frame.lib as usize)?, frame.address?)));
         if data.weights.is_some() && place.is_none() {
             let local = LocalSources::of_user().local_path(path);
-            return source_at(Path::new(local.as_deref().unwrap_or(path)));
+            return source_at(Path::new(local.as_deref().unwrap_or(path))).map_err(|error| match local {
+                Some(_) => format!("{error}; CARGO_HOME and RUSTUP_HOME say where packages and Rust's library are"),
+                None => error,
+            });
         }
         let Some((lib, address)) = place else {
             return Err(
