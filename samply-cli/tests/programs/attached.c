@@ -3,8 +3,7 @@
 //                                    next one a child process that works in `child_work`; the end of the input ends all
 //        attached burst COUNT CPU_MS starts `burst-000`, `burst-001`... one a millisecond; a line on standard input lets each
 //                                    use that much CPU time; then prints how much it was, without pauses that the host made
-//        attached churn CPU_MS       starts threads that end at once, all the time; after a line on standard input the main thread uses
-//                                    that much CPU time in `churn_work`
+//        attached churn              starts threads that end at once, all the time, until the end of its input
 //        attached crowd COUNT        COUNT threads; a line on standard input prints the work done so far and the CPU time
 //                                    that it took, the end of the input ends the program
 //        attached leaderless MS      the main thread ends at once, another one works in `orphan_work`
@@ -78,20 +77,13 @@ NOINLINE uint64_t burst_work(uint64_t end_ns) {
     return now - paused;
 }
 
-NOINLINE void churn_work(uint64_t end_ns) {
-    while (thread_cpu_ns() < end_ns) sink += xorshift(29, 20000);
-    KEEP_FRAME();
-}
-
 static void *one_of_many(void *unused) {
     usleep(300);
     return unused;
 }
 
-static void *read_line(void *unused) {
-    char line[64];
-    // The end of the input ends it, too.
-    if (fgets(line, sizeof line, stdin) == NULL) line[0] = 0;
+static void *wait_for_the_end(void *unused) {
+    while (getchar() != EOF) {}
     stop = 1;
     return unused;
 }
@@ -142,25 +134,24 @@ int main(int argc, char **argv) {
         waitpid(child, NULL, 0);
         return 0;
     }
-    if (count < 1) return 2;
-    if (strcmp(argv[1], "leaderless") == 0) {
-        pthread_create(&threads[0], NULL, orphan, (void *)(uintptr_t)count);
-        say("ready");
-        pthread_exit(NULL);
-    }
     if (strcmp(argv[1], "churn") == 0) {
         pthread_attr_t detached;
         pthread_attr_init(&detached);
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        pthread_create(&threads[0], NULL, read_line, NULL);
+        pthread_create(&threads[0], NULL, wait_for_the_end, NULL);
         say("ready");
         while (!stop) {
             pthread_t thread;
             pthread_create(&thread, &detached, one_of_many, NULL);
             usleep(20);
         }
-        churn_work(thread_cpu_ns() + (uint64_t)count * 1000000u);
         return 0;
+    }
+    if (count < 1) return 2;
+    if (strcmp(argv[1], "leaderless") == 0) {
+        pthread_create(&threads[0], NULL, orphan, (void *)(uintptr_t)count);
+        say("ready");
+        pthread_exit(NULL);
     }
     if (count > MOST) return 2;
     if (strcmp(argv[1], "burst") == 0) {

@@ -233,24 +233,21 @@ fn threads_that_start_while_attaching_are_recorded_once_each() {
 }
 
 #[test]
-fn a_program_that_starts_threads_all_the_time_is_recorded_to_its_end() {
+fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
     let Some(()) = perf_events() else { return };
     alone();
-    // Where clones were in the middle of inheriting events, the main thread lost its own in one attempt of fifty.
-    for round in 0..12 {
-        let mut target = Target::start(program("attached").unwrap(), &["churn", "60"]);
-        assert_eq!(target.line(), "ready");
-        let pid = target.pid();
-        let running = record().options(&["--no-symbolicate", "-p", &pid]).attach();
-        running.wait_for_sprof("Ctrl-C ends");
-        target.end();
-        let recording = running.finish();
+    let mut target = Target::start(program("attached").unwrap(), &["churn"]);
+    assert_eq!(target.line(), "ready");
+    // One attempt of fifty had the first threads alone: three quarters of such tests would find it. Samples are few, for the kernel begins a
+    // new period where it swaps the contexts of two threads.
+    for attempt in 0..60 {
+        let recording = attach(&target.pid(), &["--no-symbolicate", "-d", "0.06"]);
         assert_eq!(recording.code, Some(0), "{}", recording.stderr);
         let profile = recording.profile();
-        let main = profile.threads.iter().find(|thread| thread.tid == pid);
-        let samples = main.map_or(0, |main| main.samples.len());
-        assert!(samples >= 10, "attempt {round}: {samples} of 60\n{}", profile.summary());
+        let threads = profile.figure(&["Threads"]);
+        assert!(threads > 60.0, "attempt {attempt}: {threads}\n{}", recording.stderr);
     }
+    target.end();
 }
 
 #[test]
