@@ -285,6 +285,47 @@ fn units_that_share_one_long_table_of_abbreviations_are_refused() {
 }
 
 #[test]
+fn units_that_share_one_long_line_program_are_refused() {
+    if !cfg!(target_arch = "x86_64") {
+        println!("skipped: the assembly is for x86_64");
+        return;
+    }
+    // A unit has a line table and nothing else.
+    let abbreviations = ".uleb128 1, 0x11\n .byte 0, 0x10, 0x17, 0, 0\n";
+    // 20,000 units and 4 million special opcodes without the end of a sequence: 8 * 10^10 of them in all. Then an error, or not.
+    for (end, expected) in [("", "too often for its size"), (".byte 0, 0", "damaged debug info")] {
+        let units = format!(
+            "
+        .byte 1
+        .long 0
+2:      .rept 20000
+        .long 12
+        .short 4
+        .long 0
+        .byte 8, 1
+        .long 0
+        .endr
+        .section .debug_line,\"\",@progbits
+        .long 4f - 3f
+3:      .short 4
+        .long 6f - 5f
+5:      .byte 1, 1, 1, -5, 14, 13
+        .byte 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1
+        .byte 0, 0
+6:      .fill 4000000, 1, 0x20
+        {end}
+4:
+        .section .debug_str
+            "
+        );
+        let (_dir, path) = assemble(&units, abbreviations, "");
+        let (start, _) = function(&path, "subject");
+        let (_, notes) = ask_all(&module(&path), &[start]);
+        assert!(notes.iter().any(|note| note.contains(expected)), "{notes:?}");
+    }
+}
+
+#[test]
 fn compressed_sections_that_claim_too_much_are_refused() {
     let built = build("inline.c", &["-O2", "-g", "-gz=zlib"]);
     let mut bytes = std::fs::read(&built.path).unwrap();

@@ -130,7 +130,7 @@ impl ByAddress {
     fn bucket(&self, address: u64) -> usize {
         let bucket = address.saturating_sub(self.base) >> self.shift;
         usize::try_from(bucket)
-            .map_or(usize::MAX, |bucket| bucket)
+            .unwrap_or(usize::MAX)
             .min(self.buckets.len() - 1)
     }
 

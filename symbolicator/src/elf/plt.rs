@@ -118,14 +118,10 @@ fn resolved_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u
         let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
             continue;
         };
-        let binding = match st_info.st_bind() {
-            elf::STB_LOCAL => Binding::Local,
-            elf::STB_WEAK => Binding::Weak,
-            _ => Binding::Global,
-        };
-        let is_resolved = st_info.st_type() == elf::STT_GNU_IFUNC && !symbol.is_undefined();
-        let name = symbol.name_bytes().ok().filter(|_| is_resolved);
-        let Some(name_offset) = name.and_then(|name| offset_in(file, name)) else {
+        if st_info.st_type() != elf::STT_GNU_IFUNC || symbol.is_undefined() {
+            continue;
+        }
+        let Some(name_offset) = symbol.name_bytes().ok().and_then(|name| offset_in(file, name)) else {
             continue;
         };
         let found = Symbol {
@@ -134,7 +130,7 @@ fn resolved_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u
             name_offset,
             file: 0,
             kind: Kind::Function,
-            binding,
+            binding: Binding::of(st_info.st_bind()),
         };
         let Some(rank) = found.rank(file) else { continue };
         let best = best.entry(found.start).or_insert((rank, name_offset));

@@ -1,5 +1,7 @@
 //! One symbol of a function, and which of several names is the best.
 
+use object::elf;
+
 use super::file::ElfFile;
 
 /// One function. Its name stays in the file until a look-up needs it.
@@ -32,6 +34,16 @@ pub(super) enum Binding {
     Global,
     Weak,
     Local,
+}
+
+impl Binding {
+    pub(super) fn of(bind: elf::SymbolBind) -> Binding {
+        match bind {
+            elf::STB_LOCAL => Binding::Local,
+            elf::STB_WEAK => Binding::Weak,
+            _ => Binding::Global,
+        }
+    }
 }
 
 /// Order of several names of one address, best first: a typed function, a size, global before weak before

@@ -195,11 +195,7 @@ fn read_tables<Elf: FileHeader>(
                 name_offset: offset.saturating_add(name),
                 file: index,
                 kind,
-                binding: match symbol.st_bind() {
-                    elf::STB_LOCAL => Binding::Local,
-                    elf::STB_WEAK => Binding::Weak,
-                    _ => Binding::Global,
-                },
+                binding: Binding::of(symbol.st_bind()),
             });
         }
     }

@@ -5,7 +5,7 @@ use gimli::{ArangeHeader, UnitHeader};
 use super::budget::Flaw;
 use super::store::Slice;
 
-/// Padding between two functions is shorter: they are aligned to 16 bytes.
+/// Padding between two functions is shorter: they are aligned to at most 16 bytes.
 const MAX_PADDING: u64 = 16;
 
 /// The lists of all units, by unit. Usually a unit has one.

@@ -2,8 +2,8 @@
 
 /// The remaining work for one batch of look-ups, and the remaining memory for the module.
 ///
-/// Valid debug info is read at most a few times: each unit once for its functions and once for its lines, each function of a look-up
-/// once for its inlined calls. Hostile offsets can make every unit read the same huge range list, line program or table of
+/// Valid debug info is read at most a few times: each unit once for its functions, each sequence of lines once to find it and then up to the
+/// rows of the look-ups, each function of a look-up once for its inlined calls. Hostile offsets can make every unit read the same huge range list, line program or table of
 /// abbreviations, or every function reach to the end of its unit: then work and memory grow with the square of the size.
 pub(super) struct Budget {
     work: u64,
@@ -25,7 +25,7 @@ impl Budget {
     pub(super) fn for_bytes(bytes: u64) -> Budget {
         let mut budget = Budget {
             work: 0,
-            // A row takes at least a byte of its program, a range 2.
+            // A sequence of lines takes at least 3 bytes of its program, a range 2.
             kept: bytes.saturating_add(FLOOR),
         };
         budget.begin_batch(bytes);
@@ -42,7 +42,7 @@ impl Budget {
         subtract(&mut self.work, amount)
     }
 
-    /// Takes the work for rows or ranges that stay in memory.
+    /// Takes the work for ranges that stay in memory.
     pub(super) fn keep(&mut self, entries: u64) -> Result<(), Exhausted> {
         subtract(&mut self.work, entries)?;
         subtract(&mut self.kept, entries)

@@ -96,7 +96,7 @@ impl Lines {
         (place, flaw)
     }
 
-    /// The innermost sequence that holds an address: of several for the same code the first, which is found first.
+    /// The innermost sequence, of those that were read, that holds an address: of several for the same code the first.
     fn sequence(&self, address: u64) -> Option<usize> {
         let found = self.sequences.find(address);
         let innermost = found.min_by_key(|range| (Reverse(range.begin), range.end, range.what));
@@ -110,9 +110,12 @@ impl Lines {
         budget: &mut Budget,
         mut is_enough: impl FnMut(&RangeOf<usize>, usize) -> bool,
     ) -> Result<(), Flaw> {
-        let Some(from) = self.unread.take() else {
+        let Some(from) = self.unread else {
             return Ok(());
         };
+        // Before it runs: many units may share one long program, which may end in an error.
+        budget.take(1)?;
+        self.unread = None;
         let mut new: Vec<RangeOf<usize>> = Vec::new();
         let (mut what, mut begin) = (from, None);
         let mut exhausted = Ok(());
@@ -135,11 +138,11 @@ impl Lines {
             ControlFlow::Continue(())
         });
         self.sequences.extend(new);
-        let end = ran?.offset;
-        exhausted?;
-        budget.take((end - from) as u64)?;
+        let end = ran.as_ref().map_or(program.len(), |place| place.offset);
+        let charged = budget.take((end - from) as u64);
+        ran?;
         self.unread = (end < program.len()).then_some(end);
-        Ok(())
+        Ok(exhausted.and(charged)?)
     }
 
     /// The last row at or before an address. Of several rows for one address the last one counts: DWARF 5, 6.2.5 describes the state after all
@@ -155,9 +158,10 @@ impl Lines {
         };
         let mut place = from;
         if row.is_none() || next.is_some_and(|next| next.address <= address) {
+            budget.take(1)?;
             row = next.or(row);
             next = None;
-            place = program.run(from, |step, _| match step {
+            let ran = program.run(from, |step, _| match step {
                 Step::Row(found) if found.address > address && row.is_some() => {
                     next = Some(found);
                     ControlFlow::Break(())
@@ -167,8 +171,11 @@ impl Lines {
                     ControlFlow::Continue(())
                 }
                 Step::End(_) => ControlFlow::Break(()),
-            })?;
-            budget.take((place.offset - from.offset) as u64)?;
+            });
+            let end = ran.as_ref().map_or(program.len(), |place| place.offset);
+            let charged = budget.take((end - from.offset) as u64);
+            place = ran?;
+            charged?;
         }
         self.last = row.map(|row| Cursor {
             sequence,

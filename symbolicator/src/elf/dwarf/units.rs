@@ -262,7 +262,12 @@ impl<'a> Units<'a> {
     /// `.debug_aranges` and list others of the same unit close by. A function that the linker put between two other units is not found.
     fn units_around(&mut self, svma: u64, budget: &mut Budget) -> Vec<usize> {
         let mut found = Vec::new();
-        for index in self.ranges.around(svma).into_iter().flatten().map(|range| range.what) {
+        // A unit whose run of ranges spans the address may have one of another unit between.
+        let near = self
+            .ranges
+            .find(svma)
+            .chain(self.ranges.around(svma).into_iter().flatten());
+        for index in near.map(|range| range.what) {
             let Some(unit) = self.units.get_mut(index) else {
                 continue;
             };
