@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use recording::session::{self, ProgramExit, StopReason};
 
 use crate::processes::procfs;
-use crate::sys::process::{Child, Held, WaitStatus};
+use crate::sys::process::{Child, Held, Signal, WaitStatus};
 use crate::sys::signals::{self, Signals};
 
 /// From SIGTERM to SIGKILL.
@@ -52,9 +52,9 @@ impl Target {
             return target;
         }
         target.hold_others(live);
-        target.program.signal(libc::SIGTERM);
+        target.program.signal(Signal::TERM);
         for other in &target.others {
-            other.signal(libc::SIGTERM);
+            other.signal(Signal::TERM);
         }
         target.asked_to_end = Some(Instant::now());
         target
@@ -78,7 +78,7 @@ impl Target {
                 fds.push(self.program.pidfd().as_fd());
             }
             if let Some(impatience) = &impatience {
-                fds.push(impatience.fd().as_fd());
+                fds.push(impatience.fd());
             }
             // On an error (EINVAL: too many descriptors) go on after a moment.
             if signals::wait_any_readable(&fds, left).is_err() {
@@ -88,15 +88,15 @@ impl Target {
         // Processes that started after the recording ended are children of the held ones.
         self.hold_others(HashSet::new());
         for other in &self.others {
-            other.signal(libc::SIGKILL);
+            other.signal(Signal::KILL);
         }
-        self.program.signal(libc::SIGKILL);
+        self.program.signal(Signal::KILL);
     }
 
     /// Takes hold of these processes and of all below the program.
     fn hold_others(&mut self, mut pids: HashSet<i32>) {
-        pids.extend(procfs::with_descendants(&[self.program.pid]));
-        pids.remove(&self.program.pid);
+        pids.extend(procfs::with_descendants(&[self.program.pid()]));
+        pids.remove(&self.program.pid());
         self.others.extend(pids.into_iter().filter_map(Held::open));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::sys::process::{Child, Held};
+use crate::sys::process::{Child, Held, Signal};
 use crate::sys::signals::{Received, Signals};
 use recording::session::StopReason;
 
@@ -75,7 +75,7 @@ pub(crate) fn take_signals(signals: &Signals, interrupts: &mut u32, program: Opt
         match program {
             Some(program) if *interrupts == 1 => {
                 if !from_kernel {
-                    program.signal(libc::SIGINT);
+                    program.signal(Signal::INT);
                 }
             }
             _ => return Some(StopReason::Interrupted),

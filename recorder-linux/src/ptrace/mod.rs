@@ -21,7 +21,6 @@ mod policy;
 mod tracer;
 
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
@@ -152,7 +151,7 @@ fn until_end(
     loop {
         let next_ns = deadline.map_or(tracer.next_ns(), |end| tracer.next_ns().min(end.0));
         let left = Duration::from_nanos(next_ns.saturating_sub(monotonic_ns()));
-        let [changed, signalled] = signals::wait_readable([child_news.fd().as_fd(), signals.fd().as_fd()], left)?;
+        let [changed, signalled] = signals::wait_readable([child_news.fd(), signals.fd()], left)?;
         if changed {
             // Before the answers: a later change sends the signal again.
             while child_news.next().is_some() {}

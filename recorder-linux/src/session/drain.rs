@@ -76,7 +76,7 @@ pub(crate) fn until_end(
         let now = monotonic_ns();
         let round = pace.round();
         let left = deadline.map_or(round, |end| Duration::from_nanos(end.0.saturating_sub(now)).min(round));
-        let signals_fd = signals.fd().as_fd();
+        let signals_fd = signals.fd();
         let [ended, signalled] = match watched.pidfd() {
             Some(pidfd) => signals::wait_readable([pidfd.as_fd(), signals_fd], left)?,
             None => signals::wait_readable([signals_fd], left).map(|[signalled]| [false, signalled])?,

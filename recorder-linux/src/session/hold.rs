@@ -38,7 +38,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<
     if let Some(stop) = wait_for(begin, &child, &common.signals)? {
         return Ok(Held::Ended(Target::after(child, stop, false, [].into()).wait()));
     }
-    match attach::to_processes(&[child.pid], &Wanted::of(&common.options, &events)) {
+    match attach::to_processes(&[child.pid()], &Wanted::of(&common.options, &events)) {
         Ok((mut opened, running)) => {
             // The announcements for attached processes are not for a launched one.
             opened.announcements = announcements;
@@ -69,7 +69,7 @@ pub(super) fn until(session: PerfSession, begin: BorrowedFd<'_>) -> Result<Held<
 fn wait_for(begin: BorrowedFd<'_>, child: &Child, signals: &Signals) -> Result<Option<StopReason>, RecordError> {
     let mut interrupts = 0;
     loop {
-        let fds = [child.pidfd().as_fd(), signals.fd().as_fd(), begin];
+        let fds = [child.pidfd().as_fd(), signals.fd(), begin];
         let [ended, signalled, begins] = signals::wait_readable(fds, ROUND)
             .map_err(|error| RecordError::Failed(format!("cannot wait for the program: {error}")))?;
         if ended {

@@ -144,7 +144,7 @@ impl PerfSession {
                         processes: translator.processes_seen(),
                     });
                 if stop == StopReason::ProgramEnded {
-                    left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid));
+                    left_running = unrecorded::running(live.iter().copied().filter(|pid| *pid != child.pid()));
                 }
                 Some(Target::after(child, stop, options.keep_running, live))
             }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use recording::info::EventCounts;
+use rustix::io::retry_on_intr;
 
 use super::{last_error, retry};
 
@@ -180,24 +181,19 @@ impl EventFd {
 
     /// Reads the event's counts.
     pub(crate) fn counts(&self) -> io::Result<Counts> {
-        let mut words = [0u64; 4];
-        let bytes = size_of_val(&words);
-        // SAFETY: the buffer is `bytes` long and writable; the kernel writes at most that.
-        let got = retry(|| unsafe { libc::read(self.fd.as_raw_fd(), words.as_mut_ptr().cast(), bytes) })?;
+        let mut words = [[0u8; 8]; 4];
+        let got = retry_on_intr(|| rustix::io::read(&self.fd, words.as_flattened_mut()))?;
         if got < 24 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         // Order per the header: value, time_enabled, time_running, [id], [lost].
-        let lost = if self.read_format & read_format::LOST != 0 {
-            words[3]
-        } else {
-            0
-        };
+        let [value, enabled_ns, running_ns, lost] = words.map(u64::from_ne_bytes);
+        let has_lost = self.read_format & read_format::LOST != 0;
         Ok(Counts {
-            value: words[0],
-            enabled_ns: words[1],
-            running_ns: words[2],
-            lost,
+            value,
+            enabled_ns,
+            running_ns,
+            lost: if has_lost { lost } else { 0 },
         })
     }
 

@@ -3,6 +3,8 @@
 //! With 200 busy threads on 2 CPUs (Linux 6.18) the recorder was seen to wait up to 250 ms for its turn, whatever its nice
 //! value or its slice; a ring of 2 MiB lasts 126 ms at 1 kHz. With SCHED_RR it waited less than 40 ms.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 /// Keeps this thread under SCHED_RR; dropped, the thread is under SCHED_OTHER again. The thread sleeps at least as long as it works, so
 /// it cannot take a CPU for itself.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
 pub(crate) struct Turns {
     is_quick: bool,
     /// CPUs that this thread may use.
-    allowed: Option<libc::cpu_set_t>,
+    allowed: Option<CpuSet>,
 }
 
 impl Turns {
@@ -47,7 +49,8 @@ impl Turns {
         std::mem::forget(quick);
         Turns {
             is_quick,
-            allowed: allowed_cpus(),
+            // Fails on machines with more than 1024 CPUs.
+            allowed: sched_getaffinity(None).ok(),
         }
     }
 
@@ -60,20 +63,11 @@ impl Turns {
     pub(crate) fn leave_cpu(&self, cpu: u32) -> bool {
         let Some(mut cpus) = self.allowed else { return false };
         let cpu = cpu as usize;
-        if cpu >= 8 * size_of::<libc::cpu_set_t>() {
+        if cpu >= CpuSet::MAX_CPU {
             return false;
         }
-        // SAFETY: `cpus` is a live set, and `cpu` lies within it.
-        unsafe { libc::CPU_CLR(cpu, &mut cpus) };
-        // SAFETY: a live set of the size given; an empty one is refused (EINVAL).
-        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const cpus) == 0 }
+        cpus.unset(cpu);
+        // An empty set is refused (EINVAL).
+        sched_setaffinity(None, &cpus).is_ok()
     }
-}
-
-fn allowed_cpus() -> Option<libc::cpu_set_t> {
-    // SAFETY: a plain array of bits, for which zeros are valid.
-    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a live, writable set of the size given. Fails on machines with more than 1024 CPUs.
-    let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cpus) };
-    (got == 0).then_some(cpus)
 }

@@ -2,8 +2,15 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr;
+
+use nix::sys::signal::SigSet;
+use nix::time::{ClockId, clock_gettime};
+use rustix::io::{read, retry_on_intr, write};
+use rustix::pipe::{PipeFlags, pipe_with};
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open};
 
 use super::signals::Signals;
 use super::{last_error, retry};
@@ -25,7 +32,7 @@ pub(crate) struct Stopped {
 /// A child process, reaped by [`Child::wait`].
 #[derive(Debug)]
 pub(crate) struct Child {
-    pub(crate) pid: libc::pid_t,
+    pid: Pid,
     pidfd: OwnedFd,
     reaped: Option<WaitStatus>,
     /// The child waits for a byte from this pipe before its exec, and exits if it is closed. `None`: the child was let go.
@@ -67,8 +74,8 @@ pub(crate) struct CpuTime {
 
 /// Forks a child that blocks until [`Stopped::start`], then executes `image` with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
-    let (go_read, go_write) = pipe()?;
-    let (error_read, error_write) = pipe()?;
+    let (go_read, go_write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (error_read, error_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let args = pointers(&image.args);
     let env = pointers(&image.env);
     // A script without `#!` is run by the shell, as execvp(3) and every shell do.
@@ -85,7 +92,7 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
     if pid < 0 {
         return Err(last_error());
     }
-    if pid == 0 {
+    let Some(pid) = Pid::from_raw(pid) else {
         // SAFETY: we are the child of the fork above; all pointers are null-terminated arrays of live C strings.
         unsafe {
             child_main(
@@ -95,14 +102,14 @@ pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopp
                 &shell_args,
                 &mask,
                 &go_read,
-                &go_write,
+                go_write,
                 &error_write,
             )
         }
-    }
+    };
     drop((go_read, error_write));
     // The child is not reaped, so the pid is its own. Before Linux 5.3 this fails; the child sees `go_write` close, and exits.
-    let pidfd = open_pidfd(pid)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(Stopped {
         child: Child {
             pid,
@@ -122,17 +129,14 @@ unsafe fn child_main(
     args: &[*const libc::c_char],
     env: &[*const libc::c_char],
     shell_args: &[*const libc::c_char],
-    mask: &libc::sigset_t,
+    mask: &SigSet,
     go_read: &OwnedFd,
-    go_write: &OwnedFd,
+    go_write: OwnedFd,
     error_write: &OwnedFd,
 ) -> ! {
     // Our own end of the pipe must be closed, or the read below would never see that the parent is gone.
-    // SAFETY: closing a descriptor that the child never uses again; it does not run destructors.
-    unsafe { libc::close(go_write.as_raw_fd()) };
-    let mut byte = 0u8;
-    // SAFETY: one writable byte.
-    let got = retry(|| unsafe { libc::read(go_read.as_raw_fd(), (&raw mut byte).cast(), 1) });
+    drop(go_write);
+    let got = retry_on_intr(|| read(go_read, &mut [0u8]));
     if !matches!(got, Ok(1)) {
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(0) };
@@ -140,8 +144,8 @@ unsafe fn child_main(
     // Rust's runtime ignores SIGPIPE, and ignored signals stay ignored across exec; the program expects the default.
     // SAFETY: async-signal-safe, default disposition.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    // SAFETY: async-signal-safe, and `mask` is the parent's mask from before the recording.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+    // pthread_sigmask(3) is async-signal-safe.
+    let _ = mask.thread_set_mask();
     // SAFETY: by this function's contract.
     unsafe { libc::execve(path.as_ptr(), args.as_ptr(), env.as_ptr()) };
     if last_error().raw_os_error() == Some(libc::ENOEXEC) {
@@ -149,15 +153,15 @@ unsafe fn child_main(
         unsafe { libc::execve(c"/bin/sh".as_ptr(), shell_args.as_ptr(), env.as_ptr()) };
     }
     let errno = last_error().raw_os_error().unwrap_or(libc::EINVAL).to_ne_bytes();
-    // SAFETY: four readable bytes; the pipe has room for them.
-    unsafe { libc::write(error_write.as_raw_fd(), errno.as_ptr().cast(), errno.len()) };
+    // The pipe has room for four bytes.
+    let _ = write(error_write, &errno);
     // SAFETY: _exit is async-signal-safe.
     unsafe { libc::_exit(127) }
 }
 
 impl Stopped {
-    pub(crate) fn pid(&self) -> libc::pid_t {
-        self.child.pid
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.pid()
     }
 
     /// Lets the child exec. Returns when it has, or with the error of its execve.
@@ -176,8 +180,7 @@ impl Stopped {
     pub(crate) fn release(self) -> io::Result<(Child, ExecReport)> {
         let Stopped { mut child, exec_error } = self;
         if let Some(go) = &child.go {
-            // SAFETY: one readable byte.
-            retry(|| unsafe { libc::write(go.as_raw_fd(), b"g".as_ptr().cast(), 1) })?;
+            retry_on_intr(|| write(go, b"g"))?;
         }
         child.go = None;
         Ok((child, ExecReport(exec_error)))
@@ -185,7 +188,7 @@ impl Stopped {
 
     /// Kills the child, which is reaped when this is dropped.
     pub(crate) fn kill(&self) {
-        self.child.signal(libc::SIGKILL);
+        self.child.signal(Signal::KILL);
     }
 }
 
@@ -198,23 +201,26 @@ impl ExecReport {
     pub(crate) fn error(self) -> io::Result<Option<io::Error>> {
         let mut errno = [0u8; 4];
         // The write end is close-on-exec: a successful exec reads as end of file.
-        // SAFETY: four writable bytes.
-        let got = retry(|| unsafe { libc::read(self.0.as_raw_fd(), errno.as_mut_ptr().cast(), 4) })?;
+        let got = retry_on_intr(|| read(&self.0, &mut errno))?;
         Ok((got > 0).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
     }
 }
 
 impl Child {
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid.as_raw_pid()
+    }
+
     /// Readable when the child has ended.
     pub(crate) fn pidfd(&self) -> &OwnedFd {
         &self.pidfd
     }
 
     /// Sends a signal; does nothing once the child is reaped.
-    pub(crate) fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if self.reaped.is_none() {
-            // SAFETY: the child is not reaped, so the pid is still its own.
-            unsafe { libc::kill(self.pid, signal) };
+            // The child is not reaped, so the pid is still its own.
+            let _ = rustix::process::kill_process(self.pid, signal);
         }
     }
 
@@ -239,14 +245,14 @@ impl Child {
             libc::syscall(
                 libc::SYS_waitid,
                 libc::P_PID,
-                self.pid,
+                self.pid(),
                 &raw mut info,
                 libc::WEXITED | libc::WNOWAIT | libc::WNOHANG,
                 &raw mut usage,
             ) as isize
         });
         // SAFETY: the kernel filled in the child's fields, or left zeros where no child has ended.
-        let has_ended = got.is_ok() && unsafe { info.si_pid() } == self.pid;
+        let has_ended = got.is_ok() && unsafe { info.si_pid() } == self.pid();
         let ns = |time: libc::timeval| {
             let (seconds, micros) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_usec).ok()?);
             Some(seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000))
@@ -262,31 +268,20 @@ impl Child {
         if let Some(status) = self.reaped {
             return status;
         }
-        let mut raw = 0;
         let status = loop {
-            // SAFETY: `raw` is a live integer.
-            let got = retry(|| unsafe { libc::waitpid(self.pid, &raw mut raw, 0) } as isize);
-            match (got, WaitStatus::of_ended(raw)) {
-                (Ok(_), Some(status)) => break status,
-                // A stop that a ptrace recording left behind; its thread, and with it the tracing, has ended.
-                (Ok(_), None) => {}
-                // The kernel has reaped the child, because the parent of sprof ignored SIGCHLD: the status is lost.
-                (Err(_), _) => break WaitStatus::Exited(0),
+            let waited = retry_on_intr(|| rustix::process::waitpid(Some(self.pid), WaitOptions::empty()));
+            // The kernel has reaped the child, because the parent of sprof ignored SIGCHLD: the status is lost.
+            let Ok(Some((_, status))) = waited else {
+                break WaitStatus::Exited(0);
+            };
+            // Else it is a stop that a ptrace recording left behind; its thread, and with it the tracing, has ended.
+            if let Some(ended) = WaitStatus::of_ended(status.as_raw()) {
+                break ended;
             }
         };
         self.reaped = Some(status);
         status
     }
-}
-
-fn open_pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes a pid and flags.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(last_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns (pidfds are close-on-exec).
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
 /// Another process, held so that its pid can't come to mean a different one.
@@ -296,21 +291,14 @@ pub(crate) struct Held(OwnedFd);
 impl Held {
     /// Takes hold of a process; `None` if it is gone.
     pub(crate) fn open(pid: i32) -> Option<Held> {
-        open_pidfd(pid).ok().map(Held)
+        // `from_raw` asserts that the pid is not negative.
+        let pid = Pid::from_raw(pid.max(0))?;
+        pidfd_open(pid, PidfdFlags::empty()).ok().map(Held)
     }
 
     /// Sends a signal; nothing happens if it has ended.
-    pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: no siginfo is passed.
-        unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.0.as_raw_fd(),
-                signal,
-                ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
+    pub(crate) fn signal(&self, signal: Signal) {
+        let _ = rustix::process::pidfd_send_signal(&self.0, signal);
     }
 
     /// Readable when it has ended.
@@ -321,12 +309,12 @@ impl Held {
 
 /// Nanoseconds on CLOCK_MONOTONIC: the clock of the samples.
 pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
+    clock_ns(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Nanoseconds of CPU time that this thread has used.
 pub(crate) fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Nanoseconds of CPU time of a process's threads, ended ones included. `None` if there is no such process.
@@ -337,59 +325,37 @@ pub(crate) fn process_cpu_ns(pid: i32) -> Option<u64> {
         return None;
     }
     // MAKE_PROCESS_CPUCLOCK of include/linux/posix-timers_types.h, with CPUCLOCK_SCHED: what clock_getcpuclockid(3) gives.
-    let clock = (!pid << 3) | 2;
-    read_clock(clock)
+    read_clock(ClockId::from_raw((!pid << 3) | 2))
 }
 
 /// Nanoseconds on a clock that every kernel has.
-fn clock_ns(clock: libc::clockid_t) -> u64 {
+fn clock_ns(clock: ClockId) -> u64 {
     read_clock(clock).unwrap_or(0)
 }
 
-fn read_clock(clock: libc::clockid_t) -> Option<u64> {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a live timespec.
-    let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
-    (result == 0).then_some((now.tv_sec as u64) * 1_000_000_000 + now.tv_nsec as u64)
+/// By nix: rustix has no clocks of other processes.
+fn read_clock(clock: ClockId) -> Option<u64> {
+    let now = clock_gettime(clock).ok()?;
+    Some((now.tv_sec() as u64) * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
 /// Nanoseconds on CLOCK_BOOTTIME: what /proc counts start times on, suspended time included.
 pub(crate) fn boottime_ns() -> u64 {
-    clock_ns(libc::CLOCK_BOOTTIME)
+    clock_ns(ClockId::CLOCK_BOOTTIME)
 }
 
 /// Clock ticks a second, the unit of start times in /proc.
 pub(crate) fn ticks_per_second() -> u64 {
-    // SAFETY: sysconf has no preconditions.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).ok().filter(|ticks| *ticks > 0).unwrap_or(100)
+    rustix::param::clock_ticks_per_second()
 }
 
 /// Raises the soft limit of open files to the hard one: one event per CPU is open.
 pub(crate) fn raise_open_file_limit() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: a live rlimit.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 && limit.rlim_cur < limit.rlim_max {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: a live rlimit.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let current = limit.maximum;
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, ..limit });
     }
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut fds = [0; 2];
-    // SAFETY: room for two descriptors.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(last_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns.
-    let read = unsafe { OwnedFd::from_raw_fd(fds[0]) };
-    // SAFETY: likewise.
-    let write = unsafe { OwnedFd::from_raw_fd(fds[1]) };
-    Ok((read, write))
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
@@ -398,4 +364,16 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .map(|string| string.as_ptr())
         .chain([ptr::null()])
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_is_no_pid_is_not_held() {
+        assert!(Held::open(-1).is_none());
+        assert!(Held::open(0).is_none());
+        assert!(Held::open(std::process::id() as i32).is_some());
+    }
 }

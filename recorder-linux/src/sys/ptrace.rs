@@ -4,11 +4,14 @@
 use std::ffi::CString;
 use std::io;
 
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, WaitOptions};
+
 use recording::stack::Registers;
 
 use super::process::{Image, WaitStatus, fork_stopped};
 use super::signals::Signals;
-use super::{last_error, memory, retry};
+use super::{last_error, memory};
 
 /// What the kernel reports of every seized thread, and that what it starts is seized, too. Not PTRACE_O_EXITKILL: the
 /// program must outlive sprof.
@@ -126,17 +129,18 @@ pub(crate) enum Stop {
 
 /// The next change of a thread that this thread traces; `None` if there is none now.
 pub(crate) fn next_change() -> io::Result<Option<(i32, Waited)>> {
-    let mut raw = 0;
     // __WNOTHREAD: what other threads of this process started is theirs to wait for.
-    let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
-    // SAFETY: `raw` is a live integer.
-    let got = retry(|| unsafe { libc::waitpid(-1, &raw mut raw, flags) } as isize);
-    match got {
-        Ok(0) => Ok(None),
-        Ok(tid) => Ok(Some((tid as i32, Waited::of(raw)))),
-        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
-        Err(error) => Err(error),
+    let options = wait_options(libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG);
+    match retry_on_intr(|| rustix::process::wait(options)) {
+        Ok(changed) => Ok(changed.map(|(tid, status)| (tid.as_raw_pid(), Waited::of(status.as_raw())))),
+        Err(Errno::CHILD) => Ok(None),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// rustix has no names for the options that Linux alone has.
+fn wait_options(flags: libc::c_int) -> WaitOptions {
+    WaitOptions::from_bits_retain(flags as u32)
 }
 
 impl Waited {
@@ -177,9 +181,9 @@ pub(crate) fn try_out(signals: &Signals) -> Result<(), (&'static str, io::Error)
 
 fn try_out_seized(tid: i32) -> Result<(), (&'static str, io::Error)> {
     interrupt(tid).map_err(|error| ("ptrace(PTRACE_INTERRUPT)", error))?;
-    let mut raw = 0;
-    // SAFETY: `raw` is a live integer. The child waits in a read(2), which a stop interrupts at once.
-    retry(|| unsafe { libc::waitpid(tid, &raw mut raw, libc::__WALL) } as isize).map_err(|error| ("waitpid", error))?;
+    // The child waits in a read(2), which a stop interrupts at once.
+    retry_on_intr(|| rustix::process::waitpid(Pid::from_raw(tid), wait_options(libc::__WALL)))
+        .map_err(|error| ("waitpid", error.into()))?;
     let registers = registers(tid).map_err(|error| ("ptrace(PTRACE_GETREGSET)", error))?;
     let Some(Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. }) = registers else {
         return Err(("ptrace(PTRACE_GETREGSET)", io::ErrorKind::InvalidData.into()));

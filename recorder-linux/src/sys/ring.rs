@@ -212,7 +212,5 @@ fn prefetch(_: &[u8]) {}
 
 /// Size of a memory page.
 pub(crate) fn page_bytes() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).unwrap_or(4096)
+    rustix::param::page_size()
 }
