@@ -8,6 +8,9 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use nix::errno::Errno;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
+
 /// An address range that the handler knows. It is never freed, because the handler may read it at any time; a released guard is used for
 /// the next mapping.
 pub(super) struct Guard {
@@ -24,7 +27,7 @@ const TAKEN: usize = 1;
 static GUARDS: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The previous handler of SIGBUS.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static BEFORE: OnceLock<SigAction> = OnceLock::new();
 
 impl Guard {
     /// Guards a mapping of the caller that begins on a page. The caller must call [`Guard::release`] before unmapping.
@@ -93,29 +96,19 @@ fn free_one() -> &'static Guard {
 }
 
 /// The default action.
-fn default_action() -> libc::sigaction {
-    // SAFETY: a sigaction is numbers, a set of bits and a pointer that may be null: zeros are SIG_DFL without flags or mask.
-    unsafe { std::mem::zeroed() }
+fn default_action() -> SigAction {
+    SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty())
 }
 
 /// Sets the handler, once for the process.
 fn install() {
     BEFORE.get_or_init(|| {
-        // SAFETY: sysconf reads no memory of ours.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        PAGE_BYTES.store(page_bytes.max(4096) as usize, Ordering::Release);
-        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handler;
-        let action = libc::sigaction {
-            sa_sigaction: handler as usize,
-            // On the alternate stack, where the thread has one.
-            sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK,
-            ..default_action()
-        };
-        let mut before = default_action();
-        // SAFETY: both structures live to the end of the call. The handler has the signature that SA_SIGINFO asks for
-        // (sigaction(2)), and does only what signal handlers may: atomics of statics, mmap, sigaction, raise.
-        unsafe { libc::sigaction(libc::SIGBUS, &action, &mut before) };
-        before
+        PAGE_BYTES.store(rustix::param::page_size(), Ordering::Release);
+        // On the alternate stack, where the thread has one.
+        let action = SigAction::new(SigHandler::SigAction(handler), SaFlags::SA_ONSTACK, SigSet::empty());
+        // SAFETY: the handler does only what signal handlers may: atomics of statics, errno, mmap, sigemptyset, sigaction, raise.
+        let before = unsafe { sigaction(Signal::SIGBUS, &action) };
+        before.unwrap_or_else(|_| default_action())
     });
 }
 
@@ -133,10 +126,10 @@ extern "C" fn handler(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
     let before = BEFORE.get().unwrap_or(&default);
     // SAFETY: `before` is what sigaction itself returned, or the default. A fault comes again when this handler returns, and
     // then goes there.
-    unsafe { libc::sigaction(libc::SIGBUS, before, ptr::null_mut()) };
+    let _ = unsafe { sigaction(Signal::SIGBUS, before) };
     if !is_fault {
-        // SAFETY: raise takes no pointers. A signal that was sent does not come again by itself.
-        unsafe { libc::raise(libc::SIGBUS) };
+        // A signal that was sent does not come again by itself.
+        let _ = raise(Signal::SIGBUS);
     }
 }
 
@@ -152,36 +145,12 @@ fn fill(guard: &Guard, address: usize) -> bool {
         libc::PROT_READ,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
     );
-    let errno = Errno::save();
+    // The interrupted code may be about to read its own.
+    let errno = Errno::last_raw();
     // SAFETY: the range is a part of a mapping that its owner keeps until `release`, and the owner is reading it right now, in
     // this thread: no other mapping can be there. It stays readable, and never was more than that. mmap is a plain system call
     // that takes no lock of this process.
     let mapped = unsafe { libc::mmap(start as *mut libc::c_void, end - start, protection, flags, -1, 0) };
-    errno.restore();
+    Errno::set_raw(errno);
     mapped != libc::MAP_FAILED
-}
-
-/// The error number of the interrupted code.
-struct Errno {
-    place: *mut libc::c_int,
-    value: libc::c_int,
-}
-
-impl Errno {
-    fn save() -> Errno {
-        // SAFETY: returns the address of the calling thread's own errno, and does nothing else.
-        #[cfg(target_os = "linux")]
-        let place = unsafe { libc::__errno_location() };
-        // SAFETY: as above.
-        #[cfg(target_os = "macos")]
-        let place = unsafe { libc::__error() };
-        // SAFETY: it is there as long as the thread.
-        let value = unsafe { *place };
-        Errno { place, value }
-    }
-
-    fn restore(self) {
-        // SAFETY: as for reading it; the handler does not leave the thread.
-        unsafe { *self.place = self.value };
-    }
 }
