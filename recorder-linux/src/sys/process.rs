@@ -5,12 +5,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::time::{ClockId, clock_gettime};
 use rustix::io::{read, retry_on_intr, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 pub(crate) use rustix::process::Signal;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
 
 use super::signals::Signals;
 use super::{last_error, retry};
@@ -349,12 +350,13 @@ pub(crate) fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
-/// Raises the soft limit of open files to the hard one: one event per CPU is open.
+/// Raises the soft limit of open files to the hard one: one event per CPU is open. By nix: rustix expects that the limit can be read, and a sandbox
+/// may refuse it.
 pub(crate) fn raise_open_file_limit() {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let current = limit.maximum;
-        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft != hard
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
