@@ -44,12 +44,18 @@ impl Origins {
         let Some(&set) = self.sets.get(&event_id) else {
             return true;
         };
-        if let Some((own, since)) = self.counting.get(&tid)
-            && set < *own
-            && time >= *since
-        {
-            self.duplicates += u64::from(what == Happened::Sample);
-            return false;
+        if let Some((own, since)) = self.counting.get(&tid) {
+            let is_sample = what == Happened::Sample;
+            // A clone may have part of a set that was being opened for its parent: then a younger set is the duplicate.
+            let is_duplicate = match time >= *since {
+                true => set != *own,
+                // sprof may be delayed between enabling the events and noting it.
+                false => set == *own && is_sample,
+            };
+            if is_duplicate {
+                self.duplicates += u64::from(is_sample);
+                return false;
+            }
         }
         match what {
             // A new thread inherits the events that count for its parent.
@@ -105,6 +111,26 @@ mod tests {
     #[test]
     fn before_its_own_event_the_inherited_one_counts() {
         assert!(origins().counts(49, &named(7, 100)));
+    }
+
+    #[test]
+    fn before_its_own_event_counts_only_the_inherited_one_samples() {
+        // Address, pid, tid, time and id are in front.
+        let sample = |event_id| record(9, &[0, 0, 7, 7, 0, 0, event_id, 0], 7, event_id);
+        let mut origins = origins();
+        assert!(origins.counts(49, &sample(100)));
+        assert!(!origins.counts(49, &sample(107)));
+        assert!(origins.counts(50, &sample(107)));
+        assert_eq!(origins.duplicates(), 1);
+    }
+
+    #[test]
+    fn a_clone_with_part_of_a_younger_set_counts_by_the_older() {
+        let mut origins = origins();
+        origins.add(108, 2);
+        assert!(origins.counts(60, &forked(7, 8, 107)));
+        assert!(origins.counts(61, &named(8, 107)));
+        assert!(!origins.counts(61, &named(8, 108)));
     }
 
     #[test]

@@ -151,6 +151,9 @@ impl EventSet {
     }
 
     fn failed(&self, spec: usize, cpu: u32, error: &io::Error) -> OpenError {
+        if error.raw_os_error() == Some(libc::ESRCH) {
+            return OpenError::NoSuchTask;
+        }
         match &self.specs[spec].what {
             What::Samples | What::LargerStacks => open_failed(self.common.scope, &self.common.choice, cpu, error),
             What::Switches => waits::failed("dummy", cpu, error).into(),

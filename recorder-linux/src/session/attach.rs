@@ -182,15 +182,24 @@ fn follow_up(
     // In these processes a new thread may come from a thread that lacked some of its events.
     let mut doubtful: Option<HashSet<i32>> = None;
     let mut failures: Vec<io::Error> = Vec::new();
-    for _ in 0..ROUNDS {
+    for round in 0..=ROUNDS {
         std::thread::sleep(SETTLE);
         enable(opened)?;
+        if round == ROUNDS {
+            break;
+        }
         let mut young: Vec<(i32, i32)> = list(named);
         young.retain(|(pid, tid)| !known.contains(tid) && !refused.contains(pid));
         known.extend(young.iter().map(|(_, tid)| *tid));
-        if let Some(doubtful) = &doubtful {
+        if let Some(doubtful) = &mut doubtful {
+            // Parents come before their children: a doubtful child makes its own children doubtful.
             young.retain(|(pid, _)| {
-                doubtful.contains(pid) || procfs::stat(*pid, *pid).is_some_and(|stat| doubtful.contains(&stat.parent))
+                let is_doubtful = doubtful.contains(pid)
+                    || procfs::stat(*pid, *pid).is_some_and(|stat| doubtful.contains(&stat.parent));
+                if is_doubtful {
+                    doubtful.insert(*pid);
+                }
+                is_doubtful
             });
         }
         if young.is_empty() {
