@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -182,7 +183,7 @@ fn instructions_and_targets_of_arm64_are_those_of_objdump() {
             std::env::var_os("SPROF_REQUIRE").is_none(),
             "this Rust toolchain has no lld"
         );
-        println!("skipped: this Rust toolchain has no lld");
+        let _ = writeln!(std::io::stderr(), "skipped: this Rust toolchain has no lld");
         return;
     }
     let folder = format!("-B{}", lld.display());

@@ -244,7 +244,7 @@ fn a_program_that_starts_threads_all_the_time_is_recorded_in_every_attempt() {
         let recording = attach(&target.pid(), &["--no-symbolicate", "-d", "0.06"]);
         assert_eq!(recording.code, Some(0), "{}", recording.stderr);
         let profile = recording.profile();
-        let threads = profile.figure(&["Threads"]);
+        let threads = profile.figure(&["threads"]);
         assert!(threads > 60.0, "attempt {attempt}: {threads}\n{}", recording.stderr);
     }
     target.end();

@@ -369,7 +369,8 @@ fn the_program_has_no_file_of_the_client_open() {
     let stripped = Stripped::of(&program("split").unwrap());
     let opened = |options: &[&str]| {
         let recorder = stripped.recorder("http://127.0.0.1:1").options(options);
-        recorder.run("sh", &["-c", "ls /proc/self/fd | wc -l"]).stdout
+        let recording = recorder.run("sh", &["-c", "ls /proc/self/fd | wc -l"]);
+        recording.stdout.trim().parse::<u32>().unwrap()
     };
     assert_eq!(opened(&["--debuginfod"]), opened(&[]));
 }

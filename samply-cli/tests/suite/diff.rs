@@ -13,7 +13,7 @@ use crate::support::{program, record, sprof, temp_dir};
 
 /// A second's work of the program.
 const ROUNDS: &str = "1250";
-/// Runs of each version. How often chance makes a change of two of them is proven on made profiles, in the crate `profile`.
+/// Runs of each version. Made profiles in the crate `profile` bound how often chance makes a change of two of them.
 const RUNS: usize = 6;
 /// Chance makes changes as seldom as five standard deviations.
 const CHANCE_PERCENT: &str = "0.00006";

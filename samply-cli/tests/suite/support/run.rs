@@ -135,7 +135,13 @@ impl Recorder {
             None => sprof,
             Some((wrapper, words)) => {
                 let mut command = Command::new(wrapper);
-                command.args(words).arg(sprof.get_program()).env_remove("CI");
+                command.args(words).arg(sprof.get_program());
+                for (name, value) in sprof.get_envs() {
+                    match value {
+                        Some(value) => command.env(name, value),
+                        None => command.env_remove(name),
+                    };
+                }
                 command
             }
         };
