@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// A longer name stays as it is: each bracket is followed to its end.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The name as it stands in the source, as far as the demangled name tells.
+/// The name as it stands in the source, as far as the demangled name shows it.
 ///
 /// - `app::main::{{closure}}` (legacy mangling) is `app::main::{closure}`.
 /// - `sort::driftsort::<u32>` (v0 mangling) is `sort::driftsort<u32>`, as in debug info.

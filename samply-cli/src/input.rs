@@ -121,7 +121,7 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
     let sources = look_ups.sources(&data);
     if named.addresses_without_name > 0 {
         notes.push(format!(
-            "{} of {} addresses have no name, and stand as addresses or as fun_ADDRESS of their function; --verbose tells why, --symbol-dir names a folder with \
+            "{} of {} addresses have no name, and are shown as addresses or as fun_ADDRESS of their function; --verbose says why, --symbol-dir names a folder with \
              symbols",
             named.addresses_without_name, named.addresses
         ));

@@ -122,9 +122,9 @@ impl<'a> LookUps<'a> {
             // It takes the kernel 50 ms to write its list of symbols. Whether that succeeds is seen when the names are looked up.
             if let Some(kernel) = &kernel {
                 let thread = std::thread::Builder::new().name("kernel symbols".to_owned());
-                // Without a thread the look-up reads the list.
-                // The highest address tells whether there is code of modules, which no cache has.
+                // The highest address shows whether code of modules was sampled; no cache has that.
                 let highest = kernel.addresses.last().map_or(&[][..], std::slice::from_ref);
+                // Without a thread the look-up reads the list.
                 let _ = thread.spawn_scoped(scope, || symbolicator.lookup(&kernel.module, highest));
             }
             enrich(profile, |module, addresses| {

@@ -1,4 +1,4 @@
-//! Files that spare a start what an earlier one found out.
+//! Files with results of look-ups, for the next start.
 //!
 //! An entry is used only if all its bytes are as they were written, by this user and for this form: else what it holds is made again. It appears
 //! whole or not at all, also where several sprofs write at once or one is killed, because it is written beside its name and renamed.
@@ -39,7 +39,7 @@ impl Cache<'_> {
         Cache { dir }
     }
 
-    /// The content of an entry; `None` if there is none that is whole.
+    /// The content of an entry; `None` if it is absent or damaged.
     pub(crate) fn get(&self, name: &str) -> Option<Vec<u8>> {
         let file = OpenOptions::new()
             .read(true)

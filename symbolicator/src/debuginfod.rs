@@ -221,7 +221,7 @@ impl Debuginfod {
         None
     }
 
-    /// Removes the empty files by which the library remembers that no server has a file: libdebuginfod 0.188 also writes one for a
+    /// Removes the empty files that the library writes where no server has a file: libdebuginfod 0.188 also writes one for a
     /// download that was ended, and gdb would believe it, too.
     fn forget(&self, build_id: &BuildId, wanted: Wanted<'_>) {
         let is_meant = |name: &[u8]| match wanted {

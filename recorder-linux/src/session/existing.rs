@@ -41,7 +41,7 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
-    /// Reads /proc. Call it when the events are enabled, and before the user hears so: what a thread was called that ends right after is
+    /// Reads /proc. Call it after the events are enabled and before the announcement: the name of a thread that ends right after that is recorded
     /// nowhere else.
     pub(crate) fn read(pids: &[i32], start: Timestamp) -> Existing {
         let clock = StartClock::new(start);

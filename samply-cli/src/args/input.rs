@@ -15,7 +15,7 @@ pub(crate) struct SymbolArgs {
     #[arg(long, value_name = "DIR", value_delimiter = ':')]
     symbol_dir: Vec<PathBuf>,
 
-    /// Read sources from TO where the debug info says FROM: sprof load --path-map /build/app=$HOME/app. May be given several times.
+    /// Read sources from TO where the debug info says FROM, for example /build/app=$HOME/app. May be given several times.
     #[arg(long, value_name = "FROM=TO", value_parser = path_map)]
     path_map: Vec<PathMap>,
 

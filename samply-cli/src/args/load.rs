@@ -33,7 +33,7 @@ pub(crate) struct LoadArgs {
     #[arg(short, long, help_heading = FOREIGN)]
     pub(crate) save_only: bool,
 
-    /// File to save the profile to. sprof keeps an earlier profile there as profile.1.json.gz.
+    /// File to save the profile to. sprof keeps an earlier profile: app.json.gz becomes app.1.json.gz.
     #[arg(short, long, value_name = "FILE", default_value = "profile.json.gz",
           help_heading = FOREIGN)]
     pub(crate) output: PathBuf,

@@ -21,7 +21,7 @@ pub(crate) struct MergeArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// File to save the merged profile to. sprof keeps an earlier profile there as FILE.1.json.gz.
+    /// File to save the merged profile to. sprof keeps an earlier profile: app.json.gz becomes app.1.json.gz.
     #[arg(short, long, value_name = "FILE", default_value = "merged.json.gz")]
     pub(crate) output: PathBuf,
 

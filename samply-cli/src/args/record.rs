@@ -131,7 +131,8 @@ Exit status of `sprof record`: the program's own; 128+N if signal N ended it;
 With -p and -a: 0 if the profile was saved, or the status of the command after -p PID or -a.
 
 Every option has an environment variable, SPROF_ and its long name:
-SPROF_RATE=4000, SPROF_SAVE_ONLY=1. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
+SPROF_RATE=4000, SPROF_SAVE_ONLY=1. SPROF_CACHE=FOLDER keeps names for the next
+start in FOLDER, SPROF_CACHE=off keeps none. NO_COLOR, CLICOLOR_FORCE, CARGO_TERM_COLOR
 and TERM=dumb are honoured.";
 
 #[derive(Args, Clone, Debug)]
@@ -146,8 +147,8 @@ pub(crate) struct RecordArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 
-    /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier profile there as
-    /// profile.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `perf report` read it.
+    /// File to save the profile to; `-` is stdout (the program's output then goes to stderr). sprof keeps an earlier profile:
+    /// app.json.gz becomes app.1.json.gz. While sprof records, FILE.partial holds the recording so far; `sprof load` and `perf report` read it.
     #[arg(
         short,
         long,

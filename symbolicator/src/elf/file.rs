@@ -154,7 +154,7 @@ impl ElfFile {
         self.base_svma
     }
 
-    /// Bytes by which the file is recognised at the next start. `None` for a copy in memory.
+    /// Identifies the file at the next start. `None` for a copy in memory.
     pub(crate) fn identity(&self) -> Option<Vec<u8>> {
         match &self.bytes {
             Bytes::Mapped(mapping) => mapping.identity(),

@@ -104,7 +104,7 @@ struct Unit<'a> {
 
 /// The ranges that the first entry of a unit has.
 enum OwnRanges {
-    /// Those by which the unit is found.
+    /// Ranges that find the unit.
     Known,
     /// The unit is found by `.debug_aranges`.
     Unread,
