@@ -294,7 +294,7 @@ fn in_package<'a>(registry: Registry<'a>, package: &'a str, path: &'a str) -> Op
 }
 
 /// The path without `.` and `..`; `None` if nothing is left, or if the path leaves its folder.
-fn resolved(path: &str) -> Option<Cow<'_, str>> {
+pub fn resolved(path: &str) -> Option<Cow<'_, str>> {
     let is_plain = |part: &str| !matches!(part, "" | "." | "..");
     if path.split('/').all(is_plain) {
         return Some(path.into());

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use recording::source_path::SourcePath;
+use recording::source_path::{SourcePath, resolved};
 use recording::symbol::SymbolSource;
 
 use crate::error::SymbolError;
@@ -124,24 +124,11 @@ impl PathMap {
             "." if file.is_relative() => file,
             from => file.strip_prefix(from).ok()?,
         };
-        let mut path = self.to.clone();
-        path.extend(resolved(rest)?.components());
-        Some(path)
-    }
-}
-
-/// The path without `.` and `..`; `None` if it leaves its folder.
-fn resolved(path: &Path) -> Option<PathBuf> {
-    let mut out = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(part) => out.push(part),
-            Component::ParentDir if out.pop() => {}
-            Component::CurDir => {}
-            _ => return None,
+        match rest.to_str()? {
+            "" => Some(self.to.clone()),
+            rest => Some(self.to.join(&*resolved(rest)?)),
         }
     }
-    Some(out)
 }
 
 fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
