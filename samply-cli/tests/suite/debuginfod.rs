@@ -1,4 +1,4 @@
-//! `--debuginfod`: debug info and sources from a server on loopback, Debian's own and one that answers as told.
+//! `--debuginfod`: debug info and sources from a server on loopback, Debian's own and one that gives the answers of the test.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,8 +13,9 @@ use crate::support::skip::{Need, has, perf_events};
 use crate::support::{Recorder, program, record, sprof, temp_dir};
 use crate::symbols::assert_inline_frames;
 
-/// Goes on where the client library is installed.
+/// Goes on where the client library is installed and programs can be recorded.
 pub(crate) fn client() -> Option<()> {
+    perf_events()?;
     let found = Command::new("sh")
         .args(["-c", "command -v debuginfod && command -v debuginfod-find"])
         .output();
@@ -161,14 +162,14 @@ enum Answer {
     Size(u64),
 }
 
-/// A server that answers as told, and knows what it was asked for.
-struct Told {
+/// A server that gives the answers of the test, and knows what it was asked for.
+struct Scripted {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Told {
-    fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Told {
+impl Scripted {
+    fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -179,7 +180,7 @@ impl Told {
                 std::thread::spawn(move || reply(stream, &log, &*answer));
             }
         });
-        Told { url, asked }
+        Scripted { url, asked }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -220,9 +221,7 @@ fn reply(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
 
 #[test]
 fn a_stripped_program_has_its_names_from_debians_server_and_then_without_a_server() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let server = Debians::start(stripped.debug.parent().unwrap(), &stripped.build_id);
     let url = server.url.clone();
@@ -239,12 +238,10 @@ fn a_stripped_program_has_its_names_from_debians_server_and_then_without_a_serve
 
 #[test]
 fn nothing_is_asked_without_the_flag_and_only_what_is_missing_with_it() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let whole = program("inline_dwarf5").unwrap();
     let stripped = Stripped::of(&whole);
-    let server = Told::start(|_| Answer::NotFound);
+    let server = Scripted::start(|_| Answer::NotFound);
     let (_, profile) = stripped.recorder(&server.url).profile(&stripped.program, &["500"]);
     assert_eq!(profile.share_of("innermost").hits, 0);
     assert_eq!(server.asked(), [""; 0]);
@@ -265,11 +262,9 @@ fn nothing_is_asked_without_the_flag_and_only_what_is_missing_with_it() {
 
 #[test]
 fn the_first_failure_of_the_only_server_is_the_last() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
-    let server = Told::start(|_| Answer::Silence);
+    let server = Scripted::start(|_| Answer::Silence);
     let recorded = |servers: &str, reason: &str| {
         let recorder = stripped.impatient(servers, 2).options(&["--debuginfod"]);
         let (recording, profile) = recorder.profile(&stripped.program, &["500"]);
@@ -294,12 +289,10 @@ fn the_first_failure_of_the_only_server_is_the_last() {
 
 #[test]
 fn a_dead_server_beside_one_that_answers_costs_no_names() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
-    let server = Told::start(move |path| match path == request {
+    let server = Scripted::start(move |path| match path == request {
         true => Answer::File(debug.clone()),
         false => Answer::NotFound,
     });
@@ -310,12 +303,10 @@ fn a_dead_server_beside_one_that_answers_costs_no_names() {
 
 #[test]
 fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let (debug, request) = (std::fs::read(&stripped.debug).unwrap(), stripped.request());
-    let large = Told::start({
+    let large = Scripted::start({
         let request = request.clone();
         move |path| {
             if path == request {
@@ -330,7 +321,7 @@ fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
     let advice = "it has 3072 MiB, more than 2048: DEBUGINFOD_MAXSIZE=BYTES allows more";
     assert!(recording.stderr.contains(advice), "{}", recording.stderr);
     // The file is asked for again at once: the client has not noted that no server has it.
-    let server = Told::start(move |path| {
+    let server = Scripted::start(move |path| {
         if path == request {
             Answer::File(debug.clone())
         } else {
@@ -346,12 +337,10 @@ fn a_download_that_is_too_large_is_ended_and_the_advice_works() {
 
 #[test]
 fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("inline_dwarf5").unwrap());
     let other = std::fs::read(program("split").unwrap()).unwrap();
-    let server = Told::start(move |_| Answer::File(other.clone()));
+    let server = Scripted::start(move |_| Answer::File(other.clone()));
     let recorder = stripped.recorder(&server.url).options(&["--debuginfod"]);
     let (_, profile) = recorder.profile(&stripped.program, &["500"]);
     assert_eq!(server.asked_for(&stripped), 1);
@@ -363,9 +352,7 @@ fn a_server_with_the_debug_info_of_another_build_gives_no_wrong_names() {
 
 #[test]
 fn the_program_has_no_file_of_the_client_open() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let stripped = Stripped::of(&program("split").unwrap());
     let opened = |options: &[&str]| {
         let recorder = stripped.recorder("http://127.0.0.1:1").options(options);
@@ -393,9 +380,7 @@ fn what_is_needed_is_said_before_the_program_runs() {
 
 #[test]
 fn a_source_that_is_not_here_comes_from_the_server() {
-    let (Some(()), Some(())) = (perf_events(), client()) else {
-        return;
-    };
+    let Some(()) = client() else { return };
     let dir = temp_dir();
     let (source, binary) = (dir.path().join("gone.c"), dir.path().join("gone"));
     let text = "static volatile unsigned long sink;\n\
@@ -408,7 +393,7 @@ fn a_source_that_is_not_here_comes_from_the_server() {
         .arg(&binary)
         .arg(&source));
     std::fs::remove_file(&source).unwrap();
-    let server = Told::start(
+    let server = Scripted::start(
         move |path| match path.contains("/source/") && path.ends_with("gone.c") {
             true => Answer::File(text.as_bytes().to_vec()),
             false => Answer::NotFound,
