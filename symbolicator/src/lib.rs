@@ -25,6 +25,7 @@ pub mod jit;
 mod kernel;
 mod local_sources;
 mod locate;
+mod path_map;
 pub mod probe;
 mod recorded;
 mod source;
@@ -39,8 +40,9 @@ pub use crate::error::SymbolError;
 pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};
 pub use crate::local_sources::LocalSources;
 pub use crate::locate::SymbolOptions;
+pub use crate::path_map::PathMap;
 pub use crate::recorded::RecordedSymbols;
-pub use crate::source::{PathMap, SourceError};
+pub use crate::source::SourceError;
 pub use crate::symbolicator::{ModuleKey, Symbolicator};
 
 pub use recording::module::Module;

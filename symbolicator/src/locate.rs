@@ -14,7 +14,7 @@ use recording::sink::ReadAt;
 use crate::debuginfod::Debuginfod;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
-use crate::source::PathMap;
+use crate::path_map::PathMap;
 
 /// How to look for symbols.
 #[derive(Clone, Debug, Default)]

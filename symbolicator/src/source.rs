@@ -4,7 +4,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use recording::source_path::{SourcePath, resolved};
+use recording::source_path::SourcePath;
 use recording::symbol::SymbolSource;
 
 use crate::error::SymbolError;
@@ -100,37 +100,6 @@ impl Symbolicator {
     }
 }
 
-/// A folder of the debug info, and where it is on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathMap {
-    from: String,
-    to: PathBuf,
-}
-
-impl PathMap {
-    /// `from` is a folder or a file as the debug info has it, also a relative one; `.` is that of all relative ones.
-    pub fn new(from: &str, to: impl Into<PathBuf>) -> PathMap {
-        let whole = from.trim_end_matches('/');
-        PathMap {
-            from: if whole.is_empty() { from } else { whole }.to_owned(),
-            to: to.into(),
-        }
-    }
-
-    /// `None` if the file is in another folder, or its path leaves this one.
-    fn apply(&self, file: &str) -> Option<PathBuf> {
-        let file = Path::new(file);
-        let rest = match self.from.as_str() {
-            "." if file.is_relative() => file,
-            from => file.strip_prefix(from).ok()?,
-        };
-        match rest.to_str()? {
-            "" => Some(self.to.clone()),
-            rest => Some(self.to.join(&*resolved(rest)?)),
-        }
-    }
-}
-
 fn unreadable(path: &Path, reason: impl ToString) -> SourceError {
     SourceError::Unreadable {
         path: path.to_owned(),
@@ -206,26 +175,4 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, SourceError> {
         ));
     }
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::PathMap;
-
-    #[test]
-    fn mapped_paths_stay_in_their_folder() {
-        let map = |from: &str, file: &str| PathMap::new(from, "/home/me/app").apply(file);
-        let found = |path: &str| Some(PathBuf::from(path));
-        assert_eq!(map("/build/app", "/build/app/src/a.rs"), found("/home/me/app/src/a.rs"));
-        assert_eq!(map("/build/app/", "/build/app/src/../b.rs"), found("/home/me/app/b.rs"));
-        assert_eq!(map("/", "/build/a.rs"), found("/home/me/app/build/a.rs"));
-        assert_eq!(map("src", "src/a.rs"), found("/home/me/app/a.rs"));
-        assert_eq!(map(".", "src/a.rs"), found("/home/me/app/src/a.rs"));
-        assert_eq!(map(".", "/src/a.rs"), None);
-        assert_eq!(map("/build/app", "/build/application/a.rs"), None);
-        assert_eq!(map("/build/app", "/build/app/../../etc/passwd"), None);
-        assert_eq!(map("/build/app", "/build/app"), found("/home/me/app"));
-    }
 }
