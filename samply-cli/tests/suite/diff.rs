@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::support;
 use crate::support::machine::{alone, share_again};
+use crate::support::run::{Recording, Running};
 use crate::support::skip::perf_events;
 use crate::support::{program, record, sprof, temp_dir};
 
@@ -22,30 +23,32 @@ const AS_FAST: f64 = 1.03;
 /// Slow phases of a machine that others use, too, last for seconds to minutes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Records a version of the program into a folder: the first, or that with a fifth more work in one function.
-fn recorded(dir: &Path, name: &str, slower: bool) -> PathBuf {
-    let mut arguments = vec![ROUNDS];
-    if slower {
-        arguments.extend(["1", "120"]);
-    }
+/// Records both versions of the program side by side, each on a CPU: the first, and that with a fifth more work in one function.
+fn recorded_pair() -> [Recording; 2] {
+    let versions: [&[&str]; 2] = [&[ROUNDS], &[ROUNDS, "1", "120"]];
     // Samples enough: a fifth of a function with a fifth of the time is 4 % of all.
-    let (recording, _) = record()
-        .options(&["--rate", "8000"])
-        .profile(program("versions").unwrap(), &arguments);
-    let file = dir.join(name);
-    std::fs::copy(&recording.output, &file).unwrap();
-    file
+    let running = versions.map(|arguments| {
+        record()
+            .options(&["--rate", "8000"])
+            .start(program("versions").unwrap(), arguments)
+    });
+    let recordings = running.map(Running::finish);
+    for recording in &recordings {
+        assert_eq!(recording.code, Some(0), "{}", recording.stderr);
+    }
+    recordings
 }
 
-/// Runs of both versions, recorded in turn while the machine was equally fast, the fastest first. The work of a version is always the same. A change counts only
-/// if both share and time changed, and a machine that is a fifth slower hides that a function is.
-fn recorded_in_turn(dir: &Path) -> Vec<[PathBuf; 2]> {
+/// Runs of both versions while the machine was equally fast, the fastest first. The work of a version is always the same. A change
+/// counts only if both share and time changed, and a machine that is a fifth slower hides that a function is.
+fn recorded_in_pairs(dir: &Path) -> Vec<[PathBuf; 2]> {
     let start = Instant::now();
     let mut sides: [Vec<(f64, PathBuf)>; 2] = Default::default();
     for run in 0.. {
-        for (side, slower) in sides.iter_mut().zip([false, true]) {
-            let file = recorded(dir, &format!("{run}-{slower}.json.gz"), slower);
-            side.push((support::Profile::read(&file).cpu_ns(), file));
+        for (number, (side, recording)) in sides.iter_mut().zip(recorded_pair()).enumerate() {
+            let file = dir.join(format!("{run}-{number}.json.gz"));
+            std::fs::copy(&recording.output, &file).unwrap();
+            side.push((recording.profile().cpu_ns(), file));
             side.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         let is_equal = |side: &Vec<(f64, PathBuf)>| side.get(RUNS - 1).is_some_and(|last| last.0 < AS_FAST * side[0].0);
@@ -81,7 +84,7 @@ fn the_same_program_has_no_changes_and_a_slower_function_is_named_first() {
     let Some(()) = perf_events() else { return };
     alone();
     let dir = temp_dir();
-    let files = recorded_in_turn(dir.path());
+    let files = recorded_in_pairs(dir.path());
     share_again();
 
     let (old, new): (Vec<&Path>, Vec<&Path>) = files.iter().map(|[old, new]| (old.as_path(), new.as_path())).unzip();
@@ -130,19 +133,16 @@ fn recorded_runs(dir: &Path, name: &str, arguments: &str) -> PathBuf {
 fn a_function_that_calls_more_is_listed_with_all_that_it_calls() {
     let Some(()) = perf_events() else { return };
     alone();
-    let dir = temp_dir();
-    let (old, new) = (
-        recorded(dir.path(), "old.json.gz", false),
-        recorded(dir.path(), "new.json.gz", true),
-    );
-    let text = String::from_utf8(diff(&[], &[&old], &[&new]).stdout).unwrap();
+    let recordings = recorded_pair();
+    let [old, new] = recordings.each_ref().map(|recording| &*recording.output);
+    let text = String::from_utf8(diff(&[], &[old], &[new]).stdout).unwrap();
     let (own, total) = text.split_once("slower, with all that it calls").expect(&text);
     // All the work is in `version_1`; its own time and its total are the same.
     for list in [own, total] {
         assert!(list.contains("version_1  [versions]"), "{text}");
     }
     // Lists of one kind have no second.
-    let text = String::from_utf8(diff(&["--by", "paths"], &[&old], &[&new]).stdout).unwrap();
+    let text = String::from_utf8(diff(&["--by", "paths"], &[old], &[new]).stdout).unwrap();
     assert!(
         text.contains("> version_1 > xorshift") && !text.contains("with all that"),
         "{text}"

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support;
-use crate::support::machine::{alone, one_cpu};
+use crate::support::machine::{alone, one_cpu, share_again};
 use crate::support::profile::is_mark;
 use crate::support::skip::{Need, has, perf_events, root};
 use crate::support::steal::undisturbed;
@@ -216,7 +216,9 @@ fn functions_without_frame_pointers_are_unwound_by_the_rules_in_their_jitdump() 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
-    let Some(()) = support::skip::perf() else { return };
+    let Some(()) = support::skip::perf_on_one_cpu() else {
+        return;
+    };
     let dir = support::temp_dir();
     let file = dir.path().join("perf.data");
     let output = Command::new("perf")
@@ -239,6 +241,7 @@ fn the_rules_of_a_jitdump_also_serve_files_of_perf() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    share_again();
     let (profile, _) = support::perf::load(&file, &[]);
     let whole = profile.share(
         |names| names.contains(&"leaf"),
@@ -409,6 +412,7 @@ fn names_that_perf_inject_puts_into_files_are_read_in_parts() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     perf("record -k mono -e cpu-clock -F 1000 -g -o perf.data -- node --perf-prof work.js 1500");
+    share_again();
     perf("inject --jit -i perf.data -o injected.data");
     let (profile, _) = support::perf::load(&dir.path().join("injected.data"), &[]);
     let share = profile.share(has_either, |names| names.contains(&SIXTY));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::support::machine::share_again;
 use crate::support::perf::{assert_as_perf, load, own_share};
 use crate::support::profile::is_mark;
-use crate::support::skip::{perf, root};
+use crate::support::skip::{perf, perf_on_one_cpu, root};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 
 /// Runs `perf record` with the options on the split program.
@@ -25,7 +25,7 @@ fn perf_record(file: &Path, options: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The recording needs the machine alone; what is read of it does not.
+/// The recording is a measurement; what is read of it is none.
 fn recorded(options: &[&str]) -> (tempfile::TempDir, PathBuf) {
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
@@ -51,7 +51,7 @@ fn assert_rooted(profile: &Profile) {
 
 #[test]
 fn frame_pointer_chains() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "fp"]);
     let (profile, stderr) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
@@ -70,7 +70,7 @@ fn from_stdin(words: &[&str], text: &Path) -> (Option<i32>, String, String) {
 
 #[test]
 fn the_text_of_perf_script_shows_what_perf_report_shows() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let script = dir.path().join("script.txt");
     for options in [&[][..], &["-F", "+pid"], &["--header"]] {
@@ -122,7 +122,7 @@ fn the_text_of_perf_script_shows_what_perf_report_shows() {
 
 #[test]
 fn stack_dumps_are_unwound() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (_dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
@@ -131,7 +131,7 @@ fn stack_dumps_are_unwound() {
 
 #[test]
 fn compressed_files() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (_dir, file) = recorded(&["-z", "-e", "cpu-clock", "-F", "2000", "--call-graph", "dwarf"]);
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
@@ -140,7 +140,7 @@ fn compressed_files() {
 
 #[test]
 fn pipe_mode() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
     let status = Command::new("perf")
@@ -153,13 +153,14 @@ fn pipe_mode() {
         .status()
         .unwrap();
     assert!(status.success());
+    share_again();
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
 }
 
 #[test]
 fn exports_hold_what_the_report_says_of_each_event() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "2000", "-g"]);
     let run = |arguments: &[&str]| {
         let output = sprof().args(arguments).output().unwrap();
@@ -192,7 +193,7 @@ fn exports_hold_what_the_report_says_of_each_event() {
 
 #[test]
 fn two_events_of_which_one_is_shown() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (_dir, file) = recorded(&["-e", "cpu-clock", "-e", "page-faults", "-F", "2000", "-g"]);
     let (profile, stderr) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
@@ -279,7 +280,7 @@ fn a_process_that_was_running_already() {
 
 #[test]
 fn a_file_that_is_cut_off_is_shown_with_a_warning() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let (dir, file) = recorded(&["-e", "cpu-clock", "-F", "2000", "-g"]);
     let whole = load(&file, &[]).0.sample_count();
     let bytes = fs::read(&file).unwrap();

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support;
-use crate::support::skip::{perf, perf_events};
+use crate::support::machine::share_again;
+use crate::support::skip::{perf_events, perf_on_one_cpu};
 use crate::support::{Profile, program, record, sprof, temp_dir};
 use serde_json::{Value, json};
 
@@ -195,7 +196,7 @@ fn shares_are_those_of_the_program_and_counts_those_of_the_profile() {
 
 #[test]
 fn files_of_perf_and_folded_stacks_are_reported() {
-    let Some(()) = perf() else { return };
+    let Some(()) = perf_on_one_cpu() else { return };
     let dir = temp_dir();
     let file = dir.path().join("perf.data");
     let status = Command::new("perf")
@@ -219,6 +220,7 @@ fn files_of_perf_and_folded_stacks_are_reported() {
         .status()
         .unwrap();
     assert!(status.success());
+    share_again();
     let from_perf = json(&file, &["--view", "functions"]);
     assert_split(&from_perf);
     let saved = dir.path().join("saved.json.gz");

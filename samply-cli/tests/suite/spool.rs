@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::support::machine::share_again;
 use crate::support::perf::{assert_as_perf, load};
 use crate::support::skip::{Need, has, is_root, kernel_samples, perf, perf_events};
 use crate::support::{Profile, program, record, sprof, temp_dir};
@@ -104,6 +105,7 @@ fn killed_recordings_are_shown_by_perf_report() {
     let Some(()) = perf() else { return };
     let dir = temp_dir();
     let (file, _) = killed_recording(dir.path(), 1);
+    share_again();
     let (profile, _) = load(&file, &[]);
     assert_as_perf(&profile, &file, "cpu-clock");
     // The call chains are there, and nothing is complained of.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support;
+use crate::support::machine::share_again;
 use crate::support::run::output;
 use crate::support::skip::{is_root, perf};
 use crate::support::{program, sprof, temp_dir};
@@ -330,6 +331,7 @@ fn files_of_all_kinds(dir: &Path) -> Option<Vec<(&'static str, Vec<u8>)>> {
         .arg(&perf_data);
     let output = output(perf.arg("--").arg(program("split").unwrap()).arg("100"));
     assert!(output.status.success(), "{output:?}");
+    share_again();
     files.push(("perf.data", fs::read(&perf_data).unwrap()));
     files.push((
         "cachegrind.out.1",

@@ -19,7 +19,7 @@ use std::time::Duration;
 enum Held {
     Nothing,
     Part(#[expect(dead_code, reason = "held, not used")] [File; 2]),
-    Cpu(#[expect(dead_code, reason = "held, not used")] Cpu),
+    Cpu(Cpu),
     Whole(#[expect(dead_code, reason = "held, not used")] File),
 }
 
@@ -31,8 +31,7 @@ thread_local! {
 pub(crate) fn share() {
     HELD.with_borrow_mut(|held| {
         if matches!(held, Held::Nothing) {
-            // One part more than there are CPUs: some tests wait for their programs.
-            let part = take_one("part", cpus() + 1);
+            let part = take_part();
             let machine = open("machine.lock");
             machine.lock_shared().unwrap();
             *held = Held::Part([part, machine]);
@@ -42,42 +41,75 @@ pub(crate) fn share() {
 
 /// Takes a CPU: the first thing that a test does that measures a program of one thread.
 pub(crate) fn one_cpu() {
+    take_cpu(Recorder::Sprof);
+}
+
+/// The same, for a program that perf records: no recording of sprof is beside it.
+pub(crate) fn one_cpu_for_perf() {
+    take_cpu(Recorder::Perf);
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Recorder {
+    Sprof,
+    Perf,
+}
+
+fn take_cpu(recorder: Recorder) {
     HELD.with_borrow_mut(|held| {
         if matches!(held, Held::Nothing) {
-            *held = Held::Cpu(Cpu::take());
+            *held = Held::Cpu(Cpu::take(recorder));
         }
     });
 }
 
-/// The machine of the tests of this process that have a CPU each: how many there are, and the lock that keeps away all others.
-static OF_CPUS: Mutex<(usize, Option<File>)> = Mutex::new((0, None));
+/// The tests of this process that have a CPU each.
+struct OfCpus {
+    tests: usize,
+    recorder: Recorder,
+    /// The lock that keeps away all others.
+    _machine: File,
+}
 
-fn of_cpus() -> MutexGuard<'static, (usize, Option<File>)> {
+static OF_CPUS: Mutex<Option<OfCpus>> = Mutex::new(None);
+
+fn of_cpus() -> MutexGuard<'static, Option<OfCpus>> {
     OF_CPUS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Cpu(#[expect(dead_code, reason = "held, not used")] File);
+struct Cpu;
 
 impl Cpu {
-    fn take() -> Cpu {
-        let cpu = take_one("cpu", cpus());
-        let (tests, machine) = &mut *of_cpus();
-        if machine.is_none() {
-            let file = open("machine.lock");
-            file.lock().unwrap();
-            *machine = Some(file);
+    fn take(recorder: Recorder) -> Cpu {
+        loop {
+            match &mut *of_cpus() {
+                Some(of) if of.recorder == recorder && of.tests < cpus() => {
+                    of.tests += 1;
+                    return Cpu;
+                }
+                Some(_) => {}
+                none => {
+                    let machine = open("machine.lock");
+                    machine.lock().unwrap();
+                    *none = Some(OfCpus {
+                        tests: 1,
+                        recorder,
+                        _machine: machine,
+                    });
+                    return Cpu;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        *tests += 1;
-        Cpu(cpu)
     }
 }
 
 impl Drop for Cpu {
     fn drop(&mut self) {
-        let (tests, machine) = &mut *of_cpus();
-        *tests -= 1;
-        if *tests == 0 {
-            *machine = None;
+        let mut of_cpus = of_cpus();
+        match &mut *of_cpus {
+            Some(of) if of.tests > 1 => of.tests -= 1,
+            _ => *of_cpus = None,
         }
     }
 }
@@ -114,15 +146,15 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// One of so many locks of a kind.
-fn take_one(kind: &str, count: usize) -> File {
+fn take_part() -> File {
     loop {
-        for index in 0..count {
-            let file = open(&format!("machine.{kind}-{index}"));
+        // Twice as many parts as there are CPUs: tests wait for their programs half of the time.
+        for index in 0..2 * cpus() {
+            let file = open(&format!("machine.part-{index}"));
             match file.try_lock() {
                 Ok(()) => return file,
                 Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => panic!("machine.{kind}-{index}: {error}"),
+                Err(TryLockError::Error(error)) => panic!("machine.part-{index}: {error}"),
             }
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -164,8 +164,17 @@ pub(crate) fn two_cpus() -> bool {
 /// Goes on where the kernel's perf tool is installed, alone: Linux 6.18 leaves the flag for build ids set for another listener of a
 /// mapping, so that perf 6.1 aborts beside a recording of sprof ("stack smashing detected").
 pub(crate) fn perf() -> Option<()> {
+    perf_after(machine::alone)
+}
+
+/// The same, for a test in which perf records one thread and nothing else is recorded: beside another of these.
+pub(crate) fn perf_on_one_cpu() -> Option<()> {
+    perf_after(machine::one_cpu_for_perf)
+}
+
+fn perf_after(take_machine: fn()) -> Option<()> {
     perf_events()?;
-    machine::alone();
+    take_machine();
     let version = std::process::Command::new("perf").arg("version").output();
     has(
         Need::Perf,
