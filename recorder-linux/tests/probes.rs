@@ -3,9 +3,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(target_arch = "x86_64")]
+use std::{fs, path::PathBuf};
 
 use recorder_linux::probes::{ProbeError, Probes};
 use recording::probe::{FilePlace, ProbePlace};
@@ -27,6 +28,7 @@ fn define(probes: &[ProbePlace]) -> Option<Result<Probes, ProbeError>> {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 fn list() -> String {
     fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default()
 }
@@ -41,6 +43,7 @@ fn probe(path: &Path, file_offset: u64) -> ProbePlace {
 }
 
 /// A file with these instructions. In the folder of the tests: what is in /tmp may not be executable.
+#[cfg(target_arch = "x86_64")]
 fn code(name: &str, bytes: &[u8]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     fs::write(&path, bytes).unwrap();
