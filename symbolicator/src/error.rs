@@ -64,6 +64,16 @@ pub enum SymbolError {
         /// Every path tried.
         tried: Vec<PathBuf>,
     },
+    /// The file of a JIT compiler was removed.
+    #[error(
+        "{}, which the JIT compiler wrote, is not there any more; keep such files as long as the profile, or record with \
+         --embed-sources to keep the sources alone",
+        .path.display()
+    )]
+    JitFileRemoved {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file exists and cannot be used.
     #[error("could not read symbols from {}: {reason}", .path.display())]
     Unreadable {
@@ -84,7 +94,9 @@ impl SymbolError {
     /// The error as a fact of the profile.
     pub fn source(&self) -> SymbolSource {
         match self {
-            SymbolError::NotFound { .. } | SymbolError::UnknownModule { .. } => SymbolSource::NoFile,
+            SymbolError::NotFound { .. } | SymbolError::UnknownModule { .. } | SymbolError::JitFileRemoved { .. } => {
+                SymbolSource::NoFile
+            }
             SymbolError::Replaced { .. }
             | SymbolError::Changed { .. }
             | SymbolError::Rewritten { .. }

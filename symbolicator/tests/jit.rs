@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use recording::module::{BuildId, ModuleKind};
+use recording::symbol::SymbolSource;
 use symbolicator::{Module, ModuleKey, SymbolOptions, Symbolicator};
 
 fn module(path: &Path, build_id: Option<BuildId>) -> Module {
@@ -83,17 +84,35 @@ fn a_dump_has_the_machine_code_of_its_functions_and_a_perf_map_says_that_it_has_
     std::fs::write(&map, "1000 20 some function\n").unwrap();
     let reason = of(&map, 0x1000, 0x20).unwrap_err().to_string();
     assert!(reason.contains("perf-77.map has names alone"), "{reason}");
+    // CPython has a switch of its own.
+    assert!(
+        reason.contains("`node --perf-prof`") && reason.contains("`python -X perf_jit`"),
+        "{reason}"
+    );
 }
 
 #[test]
-fn a_perf_map_has_names_by_address_and_a_missing_one_is_an_error() {
+fn a_perf_map_has_names_by_address_and_of_a_removed_file_the_error_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("perf-77.map");
     std::fs::write(&path, "7f0000001000 20 some function\n").unwrap();
     let symbolicator = Symbolicator::new(SymbolOptions::default());
     let found = symbolicator.lookup(&module(&path, None), &[0x7f00_0000_101f]).unwrap();
     assert_eq!(found[0].function.as_ref().unwrap().name, "some function");
-    let missing = dir.path().join("perf-78.map");
-    let error = symbolicator.lookup(&module(&missing, None), &[1]).unwrap_err();
-    assert!(error.to_string().contains("perf-78.map"), "{error}");
+    for removed in ["perf-78.map", "jit-78.dump"] {
+        let removed = module(&dir.path().join(removed), None);
+        let error = symbolicator.lookup(&removed, &[1]).unwrap_err();
+        assert_eq!(error.source(), SymbolSource::NoFile);
+        symbolicator.add_module(&removed);
+        let source = symbolicator
+            .source(&ModuleKey::of(&removed), 1, "/app/busy.js")
+            .unwrap_err();
+        for text in [error.to_string(), source.to_string()] {
+            let says = |part: &str| text.contains(part);
+            assert!(
+                says(&removed.name()) && says("not there any more; keep such files") && says("--embed-sources"),
+                "{text}"
+            );
+        }
+    }
 }

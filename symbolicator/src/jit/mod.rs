@@ -78,8 +78,7 @@ impl JitSymbols {
     /// Opens the file of a module that was recorded earlier.
     pub(crate) fn open(module: &Module) -> Result<JitSymbols, SymbolError> {
         let path = &module.path;
-        let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
-        let mapping = Mapping::open(path).map_err(|error| unreadable(&error))?;
+        let mapping = map(path)?;
         let file = InMemory(mapping.bytes());
         let symbols = match path.extension().is_some_and(|extension| extension == "dump") {
             true => JitSymbols::read_dump(path, &file)?,
@@ -109,7 +108,7 @@ impl JitSymbols {
         let Source::Dump(dump) = &self.source else {
             return Ok(None);
         };
-        let mapping = Mapping::open(&self.path).map_err(|error| SymbolError::unreadable(&self.path, error))?;
+        let mapping = map(&self.path)?;
         let range = usize::try_from(start)
             .ok()
             .zip(usize::try_from(start.saturating_add(size)).ok());
@@ -180,6 +179,13 @@ impl JitSymbols {
             )],
         }
     }
+}
+
+fn map(path: &Path) -> Result<Mapping, SymbolError> {
+    Mapping::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => SymbolError::JitFileRemoved { path: path.to_owned() },
+        _ => SymbolError::unreadable(path, error),
+    })
 }
 
 /// The answer with a name of V8 in parts. Other answers stay.
