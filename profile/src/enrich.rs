@@ -1,7 +1,6 @@
 //! Symbolicates a built profile: addresses become functions, inlined functions, files and lines.
 
 use recording::module::Module;
-use recording::source_path::in_profile;
 use recording::symbol::{AddressInfo, SourceFrame};
 use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -9,9 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::category::{Installed, Kind};
 use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
-use crate::model::strings::Strings;
+use crate::model::strings::{StringId, Strings};
 use crate::model::tables::{FrameId, FrameRow, FuncId, FuncRow, LibId, SymbolRow, Tables};
 use crate::model::thread::{MarkerKind, PointValue};
+use crate::source_paths::PathIndex;
 use crate::view::names::is_nameless;
 
 /// The format keeps the inline depth in a byte. Debug info with a larger depth is wrong.
@@ -101,6 +101,7 @@ pub(crate) fn installed<'a>(file: &str, infos: impl Iterator<Item = &'a AddressI
 struct Rebuilt {
     tables: Tables,
     strings: Strings,
+    sources: PathIndex<StringId>,
     funcs: FxHashMap<FuncRow, FuncId>,
     /// Functions of symbols without a name.
     unnamed: FxHashSet<FuncId>,
@@ -129,6 +130,7 @@ impl Rebuilt {
         Rebuilt {
             tables,
             strings,
+            sources: PathIndex::default(),
             funcs: FxHashMap::default(),
             unnamed: FxHashSet::default(),
             symbols: FxHashMap::default(),
@@ -153,7 +155,7 @@ impl Rebuilt {
             let func = FuncRow {
                 name: self.strings.intern(known.unwrap_or(hex)),
                 lib: row.lib,
-                source: (source.file.as_deref()).map(|path| self.strings.intern(&in_profile(path))),
+                source: (source.file.as_deref()).map(|path| self.sources.index(path, |path| self.strings.intern(path))),
                 start: v8.start.filter(|_| inline_depth == 0),
             };
             let func = self.func(func);

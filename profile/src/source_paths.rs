@@ -9,6 +9,27 @@ use crate::data::{Data, TextFields};
 use crate::sources::{Sources, adopt};
 use crate::unique::Unique;
 
+/// The index of each source file's path in the form of profiles. Each path is converted once: a function has many frames, and a file many functions.
+pub(crate) struct PathIndex<T>(FxHashMap<Box<str>, T>);
+
+impl<T> Default for PathIndex<T> {
+    fn default() -> Self {
+        PathIndex(FxHashMap::default())
+    }
+}
+
+impl<T: Copy> PathIndex<T> {
+    /// The index of a path in the form of debug info; `intern` gives that of a new path in the form of profiles.
+    pub(crate) fn index(&mut self, path: &str, intern: impl FnOnce(&str) -> T) -> T {
+        if let Some(known) = self.0.get(path) {
+            return *known;
+        }
+        let index = intern(&in_profile(path));
+        self.0.insert(path.into(), index);
+        index
+    }
+}
+
 impl Data {
     /// Gives source files the paths of profiles ([`recording::source_path`]). Files of older sprofs and of other profilers have those of debug
     /// info, with the home folder of who built the program.
@@ -118,6 +139,20 @@ mod tests {
         let before = data.clone();
         data.use_profile_paths();
         assert_eq!(data, before);
+    }
+
+    #[test]
+    fn a_path_is_converted_once_for_all_frames() {
+        let mut paths = PathIndex::default();
+        let mut converted: Vec<String> = Vec::new();
+        let indices = [PLAIN, "/app/main.rs", PLAIN, "/app/main.rs", PLAIN].map(|path| {
+            paths.index(path, |path| {
+                converted.push(path.to_owned());
+                converted.len()
+            })
+        });
+        assert_eq!(indices, [1, 2, 1, 2, 1]);
+        assert_eq!(converted, [SPECIAL, "/app/main.rs"]);
     }
 
     #[test]

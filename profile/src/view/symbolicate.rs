@@ -1,6 +1,5 @@
 //! Symbolicates saved data: addresses become functions, inlined functions, files and lines.
 
-use recording::source_path::in_profile;
 use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
@@ -9,6 +8,7 @@ use crate::data::{Data, Frame, Func, NONE, Script, Stack, Symbol};
 use crate::enrich::{functions_at, installed, v8_code};
 use crate::read::SavedLib;
 use crate::read::v8::subcategory;
+use crate::source_paths::PathIndex;
 use crate::unique::Unique;
 
 /// The result of symbolication.
@@ -67,6 +67,7 @@ pub fn name_addresses(
 struct Naming<'a> {
     data: &'a mut Data,
     texts: Unique<Box<str>>,
+    sources: PathIndex<u32>,
     /// By library and address.
     symbols: FxHashMap<(u32, u64), u32>,
     funcs: Unique<Func>,
@@ -91,6 +92,7 @@ impl<'a> Naming<'a> {
             categories: [Kind::Program, Kind::RustStd, Kind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),
             texts: std::mem::take(&mut data.texts).into(),
+            sources: PathIndex::default(),
             symbols: FxHashMap::default(),
             funcs: Unique::default(),
             scripts: std::mem::take(&mut data.scripts).into(),
@@ -158,7 +160,9 @@ impl<'a> Naming<'a> {
             let func = Func {
                 script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
                 name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
-                file: (source.file.as_deref()).map_or(old_func.file, |file| self.texts.index_of(&*in_profile(file))),
+                file: (source.file.as_deref()).map_or(old_func.file, |file| {
+                    self.sources.index(file, |file| self.texts.index_of(file))
+                }),
                 ..old_func
             };
             let category = self.category(&old, source.file.as_deref().unwrap_or_default());
