@@ -12,7 +12,7 @@
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
 //! code, `recorded` names that came with the recording, `cache` what the next start need not find out again, `debuginfod` files that this machine lacks,
-//! [`probe`] the way from a name to its address, `source` and `asm` the code.
+//! `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and `asm` the code.
 
 pub mod api;
 mod asm;
@@ -21,6 +21,7 @@ mod debuginfod;
 mod demangle;
 mod elf;
 mod error;
+mod held;
 pub mod jit;
 mod kernel;
 mod local_sources;

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use recording::source_path::SourcePath;
 use recording::symbol::SymbolSource;
@@ -54,18 +55,18 @@ pub enum SourceError {
 impl Symbolicator {
     /// The text of `file`, if the debug info of this relative address names it. Its path has the form of the debug info or of a profile.
     pub fn source(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&*self.find(key)?, address, file, read)
+        self.source_of(&self.find(key)?, address, file, read)
     }
 
     /// The same for a profile that others get. Debug info may name any file: only what looks like a source is given, and to root only what all
     /// users may read.
     pub fn source_to_embed(&self, key: &ModuleKey, address: u64, file: &str) -> Result<String, SourceError> {
-        self.source_of(&*self.find(key)?, address, file, read_to_embed)
+        self.source_of(&self.find(key)?, address, file, read_to_embed)
     }
 
     fn source_of(
         &self,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         address: u64,
         file: &str,
         read: fn(&Path) -> Result<String, SourceError>,

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
+use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
 use crate::kernel::KernelSymbols;
 use crate::locate::SymbolOptions;
@@ -34,12 +35,14 @@ impl ModuleKey {
     }
 }
 
-/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other.
+/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other. What was read of a module
+/// stays in memory for its next look-up, unless many modules need more than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
     /// By path.
     recorded: RwLock<FxHashMap<PathBuf, Arc<RecordedSymbols>>>,
+    held: Held<Entry>,
 }
 
 /// One module, and what has been read of it.
@@ -47,7 +50,36 @@ pub(crate) struct Entry {
     pub(crate) module: Module,
     /// The file that ran, kept open: its path may be gone.
     kept: Mutex<Option<KeptFile>>,
-    engine: Mutex<Option<Engine>>,
+    opened: Mutex<Opened>,
+}
+
+/// What was read of a module.
+#[derive(Default)]
+struct Opened {
+    engine: Option<Engine>,
+    /// Of an engine that was dropped for other modules. The next look-up opens another one.
+    dropped: Facts,
+}
+
+/// What is known of a module's symbols after the first look-up.
+#[derive(Clone, Default)]
+struct Facts {
+    notes: Vec<String>,
+    damage: Vec<String>,
+    source: SymbolSource,
+}
+
+impl Opened {
+    fn facts(&self) -> Facts {
+        let facts = self.engine.as_ref().map(Engine::facts);
+        facts.unwrap_or_else(|| self.dropped.clone())
+    }
+
+    /// Returns the engine; what is known of the module stays.
+    fn take(&mut self) -> Option<Engine> {
+        self.dropped = self.facts();
+        self.engine.take()
+    }
 }
 
 /// The symbols of a module, by kind.
@@ -77,6 +109,33 @@ impl Engine {
             Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => true,
         }
     }
+
+    fn facts(&self) -> Facts {
+        match self {
+            Engine::Elf(elf) => Facts {
+                notes: elf.notes(),
+                damage: elf.damage().to_vec(),
+                source: elf.looked_up_in(),
+            },
+            Engine::Jit(jit) => Facts {
+                notes: jit.notes(),
+                source: SymbolSource::Recorded,
+                ..Facts::default()
+            },
+            Engine::Kernel(_) | Engine::Recorded(_) => Facts {
+                source: SymbolSource::Recorded,
+                ..Facts::default()
+            },
+        }
+    }
+
+    /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it, and there is one kernel: these stay.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Engine::Elf(elf) => elf.held_bytes(),
+            Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => 0,
+        }
+    }
 }
 
 impl Symbolicator {
@@ -86,6 +145,7 @@ impl Symbolicator {
             options,
             modules: RwLock::new(FxHashMap::default()),
             recorded: RwLock::new(FxHashMap::default()),
+            held: Held::new(MAX_HELD_BYTES),
         }
     }
 
@@ -101,7 +161,7 @@ impl Symbolicator {
 
     /// Registers a module of JIT code with its symbols.
     pub fn add_jit(&self, module: &Module, symbols: Arc<JitSymbols>) {
-        *lock(&self.entry(module).engine) = Some(Engine::Jit(symbols));
+        lock(&self.entry(module).opened).engine = Some(Engine::Jit(symbols));
     }
 
     /// Uses these names for the module at this path if its file is absent, or cannot be identified as the recorded one.
@@ -129,7 +189,7 @@ impl Symbolicator {
         let entry = Arc::new(Entry {
             module: module.clone(),
             kept: Mutex::new(None),
-            engine: Mutex::new(None),
+            opened: Mutex::default(),
         });
         entries.push(Arc::clone(&entry));
         entry
@@ -158,10 +218,10 @@ impl Symbolicator {
 
     /// Looks up relative addresses of a registered module, by its key.
     pub(crate) fn lookup_key(&self, key: &ModuleKey, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
-        self.lookup_entry(&*self.find(key)?, addresses)
+        self.lookup_entry(&self.find(key)?, addresses)
     }
 
-    pub(crate) fn lookup_entry(&self, entry: &Entry, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+    pub(crate) fn lookup_entry(&self, entry: &Arc<Entry>, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.with_engine(entry, |engine| match engine {
             Engine::Elf(elf) if jit::is_injected(&entry.module.name()) => {
                 Ok(elf.lookup(addresses).into_iter().map(jit::readable).collect())
@@ -176,28 +236,17 @@ impl Symbolicator {
     /// What the answers for a module lack, each as a sentence: damaged debug info, split debug info that was not found. Empty before
     /// the first look-up.
     pub fn notes(&self, module: &Module) -> Vec<String> {
-        match &*lock(&self.entry(module).engine) {
-            Some(Engine::Elf(elf)) => elf.notes(),
-            Some(Engine::Jit(jit)) => jit.notes(),
-            Some(Engine::Kernel(_) | Engine::Recorded(_)) | None => Vec::new(),
-        }
+        lock(&self.entry(module).opened).facts().notes
     }
 
     /// Which files of a module could not be read, or not wholly, a sentence each; also among [`Symbolicator::notes`].
     pub fn damage(&self, module: &Module) -> Vec<String> {
-        match &*lock(&self.entry(module).engine) {
-            Some(Engine::Elf(elf)) => elf.damage().to_vec(),
-            _ => Vec::new(),
-        }
+        lock(&self.entry(module).opened).facts().damage
     }
 
     /// Where the answers for a module come from; known after the first look-up.
     pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
-        match &*lock(&self.entry(module).engine) {
-            Some(Engine::Elf(elf)) => elf.looked_up_in(),
-            Some(Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_)) => SymbolSource::Recorded,
-            None => SymbolSource::NotAsked,
-        }
+        lock(&self.entry(module).opened).facts().source
     }
 
     fn open(&self, module: &Module, kept: Option<&KeptFile>) -> Result<Engine, SymbolError> {
@@ -216,15 +265,15 @@ impl Symbolicator {
     /// Runs `task` on the engine, opened if needed, and opened again if its file was written to.
     pub(crate) fn with_engine<T>(
         &self,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         task: impl FnOnce(&mut Engine) -> Result<T, SymbolError>,
     ) -> Result<T, SymbolError> {
-        let mut guard = lock(&entry.engine);
-        if guard.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
-            *guard = None;
+        let mut opened = lock(&entry.opened);
+        if opened.engine.as_ref().is_some_and(|engine| !engine.check_unchanged()) {
+            *opened = Opened::default();
         }
         // A failure is not kept: the file may exist at the next look-up.
-        let engine = match &mut *guard {
+        let engine = match &mut opened.engine {
             Some(engine) => engine,
             empty => {
                 let kept = lock(&entry.kept).clone();
@@ -234,11 +283,17 @@ impl Symbolicator {
         let answer = task(engine);
         // Part of the answer may be from the new content, or cut off.
         if !engine.check_unchanged() {
-            *guard = None;
+            *opened = Opened::default();
             return Err(SymbolError::Rewritten {
                 path: entry.module.path.clone(),
             });
         }
+        // A module that another thread looks at is not waited for.
+        let others = |other: &Entry| other.opened.try_lock().ok().map(|mut opened| opened.take());
+        let dropped = self.held.used(entry, engine.held_bytes(), others);
+        // To free what they hold takes longer than a look-up.
+        drop(opened);
+        drop(dropped);
         answer
     }
 }
@@ -248,45 +303,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_cut_short_while_it_is_read_gives_no_names_and_ends_nothing() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("program");
-        let copy = || std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
-        let len = copy();
-        let module = Module {
-            kind: ModuleKind::File,
-            path: path.clone(),
-            readable_path: None,
-            build_id: None,
-            arch: None,
-        };
-        let symbolicator = Symbolicator::new(SymbolOptions::default());
-        let entry = symbolicator.entry(&module);
-        let addresses: Vec<u64> = (0x1000..len.min(1 << 22)).step_by(0x1000).collect();
-        // Cut in all parts: headers, code, symbols, debug info.
-        for kept in [0, 100, 4096, len / 4, len / 2, len - 100_000] {
-            copy();
-            assert!(symbolicator.lookup(&module, &addresses).is_ok());
-            copy();
-            let answer = symbolicator.with_engine(&entry, |engine| {
-                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-                file.set_len(kept).unwrap();
-                match engine {
-                    Engine::Elf(elf) => Ok(elf.lookup(&addresses)),
-                    _ => unreachable!(),
-                }
-            });
-            assert!(
-                matches!(answer, Err(SymbolError::Rewritten { .. })),
-                "{kept}: {answer:?}"
-            );
-        }
-        copy();
-        let names = symbolicator.lookup(&module, &addresses).unwrap();
-        assert!(names.iter().any(|info| info.function.is_some()));
-    }
-}
+mod tests;

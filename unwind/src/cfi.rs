@@ -77,6 +77,11 @@ impl Sections {
 }
 
 impl Cfi {
+    /// Heap bytes of its sections.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.section.len() + self.index.len()
+    }
+
     /// `None` if the file has no table that can be used.
     pub(crate) fn new(sections: Sections, columns: Columns) -> Option<Cfi> {
         let (kind, section_svma, section) = match (sections.eh_frame, sections.debug_frame) {

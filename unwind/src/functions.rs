@@ -38,6 +38,11 @@ impl Functions {
         next?.checked_sub(self.base_svma)
     }
 
+    /// Heap bytes that the tables take.
+    pub fn held_bytes(&self) -> usize {
+        self.tables.iter().map(Cfi::held_bytes).sum()
+    }
+
     /// All functions, in order: for comparisons in tests.
     pub fn all(&self) -> Vec<Range<u64>> {
         let functions = self.tables.iter().flat_map(Cfi::functions);

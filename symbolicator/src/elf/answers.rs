@@ -22,6 +22,8 @@ pub(super) struct Answers {
     identity: [u8; 32],
     /// By address; `None` until the entry is read.
     known: Option<FxHashMap<u64, AddressInfo>>,
+    /// Heap that they take.
+    held_bytes: usize,
     /// Answers that are not in the entry.
     unwritten: usize,
     /// True once this start has written the entry.
@@ -75,6 +77,7 @@ impl Answers {
             entry: format!("names-{}", id?.to_hex()),
             identity: identity.finalize().into(),
             known: None,
+            held_bytes: 0,
             unwritten: 0,
             is_written: false,
         })
@@ -88,6 +91,7 @@ impl Answers {
     pub(super) fn add(&mut self, address: u64, answer: &AddressInfo) {
         if self.known().len() < MAX_ANSWERS {
             self.known().insert(address, answer.clone());
+            self.held_bytes += heap_of(answer);
             self.unwritten += 1;
         }
     }
@@ -109,13 +113,33 @@ impl Answers {
 
     fn known(&mut self) -> &mut FxHashMap<u64, AddressInfo> {
         let Answers {
-            dir, entry, identity, ..
+            dir,
+            entry,
+            identity,
+            held_bytes,
+            ..
         } = self;
         self.known.get_or_insert_with(|| {
             let bytes = Cache::new(dir).get(entry);
-            bytes.and_then(|bytes| decode(*identity, &bytes)).unwrap_or_default()
+            let known = bytes.and_then(|bytes| decode(*identity, &bytes)).unwrap_or_default();
+            *held_bytes = known.values().map(heap_of).sum();
+            known
         })
     }
+
+    /// Heap bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+}
+
+/// Heap bytes of an answer in the map.
+fn heap_of(answer: &AddressInfo) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let frames = answer.frames.iter();
+    let frames = frames.map(|frame| size_of::<SourceFrame>() + text(&frame.function) + text(&frame.file));
+    let name = answer.function.as_ref().map_or(0, |function| function.name.len());
+    size_of::<(u64, AddressInfo)>() + name + frames.sum::<usize>()
 }
 
 /// Another build of sprof may find other names.

@@ -70,6 +70,11 @@ impl ByAddress {
         by_address
     }
 
+    /// Heap bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of_val(&*self.symbols) + size_of_val(&*self.buckets)
+    }
+
     pub(super) fn files(&self) -> &[Arc<ElfFile>] {
         &self.files
     }

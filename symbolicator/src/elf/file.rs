@@ -162,6 +162,14 @@ impl ElfFile {
         }
     }
 
+    /// Heap bytes that it takes: those of a copy.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.bytes {
+            Bytes::Mapped(_) => 0,
+            Bytes::Owned(bytes) => bytes.len(),
+        }
+    }
+
     /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {

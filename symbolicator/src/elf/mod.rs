@@ -352,6 +352,19 @@ impl ElfModule {
         }
     }
 
+    /// Heap bytes, about. Mapped files are not counted.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let dwarf = match &self.dwarf {
+            Stage::Read(dwarf) => dwarf.held_bytes(),
+            Stage::Unread(_) | Stage::Absent => 0,
+        };
+        let files = self.symbol_files.iter().map(|file| file.held_bytes()).sum::<usize>();
+        let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
+        let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
+        let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
+        size_of::<ElfModule>() + dwarf + files + symbols + functions + kept
+    }
+
     /// False if a file was written to since it was opened: its answers are void.
     pub(crate) fn check_unchanged(&self) -> bool {
         let beside = match &self.dwarf {

@@ -64,6 +64,11 @@ impl SymbolTable {
         }
     }
 
+    /// Heap bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.symbols.held_bytes()
+    }
+
     /// The function at a relative address, the innermost if symbols nest.
     pub(crate) fn find(&mut self, address: u64) -> Option<FunctionSymbol> {
         let symbol = self.place(address)?;

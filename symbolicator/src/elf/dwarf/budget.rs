@@ -8,6 +8,8 @@
 pub(super) struct Budget {
     work: u64,
     kept: u64,
+    /// Entries that were kept.
+    entries: u64,
 }
 
 /// The debug info needs more work than its size allows.
@@ -27,6 +29,7 @@ impl Budget {
             work: 0,
             // A sequence of lines takes at least 3 bytes of its program, a range 2.
             kept: bytes.saturating_add(FLOOR),
+            entries: 0,
         };
         budget.begin_batch(bytes);
         budget
@@ -44,8 +47,15 @@ impl Budget {
 
     /// Takes the work for ranges that stay in memory.
     pub(super) fn keep(&mut self, entries: u64) -> Result<(), Exhausted> {
+        self.entries = self.entries.saturating_add(entries);
         subtract(&mut self.work, entries)?;
         subtract(&mut self.kept, entries)
+    }
+
+    /// Heap bytes of what was kept: an entry is a range, of 3 words, and its reach.
+    pub(super) fn held_bytes(&self) -> usize {
+        const ENTRY_BYTES: u64 = 32;
+        usize::try_from(self.entries.saturating_mul(ENTRY_BYTES)).unwrap_or(usize::MAX)
     }
 }
 

@@ -94,6 +94,7 @@ impl Dwarf {
             opened: Arena::new(),
             unpacked: Arena::new(),
             cache,
+            held_bytes: std::cell::Cell::default(),
         };
         let mut budget = Budget::for_bytes(0);
         let cell = Cell::try_new(store, |store| {
@@ -124,6 +125,13 @@ impl Dwarf {
         let store = self.cell.borrow_owner();
         let beside = store.supplementary.iter().map(|file| &**file).chain(&store.package);
         beside.into_iter().all(ElfFile::check_unchanged)
+    }
+
+    /// Heap bytes, about: what was read of units is not counted one by one.
+    pub(super) fn held_bytes(&self) -> usize {
+        let tables = self.cell.with_dependent(|_, tables| tables.units.held_bytes());
+        let store = self.cell.borrow_owner();
+        store.held_bytes.get() + tables + self.budget.held_bytes() + self.names.held_bytes()
     }
 
     /// Starts a batch of look-ups, which may do a bounded amount of work.
@@ -250,7 +258,7 @@ fn load_split<'a>(
     let candidates = split.dwo(folder.as_deref(), &name);
     for path in &candidates {
         let Ok(file) = ElfFile::open_copied(path) else { continue };
-        let Ok(mut dwarf) = store.load_dwo(store.opened.alloc(file)) else {
+        let Ok(mut dwarf) = store.load_dwo(store.keep(file)) else {
             continue;
         };
         dwarf.make_dwo(parent);

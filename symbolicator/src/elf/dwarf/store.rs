@@ -1,5 +1,6 @@
 //! The sections of debug info, kept in memory for as long as anything borrows from them.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub(super) struct Store {
     pub(super) unpacked: Arena<Vec<u8>>,
     /// The folder for sections that were unpacked.
     pub(super) cache: Option<PathBuf>,
+    /// Heap that unpacked sections and copied files take.
+    pub(super) held_bytes: Cell<usize>,
 }
 
 impl Store {
@@ -39,9 +42,19 @@ impl Store {
         }
         let bytes: &'a [u8] = match file.stored_section(name)? {
             Stored::Plain(bytes) => bytes,
-            Stored::Packed(packed) => self.unpacked.alloc(packed.unpack_once(self.cache.as_deref())?),
+            Stored::Packed(packed) => {
+                let unpacked = packed.unpack_once(self.cache.as_deref())?;
+                self.held_bytes.update(|bytes| bytes + unpacked.len());
+                self.unpacked.alloc(unpacked)
+            }
         };
         Ok(EndianSlice::new(bytes, LittleEndian))
+    }
+
+    /// Keeps a `.dwo` file.
+    pub(super) fn keep(&self, file: ElfFile) -> &ElfFile {
+        self.held_bytes.update(|bytes| bytes + file.held_bytes());
+        self.opened.alloc(file)
     }
 
     /// The sections of a file with whole units.

@@ -51,6 +51,8 @@ struct AbbreviationTables {
     known: RefCell<FxHashMap<usize, Option<Arc<gimli::Abbreviations>>>>,
     /// Bytes that may still be read: tables of hostile files overlap.
     left: Cell<u64>,
+    /// Bytes that were read.
+    read: Cell<u64>,
     flaws: RefCell<Vec<Flaw>>,
 }
 
@@ -60,6 +62,7 @@ impl AbbreviationTables {
         AbbreviationTables {
             known: RefCell::default(),
             left: Cell::new(bytes.saturating_add(FLOOR)),
+            read: Cell::default(),
             flaws: RefCell::default(),
         }
     }
@@ -72,7 +75,9 @@ impl AbbreviationTables {
             if self.left.get() == 0 {
                 return None;
             }
-            let rest = self.left.get().checked_sub(abbreviations_bytes(dwarf, offset));
+            let bytes = abbreviations_bytes(dwarf, offset);
+            let rest = self.left.get().checked_sub(bytes);
+            self.read.update(|read| read.saturating_add(bytes));
             self.left.set(rest.unwrap_or(0));
             let table = match rest {
                 Some(_) => header.abbreviations(&dwarf.debug_abbrev).map_err(Flaw::from),
@@ -191,6 +196,12 @@ impl<'a> Units<'a> {
             supplementary,
             flaws,
         }
+    }
+
+    /// Heap bytes of the units themselves and of the tables of abbreviations, which take 30 times their size. Ranges are counted by [`Budget`].
+    pub(super) fn held_bytes(&self) -> usize {
+        let tables = 30 * usize::try_from(self.tables.read.get()).unwrap_or(usize::MAX / 64);
+        size_of_val(&*self.units) + size_of_val(&*self.supplementary) + tables
     }
 
     /// Damage found since the last call.
