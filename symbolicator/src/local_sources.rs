@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use recording::source_path::{Registry, SourcePath};
 use rustc_hash::FxHashMap;
@@ -13,8 +14,16 @@ use rustc_hash::FxHashMap;
 pub struct LocalSources {
     cargo_home: Option<PathBuf>,
     rustup_home: Option<PathBuf>,
-    /// The sources of the toolchain built from a commit, or why there are none. A manifest has 1 MB.
-    toolchains: FxHashMap<String, Result<PathBuf, String>>,
+    /// What toolchains were built from, by their manifest. A manifest has 1 MB and is read again only if it was written to.
+    builds: FxHashMap<PathBuf, (Option<SystemTime>, Option<Build>)>,
+}
+
+/// What a toolchain was built from.
+#[derive(Clone, Debug)]
+struct Build {
+    /// The beginning of the commit.
+    commit: String,
+    version: String,
 }
 
 impl LocalSources {
@@ -28,7 +37,7 @@ impl LocalSources {
         LocalSources {
             cargo_home: folder("CARGO_HOME", ".cargo"),
             rustup_home: folder("RUSTUP_HOME", ".rustup"),
-            toolchains: FxHashMap::default(),
+            builds: FxHashMap::default(),
         }
     }
 
@@ -92,53 +101,66 @@ impl LocalSources {
 
     /// A file of a toolchain of rustup that was built from this very commit and has the component rust-src.
     fn in_toolchain(&mut self, commit: &str, path: &str) -> Result<PathBuf, String> {
-        let rustup_home = self.rustup_home.as_deref();
-        let known = self.toolchains.entry(commit.to_owned());
-        let sources = known
-            .or_insert_with(|| toolchain_sources(commit, rustup_home))
-            .clone()?;
+        let sources = self.toolchain_sources(commit)?;
         let source = sources.join(path);
         match source.is_file() {
             true => Ok(source),
             false => Err(format!("{} has no such file", sources.display())),
         }
     }
-}
 
-/// The folder of the sources of the Rust repository, in a toolchain that was built from this commit.
-fn toolchain_sources(commit: &str, rustup_home: Option<&Path>) -> Result<PathBuf, String> {
-    let toolchains = rustup_home.and_then(|home| std::fs::read_dir(home.join("toolchains")).ok());
-    let mut same_commit = None;
-    for entry in toolchains.into_iter().flatten().flatten() {
-        let rustlib = entry.path().join("lib/rustlib");
-        let Some(version) = built_from(&rustlib, commit) else {
-            continue;
-        };
-        let sources = rustlib.join("src/rust");
-        if sources.join("library").is_dir() {
-            return Ok(sources);
+    /// The folder of the sources of the Rust repository, in a toolchain that was built from this commit.
+    fn toolchain_sources(&mut self, commit: &str) -> Result<PathBuf, String> {
+        let home = self.rustup_home.as_ref();
+        let toolchains = home.and_then(|home| std::fs::read_dir(home.join("toolchains")).ok());
+        let mut same_commit = None;
+        for entry in toolchains.into_iter().flatten().flatten() {
+            let rustlib = entry.path().join("lib/rustlib");
+            let Some(version) = self.version_built_from(&rustlib, commit) else {
+                continue;
+            };
+            let sources = rustlib.join("src/rust");
+            if sources.join("library").is_dir() {
+                return Ok(sources);
+            }
+            same_commit = Some((entry.file_name().to_string_lossy().into_owned(), version));
         }
-        same_commit = Some((entry.file_name().to_string_lossy().into_owned(), version));
+        Err(match same_commit {
+            Some((toolchain, version)) => format!(
+                "toolchain {toolchain} (Rust {version}) was built from this commit, but its sources are not installed; run `rustup component add rust-src --toolchain \
+                 {toolchain}`"
+            ),
+            None => format!(
+                "no installed toolchain was built from Rust commit {commit}; install the one that built the program, with \
+                 `rustup toolchain install VERSION --component rust-src`"
+            ),
+        })
     }
-    Err(match same_commit {
-        Some((toolchain, version)) => format!(
-            "toolchain {toolchain} (Rust {version}) was built from this commit, but its sources are not installed; run `rustup component add rust-src --toolchain \
-             {toolchain}`"
-        ),
-        None => format!(
-            "no installed toolchain was built from Rust commit {commit}; install the one that built the program, with \
-             `rustup toolchain install VERSION --component rust-src`"
-        ),
-    })
+
+    /// The version of a toolchain that was built from this commit.
+    fn version_built_from(&mut self, rustlib: &Path, commit: &str) -> Option<String> {
+        let manifest = rustlib.join("multirust-channel-manifest.toml");
+        let written = std::fs::metadata(&manifest).and_then(|file| file.modified()).ok();
+        let known = self.builds.get(&manifest).filter(|(when, _)| *when == written);
+        let build = match known {
+            Some((_, build)) => build.clone(),
+            None => {
+                let build = build_of(&manifest);
+                self.builds.insert(manifest, (written, build.clone()));
+                build
+            }
+        }?;
+        commit.starts_with(&build.commit).then_some(build.version)
+    }
 }
 
-/// The version of a toolchain that was built from this commit. The manifest that rustup keeps with a toolchain has the version of each
-/// component, with the beginning of the commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
-fn built_from(rustlib: &Path, commit: &str) -> Option<String> {
+/// What a toolchain was built from. The manifest that rustup keeps with a toolchain has the version of each component, with the beginning of the
+/// commit: `version = "1.95.0 (59807616e 2026-04-14)"`.
+fn build_of(manifest: &Path) -> Option<Build> {
     const MAX_MANIFEST_BYTES: u64 = 16 << 20;
     /// Shorter beginnings are of several commits.
     const MIN_DIGITS: usize = 7;
-    let file = std::fs::File::open(rustlib.join("multirust-channel-manifest.toml")).ok()?;
+    let file = std::fs::File::open(manifest).ok()?;
     let lines = BufReader::new(file.take(MAX_MANIFEST_BYTES))
         .lines()
         .map_while(Result::ok);
@@ -151,7 +173,10 @@ fn built_from(rustlib: &Path, commit: &str) -> Option<String> {
         if let Some(version) = line.strip_prefix("version = \"").filter(|_| in_rustc) {
             let (version, rest) = version.split_once(" (")?;
             let short = rest.split(' ').next()?;
-            return (short.len() >= MIN_DIGITS && commit.starts_with(short)).then(|| version.to_owned());
+            return (short.len() >= MIN_DIGITS).then(|| Build {
+                commit: short.to_owned(),
+                version: version.to_owned(),
+            });
         }
     }
     None
@@ -199,6 +224,42 @@ mod tests {
         std::fs::create_dir_all(source.parent().unwrap()).unwrap();
         std::fs::write(&source, "").unwrap();
         assert_eq!(find().unwrap(), Some(source));
+    }
+
+    #[test]
+    fn a_manifest_is_read_again_only_if_it_was_written_to_and_sources_are_found_once_they_are_there() {
+        let home = tempfile::tempdir().unwrap();
+        let rustlib = home.path().join("toolchains/stable/lib/rustlib");
+        let sources = rustlib.join("src/rust/library/core/src");
+        std::fs::create_dir_all(&rustlib).unwrap();
+        let manifest = rustlib.join("multirust-channel-manifest.toml");
+        let write = |commit: &str, time: SystemTime| {
+            let text = format!("[pkg.rustc]\nversion = \"1.95.0 ({commit} 2026-04-14)\"\n");
+            std::fs::write(&manifest, text).unwrap();
+            let file = std::fs::File::options().write(true).open(&manifest).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        let mut local = LocalSources {
+            rustup_home: Some(home.path().into()),
+            ..LocalSources::default()
+        };
+        let mut find = || {
+            let file = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/a.rs";
+            local.find(&SourcePath::parse(file))
+        };
+        let then = SystemTime::UNIX_EPOCH;
+        let later = then + std::time::Duration::from_secs(1);
+        write("59807616e", then);
+        assert!(find().unwrap_err().contains("rustup component add"));
+        // The advice was followed, while a server runs.
+        std::fs::create_dir_all(&sources).unwrap();
+        std::fs::write(sources.join("a.rs"), "").unwrap();
+        assert_eq!(find().unwrap(), Some(sources.join("a.rs")));
+        // Another text of the same time is not read.
+        write("e50aa6fba", then);
+        assert!(find().is_ok());
+        write("e50aa6fba", later);
+        assert!(find().unwrap_err().contains("no installed toolchain"));
     }
 
     #[test]

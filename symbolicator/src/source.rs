@@ -9,7 +9,6 @@ use recording::source_path::SourcePath;
 use recording::symbol::SymbolSource;
 
 use crate::error::SymbolError;
-use crate::local_sources::LocalSources;
 use crate::symbolicator::Entry;
 use crate::{ModuleKey, Symbolicator};
 
@@ -89,7 +88,7 @@ impl Symbolicator {
         if let Some(mapped) = self.options().path_maps.iter().find_map(|map| map.apply(file)) {
             return read(&mapped);
         }
-        let elsewhere = |missing| match LocalSources::of_user().find(&asked) {
+        let elsewhere = |missing| match self.local_sources().find(&asked) {
             Ok(Some(found)) => read(&found),
             Ok(None) => Err(missing),
             Err(reason) => Err(unreadable(Path::new(file), reason)),

@@ -13,6 +13,7 @@ use crate::error::SymbolError;
 use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
 use crate::kernel::KernelSymbols;
+use crate::local_sources::LocalSources;
 use crate::locate::SymbolOptions;
 use crate::recorded::RecordedSymbols;
 
@@ -43,6 +44,7 @@ pub struct Symbolicator {
     /// By path.
     recorded: RwLock<FxHashMap<PathBuf, Arc<RecordedSymbols>>>,
     held: Held<Entry>,
+    local_sources: Mutex<LocalSources>,
 }
 
 /// One module, and what has been read of it.
@@ -146,6 +148,7 @@ impl Symbolicator {
             modules: RwLock::new(FxHashMap::default()),
             recorded: RwLock::new(FxHashMap::default()),
             held: Held::new(MAX_HELD_BYTES),
+            local_sources: Mutex::new(LocalSources::of_user()),
         }
     }
 
@@ -172,6 +175,11 @@ impl Symbolicator {
 
     pub(crate) fn options(&self) -> &SymbolOptions {
         &self.options
+    }
+
+    /// Where sources of Rust's library and of cargo's packages are.
+    pub(crate) fn local_sources(&self) -> MutexGuard<'_, LocalSources> {
+        lock(&self.local_sources)
     }
 
     fn entry(&self, module: &Module) -> Arc<Entry> {
