@@ -54,6 +54,8 @@ pub(crate) struct LookUps<'a> {
     sources: HashMap<ModuleKey, SymbolSource>,
     /// Files that could not be read, a sentence each.
     damage: Vec<String>,
+    /// True once it was said that names can't be kept: the folder is the same for all modules.
+    said_not_kept: bool,
     /// False if a signal ended the look-ups early.
     is_whole: bool,
 }
@@ -65,6 +67,7 @@ impl<'a> LookUps<'a> {
             term,
             sources: HashMap::new(),
             damage: Vec::new(),
+            said_not_kept: false,
             is_whole: true,
         }
     }
@@ -92,6 +95,12 @@ impl<'a> LookUps<'a> {
             }
         };
         (self.symbolicator.notes(module).iter()).for_each(|note| self.term.verbose(note));
+        if !self.said_not_kept
+            && let Some(problem) = self.symbolicator.not_kept(module)
+        {
+            self.term.verbose(problem);
+            self.said_not_kept = true;
+        }
         let damage = self.symbolicator.damage(module);
         let is_new = |text: &String| !self.damage.contains(text);
         let damage: Vec<String> = damage.into_iter().filter(is_new).collect();

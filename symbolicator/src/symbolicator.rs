@@ -69,6 +69,8 @@ struct Facts {
     notes: Vec<String>,
     damage: Vec<String>,
     source: SymbolSource,
+    /// Why the answers are not kept for the next start, though they should be.
+    not_kept: Option<String>,
 }
 
 impl Opened {
@@ -118,6 +120,7 @@ impl Engine {
                 notes: elf.notes(),
                 damage: elf.damage().to_vec(),
                 source: elf.looked_up_in(),
+                not_kept: elf.not_kept().map(str::to_owned),
             },
             Engine::Jit(jit) => Facts {
                 notes: jit.notes(),
@@ -255,6 +258,11 @@ impl Symbolicator {
     /// Where the answers for a module come from; known after the first look-up.
     pub fn looked_up_in(&self, module: &Module) -> SymbolSource {
         lock(&self.entry(module).opened).facts().source
+    }
+
+    /// Why answers for a module could not be kept in [`SymbolOptions::cache`], a sentence. They are right; the next start finds them out again.
+    pub fn not_kept(&self, module: &Module) -> Option<String> {
+        lock(&self.entry(module).opened).facts().not_kept
     }
 
     fn open(&self, module: &Module, kept: Option<&KeptFile>) -> Result<Engine, SymbolError> {

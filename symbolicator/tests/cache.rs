@@ -150,3 +150,28 @@ fn several_starts_at_once_have_the_same_answers() {
         }
     });
 }
+
+#[test]
+fn names_that_cannot_be_kept_are_right_and_the_reason_is_known() {
+    let built = build("matrix.cc", &["-O1", "-g"]);
+    let module = module(&built.path);
+    let of = |cache: &Path| {
+        let symbolicator = Symbolicator::new(SymbolOptions {
+            cache: Some(cache.to_owned()),
+            ..SymbolOptions::default()
+        });
+        let (address, _) = common::function(&built.path, "main");
+        let answers = symbolicator.lookup(&module, &[address]).unwrap();
+        assert!(answers[0].function.as_ref().unwrap().is_named);
+        symbolicator.not_kept(&module)
+    };
+    let file = built.dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_eq!(of(&built.dir.path().join("sprof")), None);
+    let reason = of(&file.join("sprof")).unwrap();
+    let begins = format!("cannot keep names in {}/sprof: ", file.display());
+    assert!(
+        reason.starts_with(&begins) && reason.contains("Not a directory"),
+        "{reason}"
+    );
+}

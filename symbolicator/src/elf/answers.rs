@@ -28,6 +28,8 @@ pub(super) struct Answers {
     unwritten: usize,
     /// True once this start has written the entry.
     is_written: bool,
+    /// Why the last write failed, a sentence.
+    problem: Option<String>,
 }
 
 /// An entry. Numbers of texts are indices into `texts`.
@@ -80,6 +82,7 @@ impl Answers {
             held_bytes: 0,
             unwritten: 0,
             is_written: false,
+            problem: None,
         })
     }
 
@@ -104,9 +107,10 @@ impl Answers {
         if self.unwritten <= needed {
             return;
         }
-        let entry = encode(self.identity, known);
         // Without an entry the next start looks these addresses up again.
-        let _ = entry.map(|bytes| Cache::new(&self.dir).put(&self.entry, &bytes));
+        let written = encode(self.identity, known).map(|bytes| Cache::new(&self.dir).put(&self.entry, &bytes));
+        let problem = written.and_then(Result::err);
+        self.problem = problem.map(|error| format!("cannot keep names in {}: {error}", self.dir.display()));
         self.unwritten = 0;
         self.is_written = true;
     }
@@ -130,6 +134,11 @@ impl Answers {
     /// Heap bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Why the last write failed, a sentence.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
 }
 

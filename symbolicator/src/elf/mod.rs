@@ -343,6 +343,11 @@ impl ElfModule {
         notes
     }
 
+    /// Why the answers could not be kept for the next start, a sentence.
+    pub(crate) fn not_kept(&self) -> Option<&str> {
+        self.kept.as_ref()?.problem()
+    }
+
     /// Where names come from: symbol table, debug info, or neither.
     pub(crate) fn looked_up_in(&self) -> SymbolSource {
         let has = |section| self.symbol_files.iter().any(|file| file.has_section(section));
