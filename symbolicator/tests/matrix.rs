@@ -1,168 +1,18 @@
-//! Functions, files, lines and inlined calls of every way to store debug info, against llvm-symbolizer.
+//! Functions, files, lines and inlined calls of every way to store debug info, against llvm-symbolizer, and elfutils where it knows more.
 //!
-//! The reference reads the program before it was stripped, packed or split apart, which changes no code.
+//! llvm-symbolizer reads the program before it was stripped, packed or split apart, which changes no code.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
 
 mod common;
+mod reference;
 
-use std::io::Write;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{Built, build, have, module, run, symbolicator};
-use object::{Object, ObjectSection, ObjectSymbol};
-use recording::rust_name::{readable, with_path};
-use recording::symbol::AddressInfo;
-use symbolicator::demangle;
-
-/// A frame: function, file, line. An unknown line is 0.
-type Shape = (String, String, u32);
-
-/// Frames at each address, innermost first.
-fn by_llvm(path: &Path, svmas: &[u64]) -> Vec<Vec<Shape>> {
-    let mut llvm = Command::new("llvm-symbolizer")
-        .args(["--inlining", "--no-demangle", "--output-style=LLVM", "--obj"])
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = llvm.stdin.take().unwrap();
-    let asked: String = svmas.iter().map(|svma| format!("{svma:#x}\n")).collect();
-    let writer = std::thread::spawn(move || stdin.write_all(asked.as_bytes()));
-    let output = llvm.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let answers = text.split("\n\n").filter(|answer| !answer.is_empty());
-    let frame = |lines: &[&str]| {
-        // `file:line:column`
-        let mut place = lines[1].rsplitn(3, ':');
-        let line = place.nth(1).unwrap().parse().unwrap();
-        (demangle(lines[0]), place.next().unwrap().to_owned(), line)
-    };
-    let answers: Vec<Vec<Shape>> = answers
-        .map(|answer| answer.lines().collect::<Vec<_>>().chunks(2).map(frame).collect())
-        .collect();
-    assert_eq!(answers.len(), svmas.len(), "{}", path.display());
-    answers
-}
-
-fn shape(info: &AddressInfo) -> Vec<Shape> {
-    let frames = info.frames.iter().map(|frame| {
-        let name = frame.function.clone().unwrap_or_default();
-        (name, frame.file.clone().unwrap_or_default(), frame.line.unwrap_or(0))
-    });
-    frames.collect()
-}
-
-/// Names are the same, but for what ours adds or leaves out on purpose.
-fn is_same_name(ours: &str, theirs: &str) -> bool {
-    let (ours, theirs) = (without_part(ours), without_part(theirs));
-    // The path or the scope, which the debug info may lack.
-    let has_scope = || {
-        let (before, after) = ours.split_once(theirs)?;
-        Some((before.is_empty() || before.ends_with("::")) && (after.is_empty() || after.starts_with(['(', '<', '['])))
-    };
-    // The state machine of an `async fn`, and a block.
-    let of_async = || {
-        let of = theirs
-            .strip_suffix("::{closure#0}")
-            .or_else(|| theirs.strip_suffix("::{closure}"))?;
-        let rest = ours.strip_prefix(of)?;
-        Some(rest.is_empty() || rest.starts_with("::{async_block"))
-    };
-    ours == theirs
-        || readable(theirs) == ours
-        || with_path(theirs, ours).as_deref() == Some(ours)
-        || !theirs.is_empty() && has_scope() == Some(true)
-        || of_async() == Some(true)
-}
-
-/// Without what the compiler adds to the symbols of copies and parts of a function: the reference prefers symbols.
-fn without_part(name: &str) -> &str {
-    let name = name.split(" [clone").next().unwrap();
-    let end = [".cold", ".constprop", ".isra", ".part"]
-        .iter()
-        .filter_map(|part| name.find(part))
-        .min();
-    if name == "??" {
-        ""
-    } else {
-        &name[..end.unwrap_or(name.len())]
-    }
-}
-
-/// What llvm-symbolizer says of a program.
-struct Reference {
-    base: u64,
-    svmas: Vec<u64>,
-    answers: Vec<Vec<Shape>>,
-    /// (start, end, name) of all functions. The linker makes one of several with the same code: each name is right then.
-    symbols: Vec<(u64, u64, String)>,
-}
-
-impl Reference {
-    fn of(path: &Path) -> Reference {
-        const ADDRESSES: u64 = 1000;
-        let bytes = std::fs::read(path).unwrap();
-        let object = object::File::parse(&*bytes).unwrap();
-        let text = object.section_by_name(".text").unwrap();
-        // An odd step visits all alignments.
-        let step = (text.size() / ADDRESSES) | 1;
-        let svmas: Vec<u64> = (text.address()..text.address() + text.size())
-            .step_by(step as usize)
-            .collect();
-        let symbols = object.symbols().filter(|symbol| symbol.size() > 0).map(|symbol| {
-            let name = demangle(symbol.name().unwrap());
-            (symbol.address(), symbol.address() + symbol.size(), name)
-        });
-        Reference {
-            base: object.relative_address_base(),
-            answers: by_llvm(path, &svmas),
-            symbols: symbols.collect(),
-            svmas,
-        }
-    }
-
-    fn is_same(&self, svma: u64, ours: &[Shape], theirs: &[Shape]) -> bool {
-        let alias = |name: &str| {
-            (self.symbols.iter()).any(|(start, end, symbol)| (*start..*end).contains(&svma) && symbol == name)
-        };
-        let outermost = ours.len().saturating_sub(1);
-        let is_same = |(depth, (ours, theirs)): (usize, (&Shape, &Shape))| {
-            let is_named = is_same_name(&ours.0, &theirs.0) || depth == outermost && alias(&ours.0);
-            is_named && (&ours.1, ours.2) == (&theirs.1, theirs.2)
-        };
-        ours.len() == theirs.len() && ours.iter().zip(theirs).enumerate().all(is_same)
-    }
-
-    /// Compares the answers for the program, stored in this way.
-    fn compare(&self, what: &str, program: &Path, dirs: &[&Path]) {
-        let relative: Vec<u64> = self.svmas.iter().map(|svma| svma - self.base).collect();
-        let symbolicator = symbolicator(dirs);
-        let ours = symbolicator.lookup(&module(program), &relative).unwrap();
-        let (mut same, mut different) = (0, Vec::new());
-        for ((svma, ours), theirs) in self.svmas.iter().zip(&ours).zip(&self.answers) {
-            let ours = shape(ours);
-            // Without debug info the reference has the symbol, and the file that the symbol table names, without a line.
-            if ours.is_empty() && theirs.iter().all(|(_, _, line)| *line == 0) {
-                continue;
-            }
-            match self.is_same(*svma, &ours, theirs) {
-                true => same += 1,
-                false => different.push(format!("{svma:#x}\n  ours   {ours:?}\n  theirs {theirs:?}")),
-            }
-        }
-        println!("{what}: {same} same, {} different", different.len());
-        different.truncate(3);
-        assert!(
-            same > 100 && different.is_empty(),
-            "{what}: {same} same; {}\n{:?}",
-            different.join("\n"),
-            symbolicator.notes(&module(program))
-        );
-    }
-}
+use common::{Built, build, have, module, run};
+use object::{CompressionFormat, Object, ObjectSection};
+use reference::{Reader, Reference};
 
 /// A copy beside the program, which stays as it is.
 fn copy(built: &Built, name: &str) -> PathBuf {
@@ -171,14 +21,21 @@ fn copy(built: &Built, name: &str) -> PathBuf {
     path
 }
 
-/// Stores what a compiler made in every way that needs no other flags of the compiler.
-fn every_way(what: &str, built: &Built) -> Reference {
-    let reference = Reference::of(&built.path);
+/// Stores what a compiler made in every way that needs no other flags of the compiler. elfutils 0.188 reads what dwz made of gcc's units; it has
+/// no functions of units without `.debug_aranges` (clang's), and none in namespaces (rustc's).
+fn every_way(what: &str, built: &Built, is_gcc: bool) -> Reference {
+    let reference = Reference::of(&built.path, &built.path);
     reference.compare(what, &built.path, &[]);
 
-    let packed = copy(built, "zlib");
-    run("objcopy", &[&"--compress-debug-sections=zlib", &packed]);
-    reference.compare(&format!("{what}, zlib"), &packed, &[]);
+    for (option, format) in [
+        ("zlib", CompressionFormat::Zlib),
+        ("zstd", CompressionFormat::Zstandard),
+    ] {
+        let packed = copy(built, option);
+        run("objcopy", &[&format!("--compress-debug-sections={option}"), &packed]);
+        assert!(compression(&packed) == format, "{what}, {option}");
+        reference.compare(&format!("{what}, {option}"), &packed, &[]);
+    }
 
     let debug = built.dir.path().join("debug");
     run("objcopy", &[&"--only-keep-debug", &built.path, &debug]);
@@ -197,16 +54,46 @@ fn every_way(what: &str, built: &Built) -> Reference {
     );
     reference.compare(&format!("{what}, by debug link"), &stripped, &[]);
 
-    // dwz 0.15 does not know the sections of DWARF 5 that LLVM writes, and leaves such files as they are.
-    let bytes = std::fs::read(&built.path).unwrap();
-    let object = object::File::parse(&*bytes).unwrap();
-    if object.section_by_name(".debug_addr").is_none() && object.section_by_name(".debug_str_offsets").is_none() {
-        let (one, two) = (copy(built, "dwz1"), copy(built, "dwz2"));
-        let common_file = built.dir.path().join("common");
-        run("dwz", &[&"-m", &common_file, &one, &two]);
-        reference.compare(&format!("{what}, dwz"), &one, &[]);
+    let (one, two) = (copy(built, "dwz1"), copy(built, "dwz2"));
+    let common_file = built.dir.path().join("common");
+    let args: [&dyn AsRef<OsStr>; 4] = [&"-m", &common_file, &one, &two];
+    let output = Command::new("dwz").args(args).output().unwrap();
+    if has_section(&one, ".gnu_debugaltlink") {
+        let what = format!("{what}, dwz");
+        reference.compare(&what, &one, &[]);
+        if is_gcc {
+            let both = reference.clone().and(Reader::Elfutils, &one);
+            both.compare(&format!("{what}, elfutils"), &one, &[]);
+        }
+    } else {
+        // dwz 0.15 does not know the sections of DWARF 5 that LLVM writes, and leaves such files as they are.
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_unknown = |section: &str| {
+            has_section(&one, section) && words.contains(&format!("Unknown debugging section {section}"))
+        };
+        assert!(
+            !is_gcc
+                && [".debug_addr", ".debug_str_offsets"]
+                    .iter()
+                    .any(|section| is_unknown(section)),
+            "{what}: {words}"
+        );
+        println!("{what}, dwz: {}", words.lines().next().unwrap());
     }
     reference
+}
+
+/// How the debug info is stored.
+fn compression(path: &Path) -> CompressionFormat {
+    let bytes = std::fs::read(path).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let section = object.section_by_name(".debug_info").unwrap();
+    section.compressed_data().unwrap().format
+}
+
+fn has_section(path: &Path, name: &str) -> bool {
+    let bytes = std::fs::read(path).unwrap();
+    object::File::parse(&*bytes).unwrap().section_by_name(name).is_some()
 }
 
 /// (address, bytes) of the code.
@@ -217,9 +104,55 @@ fn code(file: &[u8]) -> (u64, &[u8]) {
 }
 
 fn tools() -> bool {
-    ["llvm-symbolizer", "objcopy", "strip", "dwp", "dwz"]
-        .iter()
-        .all(|tool| have(tool))
+    [
+        "llvm-symbolizer",
+        "eu-addr2line",
+        "objcopy",
+        "strip",
+        "dwp",
+        "llvm-dwp",
+        "dwz",
+    ]
+    .iter()
+    .all(|tool| have(tool))
+}
+
+fn is_clang(tool: &str) -> bool {
+    tool.starts_with("clang")
+}
+
+/// Packs the `.dwo` files of `object`, which was linked to `program`, into a `.dwp` file beside the program, and removes them.
+///
+/// binutils' dwp 2.40 crashes on DWARF 5. LLVM's (14 to 22) never ends with gcc's DWARF 5: https://github.com/llvm/llvm-project/issues/203625.
+/// rustc packs what the objects that it links refer to, whoever compiled them.
+fn pack(tool: &str, version: &str, object: &Path, program: &Path) {
+    let folder = program.parent().unwrap();
+    let package = program.with_extension("dwp");
+    match version {
+        "-gdwarf-4" => common::run_in(folder, "dwp", &[&"-e", &program, &"-o", &package]),
+        _ if is_clang(tool) => common::run_in(folder, "llvm-dwp", &[&"-e", &program, &"-o", &package]),
+        _ => {
+            let linked = folder.join("linked");
+            let link = format!("-Clink-arg={}", object.display());
+            let flags = [
+                "-Cdebuginfo=1",
+                "-Csplit-debuginfo=packed",
+                "-Clink-arg=-lstdc++",
+                &link,
+            ];
+            common::build_with("rustc", "only_c.rs", &flags, &linked);
+            std::fs::rename(linked.with_extension("dwp"), &package).unwrap();
+        }
+    }
+    let mut removed = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "dwo") {
+            std::fs::remove_file(path).unwrap();
+            removed += 1;
+        }
+    }
+    assert!(removed > 0 && package.exists());
 }
 
 fn c_and_cpp(tool: &str, program: &str) {
@@ -233,25 +166,17 @@ fn c_and_cpp(tool: &str, program: &str) {
             let path = dir.path().join("program");
             common::build_with(tool, program, &[level, "-g", version], &path);
             let whole = std::fs::read(&path).unwrap();
-            let reference = every_way(&what, &Built { dir, path });
+            let reference = every_way(&what, &Built { dir, path }, !is_clang(tool));
             // The folder holds the `.dwo` files, too.
             let folder = tempfile::tempdir().unwrap();
-            let split = folder.path().join("split");
-            common::build_with(tool, program, &[level, "-g", version, "-gsplit-dwarf"], &split);
+            let (object, split) = (folder.path().join("split.o"), folder.path().join("split"));
+            common::build_with(tool, program, &[level, "-g", version, "-gsplit-dwarf", "-c"], &object);
+            run(tool, &[&object, &"-Wl,--build-id", &"-o", &split]);
             // The code is the same. llvm-symbolizer 14 does not find clang's `.dwo` files of DWARF 4.
             assert!(code(&whole) == code(&std::fs::read(&split).unwrap()), "{what}");
             reference.compare(&format!("{what}, dwo"), &split, &[]);
-            // binutils' dwp knows no DWARF 5, and llvm-dwp 14 never ends with gcc's. rustc packs both versions by itself.
-            if version == "-gdwarf-4" {
-                common::run_in(folder.path(), "dwp", &[&"-e", &split, &"-o", &"split.dwp"]);
-                for file in std::fs::read_dir(folder.path()).unwrap() {
-                    let path = file.unwrap().path();
-                    if path.extension().is_some_and(|extension| extension == "dwo") {
-                        std::fs::remove_file(path).unwrap();
-                    }
-                }
-                reference.compare(&format!("{what}, dwp"), &split, &[]);
-            }
+            pack(tool, version, &object, &split);
+            reference.compare(&format!("{what}, dwp"), &split, &[]);
         }
     }
 }
@@ -290,7 +215,7 @@ fn debug_info_of_rustc() {
                 "-Clink-arg=-Wl,--build-id",
             ];
             let what = format!("rustc {kind}, DWARF {version}");
-            every_way(&what, &build("paths.rs", &flags));
+            every_way(&what, &build("paths.rs", &flags), false);
         }
         for split in ["unpacked", "packed"] {
             let flags = [
@@ -301,7 +226,34 @@ fn debug_info_of_rustc() {
                 &format!("-Csplit-debuginfo={split}"),
             ];
             let built = build("paths.rs", &flags);
-            Reference::of(&built.path).compare(&format!("rustc, DWARF {version}, {split}"), &built.path, &[]);
+            Reference::of(&built.path, &built.path).compare(
+                &format!("rustc, DWARF {version}, {split}"),
+                &built.path,
+                &[],
+            );
         }
     }
+}
+
+/// Debian's libc is stripped. The package libc6-dbg has its debug info, compressed, under its build id; valgrind needs it, too.
+#[test]
+fn debug_info_of_the_systems_libc() {
+    let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut paths = mapped.lines().filter_map(|line| line.split_whitespace().nth(5));
+    let Some(libc) = paths.find(|path| path.ends_with("/libc.so.6")) else {
+        common::skip("this program has no libc of its own");
+        return;
+    };
+    let libc = Path::new(libc);
+    let id = module(libc).build_id.unwrap().to_hex();
+    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]));
+    if !debug.exists() {
+        common::skip("libc6-dbg is not installed");
+        return;
+    }
+    if !tools() {
+        return;
+    }
+    let reference = Reference::of(libc, &debug).and(Reader::Elfutils, libc);
+    reference.compare("libc", libc, &[]);
 }
