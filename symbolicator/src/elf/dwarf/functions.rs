@@ -208,6 +208,22 @@ impl Inlines {
         Ok(inlines)
     }
 
+    /// The file of the calls inlined directly into the call of an entry, or else into the function: they are written in its source.
+    pub(super) fn file_within(&self, entry: UnitOffset, budget: &mut Budget) -> Result<Option<u64>, Flaw> {
+        budget.take(self.calls.len() as u64 / 16)?;
+        let call = self.calls.iter().position(|call| call.entry == entry);
+        let (from, depth) = call.map_or((0, 0), |call| (call + 1, self.calls[call].depth + 1));
+        let inside = self.calls[from..].iter().take_while(|call| call.depth >= depth);
+        let mut direct = inside.filter(|call| call.depth == depth && call.call_line.is_some());
+        Ok(direct.find_map(|call| call.call_file))
+    }
+
+    /// Where the call of an entry begins.
+    pub(super) fn begin(&self, entry: UnitOffset) -> Option<u64> {
+        let call = self.calls.iter().find(|call| call.entry == entry)?;
+        Some(self.ranges.get(call.ranges.start)?.0)
+    }
+
     /// The calls around an address, outermost first.
     pub(super) fn chain(&self, address: u64, budget: &mut Budget) -> Result<Vec<&InlinedCall>, Flaw> {
         let mut chain: Vec<&InlinedCall> = Vec::new();

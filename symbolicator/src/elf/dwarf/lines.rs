@@ -188,11 +188,12 @@ impl Lines {
 
     /// The path of a file of the table, absolute if the debug info has the folder.
     pub(super) fn path(&mut self, unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
-        self.paths.entry(index).or_insert_with(|| render(unit, index)).clone()
+        self.paths.entry(index).or_insert_with(|| path_in(unit, index)).clone()
     }
 }
 
-fn render(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
+/// The path of a file of a unit's line table.
+pub(super) fn path_in(unit: UnitRef<'_, Slice<'_>>, index: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(index)?;
     let text = |slice: Slice<'_>| slice.to_string_lossy().into_owned();

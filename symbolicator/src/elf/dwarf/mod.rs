@@ -9,7 +9,7 @@
 //! sprof needs 0.045 s of CPU time for 100 addresses, 0.22 s for 10,000, and 0.02 s for those that the cache has. addr2line needs 0.10 s and
 //! 0.36 s, with 257 instead of 198 MB of memory (examples/random_addresses.rs, whole processes).
 //!
-//! `store` (sections) -> `units` (which unit; `aranges`) -> `functions` (which function, which inlined calls) and `lines` (`line_program`).
+//! `store` (sections) -> `units` (which unit; `aranges`) -> `functions` (which function, which inlined calls; through `origins`) and `lines` (`line_program`).
 
 mod aranges;
 mod budget;
@@ -18,6 +18,7 @@ mod inlined;
 mod line_program;
 mod lines;
 mod names;
+mod origins;
 mod ranges;
 mod store;
 mod units;
