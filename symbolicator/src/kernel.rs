@@ -27,6 +27,15 @@ const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 ///
 /// `None` if the kernel hides its addresses from this user (kptr_restrict) or has no /proc/kallsyms.
 pub fn kernel_text_base() -> Option<u64> {
+    base_of_running().map(|(_, address)| address)
+}
+
+/// The symbol at relative address 0 of the running kernel.
+pub(crate) fn base_symbol() -> Option<&'static str> {
+    base_of_running().map(|(name, _)| name)
+}
+
+fn base_of_running() -> Option<(&'static str, u64)> {
     use std::io::BufRead;
     let file = std::fs::File::open(KALLSYMS).ok()?;
     let lines = std::io::BufReader::new(file)
@@ -37,21 +46,21 @@ pub fn kernel_text_base() -> Option<u64> {
 }
 
 /// `_text`, or `_stext`: Debian's kernel for arm64, built without CONFIG_KALLSYMS_ALL, has only symbols from `_stext` to `_etext`.
-fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<u64> {
+fn base(lines: impl Iterator<Item = impl AsRef<str>>) -> Option<(&'static str, u64)> {
     let mut start_of_code = None;
     for line in lines {
         let Some(symbol) = KernelSymbol::parse(line.as_ref()) else {
             continue;
         };
         match symbol.name {
-            "_text" => return Some(symbol.address).filter(|base| *base != 0),
+            "_text" => return Some(("_text", symbol.address)).filter(|(_, base)| *base != 0),
             "_stext" => start_of_code = Some(symbol.address).filter(|base| *base != 0),
             // `_text` is not above `_stext`, and the kernel's own symbols are in order: the rest needs no look.
             _ if start_of_code.is_some_and(|start| symbol.address > start) => break,
             _ => {}
         }
     }
-    start_of_code
+    Some(("_stext", start_of_code?))
 }
 
 /// The functions of the running kernel that `classify` accepts by name: (first address, end address, answer of `classify`), absolute
@@ -186,8 +195,8 @@ impl KernelSymbols {
         Ok(symbols)
     }
 
-    fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
-        let base = base(text.lines()).ok_or(SymbolError::KernelAddressesHidden)?;
+    pub(crate) fn from_text(text: &str) -> Result<KernelSymbols, SymbolError> {
+        let (_, base) = base(text.lines()).ok_or(SymbolError::KernelAddressesHidden)?;
         let mut own_end = 0;
         let mut functions: Vec<KernelSymbol<'_>> = text
             .lines()
@@ -387,12 +396,12 @@ ffffffffc0201000 t nf_hook\t[nf_tables]
     fn a_kernel_without_text_begins_with_its_code() {
         let text = "ffffa59073810000 t bcm2835_handle_irq\nffffa59073810000 T _stext\n\
                     ffffa59073810000 T __irqentry_text_start\nffffa59073810050 t bcm2836_arm_irqchip_handle_irq\n";
-        assert_eq!(super::base(text.lines()), Some(0xffff_a590_7381_0000));
+        assert_eq!(super::base(text.lines()), Some(("_stext", 0xffff_a590_7381_0000)));
         let symbols = KernelSymbols::from_text(text).unwrap();
         assert_eq!(name(&symbols, 0x60).as_deref(), Some("bcm2836_arm_irqchip_handle_irq"));
         // Whichever of the two comes first at one address.
         let both = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 t helper\n";
-        assert_eq!(super::base(both.lines()), Some(0xffff_ffff_8100_0000));
+        assert_eq!(super::base(both.lines()), Some(("_text", 0xffff_ffff_8100_0000)));
         assert_eq!(super::base("0000000000000000 T _stext\n".lines()), None);
     }
 

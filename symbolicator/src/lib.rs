@@ -33,6 +33,7 @@ mod source;
 mod symbolicator;
 mod sys;
 mod vdso;
+mod vmlinux;
 
 pub use crate::asm::{AsmError, Assembly, Instruction, Target};
 pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};

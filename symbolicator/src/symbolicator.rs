@@ -12,10 +12,10 @@ use crate::elf::ElfModule;
 use crate::error::SymbolError;
 use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
-use crate::kernel::KernelSymbols;
 use crate::local_sources::LocalSources;
 use crate::locate::SymbolOptions;
 use crate::recorded::RecordedSymbols;
+use crate::vmlinux::Kernel;
 
 /// The name under which a profile and its requests know a module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ impl Opened {
 /// The symbols of a module, by kind.
 pub(crate) enum Engine {
     Elf(Box<ElfModule>),
-    Kernel(KernelSymbols),
+    Kernel(Box<Kernel>),
     Jit(Arc<JitSymbols>),
     Recorded(Arc<RecordedSymbols>),
 }
@@ -102,7 +102,7 @@ impl Engine {
                 Ok(Engine::Elf(Box::new(elf)))
             }
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
-            ModuleKind::Kernel => Ok(Engine::Kernel(KernelSymbols::open(module, options.cache.as_deref())?)),
+            ModuleKind::Kernel => Ok(Engine::Kernel(Box::new(Kernel::open(module, options)?))),
             ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }
     }
@@ -110,7 +110,8 @@ impl Engine {
     fn check_unchanged(&self) -> bool {
         match self {
             Engine::Elf(elf) => elf.check_unchanged(),
-            Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => true,
+            Engine::Kernel(kernel) => kernel.check_unchanged(),
+            Engine::Jit(_) | Engine::Recorded(_) => true,
         }
     }
 
@@ -127,18 +128,24 @@ impl Engine {
                 source: SymbolSource::Recorded,
                 ..Facts::default()
             },
-            Engine::Kernel(_) | Engine::Recorded(_) => Facts {
+            Engine::Kernel(kernel) => Facts {
+                notes: kernel.notes(),
+                source: kernel.looked_up_in(),
+                ..Facts::default()
+            },
+            Engine::Recorded(_) => Facts {
                 source: SymbolSource::Recorded,
                 ..Facts::default()
             },
         }
     }
 
-    /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it, and there is one kernel: these stay.
+    /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it: these stay.
     fn held_bytes(&self) -> usize {
         match self {
             Engine::Elf(elf) => elf.held_bytes(),
-            Engine::Kernel(_) | Engine::Jit(_) | Engine::Recorded(_) => 0,
+            Engine::Kernel(kernel) => kernel.held_bytes(),
+            Engine::Jit(_) | Engine::Recorded(_) => 0,
         }
     }
 }
