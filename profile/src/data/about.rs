@@ -1,0 +1,182 @@
+//! How it was recorded: rows about the recording, its quality, the libraries.
+
+use recording::module::Module;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Number;
+
+/// Rows about the recording under a heading: `ExtraProfileInfoSection` of the front end's src/types/profile.ts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Section {
+    /// The heading.
+    pub label: String,
+    /// The rows.
+    #[serde(rename = "entries")]
+    pub rows: Vec<Row>,
+}
+
+/// A row: a label and its value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    /// Its label.
+    pub label: String,
+    /// The front end's format of numbers: `integer`, `duration` (ms)...
+    #[serde(deserialize_with = "text_or_empty")]
+    pub format: String,
+    /// The value.
+    pub value: RowValue,
+}
+
+impl Row {
+    fn of(label: impl Into<String>, format: &str, value: RowValue) -> Row {
+        Row {
+            label: label.into(),
+            format: format.to_owned(),
+            value,
+        }
+    }
+
+    /// A row with a text.
+    pub(crate) fn text(label: impl Into<String>, value: impl Into<String>) -> Row {
+        Row::of(label, "string", RowValue::Text(value.into()))
+    }
+
+    /// A row with a count.
+    pub(crate) fn count(label: impl Into<String>, value: u64) -> Row {
+        Row::of(label, "integer", RowValue::Number(value.into()))
+    }
+
+    /// A row with a time. The front end takes ms.
+    pub(crate) fn duration(label: impl Into<String>, ns: u64) -> Row {
+        let ms = Number::from_f64(ns as f64 / 1e6);
+        Row::of(label, "duration", ms.map_or(RowValue::None, RowValue::Number))
+    }
+}
+
+/// A value of a [`Row`].
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum RowValue {
+    /// A number.
+    Number(Number),
+    /// A text.
+    Text(String),
+    /// A list or an object. No recorder is known to write one.
+    Other(IgnoredAny),
+    /// `null`.
+    #[default]
+    None,
+}
+
+impl Serialize for RowValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RowValue::Number(number) => number.serialize(serializer),
+            RowValue::Text(text) => text.serialize(serializer),
+            RowValue::Other(_) | RowValue::None => serializer.serialize_unit(),
+        }
+    }
+}
+
+/// A format may be an object, which describes how a table is shown.
+fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match RowValue::deserialize(deserializer)? {
+        RowValue::Text(text) => text,
+        _ => String::new(),
+    })
+}
+
+/// How a recording of sprof was made and how far it can be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Recorded {
+    /// The event that was sampled.
+    pub event: String,
+    /// `included`, or why samples have no kernel code.
+    pub kernel_code: String,
+    /// Requested samples per second of CPU time; `None` if samples are not of time.
+    pub asked_rate_hz: Option<f64>,
+    /// Achieved samples per second of CPU time, if the kernel counted CPU time.
+    pub achieved_rate_hz: Option<f64>,
+    /// The start of each run of the program, ms since the profile's time 0, if it ran several times (`--iteration-count`).
+    pub run_starts_ms: Vec<f64>,
+    /// Number of processes during the recording, including those without samples.
+    pub processes: u64,
+    /// Number of threads during the recording, including those without samples.
+    pub threads: u64,
+    /// Lost records, for any reason.
+    pub lost: u64,
+    /// Stacks that do not reach their root, for any reason.
+    pub truncated: u64,
+    /// Stacks with a step that could not be verified.
+    pub unverified: u64,
+    /// Everything else that is missing or doubtful, and the parts of the counts above. Views show them in this order.
+    pub limits: Vec<Limit>,
+}
+
+/// Something missing or doubtful: a count, a time or words.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Limit {
+    /// Its description for people.
+    pub what: String,
+    /// Number of cases.
+    pub count: Option<u64>,
+    /// The CPU time of the cases, ns.
+    pub ns: Option<u64>,
+    /// The process and the reason.
+    pub words: Option<String>,
+}
+
+/// A library as a profile names it. A field is `None` if the file lacks it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SavedLib {
+    /// File name.
+    pub name: Option<String>,
+    /// Path on the recorded machine.
+    pub path: Option<String>,
+    /// File name of the debug file. A request for symbols names it and the Breakpad id.
+    pub debug_name: Option<String>,
+    /// The debug file's path.
+    pub debug_path: Option<String>,
+    /// Breakpad id.
+    pub breakpad_id: Option<String>,
+    /// Build id in hex (Linux), or the platform's equivalent.
+    pub code_id: Option<String>,
+    /// `x86_64`, `arm64`...
+    pub arch: Option<String>,
+}
+
+impl SavedLib {
+    /// Of which only the path is known; it may be empty.
+    pub(crate) fn of_path(path: &str) -> SavedLib {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (name, path) = (some(path.rsplit('/').next().unwrap_or(path)), some(path));
+        SavedLib {
+            name: name.clone(),
+            path: path.clone(),
+            debug_name: name,
+            debug_path: path,
+            ..SavedLib::default()
+        }
+    }
+
+    /// The module's names in a profile of sprof.
+    pub(crate) fn of(module: &Module) -> SavedLib {
+        let name = module.name();
+        let readable = module.readable_path.as_ref().unwrap_or(&module.path);
+        SavedLib {
+            arch: Some(module.arch.unwrap_or_default().to_owned()),
+            path: Some(module.path.to_string_lossy().into_owned()),
+            // The front end's key of a library is `debugName/breakpadId`, split at the slash.
+            debug_name: Some(name.replace('/', "_")),
+            debug_path: Some(readable.to_string_lossy().into_owned()),
+            breakpad_id: Some(module.breakpad_id()),
+            code_id: module.build_id.as_ref().map(|id| id.to_hex()),
+            name: Some(name),
+        }
+    }
+}
