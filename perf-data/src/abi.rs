@@ -15,6 +15,7 @@ pub(crate) mod record_type {
     pub(crate) const LOST_SAMPLES: u32 = 13;
     pub(crate) const SWITCH: u32 = 14;
     pub(crate) const SWITCH_CPU_WIDE: u32 = 15;
+    pub(crate) const KSYMBOL: u32 = 17;
     pub(crate) const FIRST_USER: u32 = 64;
     pub(crate) const HEADER_ATTR: u32 = 64;
     pub(crate) const HEADER_TRACING_DATA: u32 = 66;

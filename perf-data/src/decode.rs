@@ -140,6 +140,14 @@ pub(crate) enum Record<'a> {
     Lost { count: u64 },
     /// PERF_RECORD_LOST_SAMPLES.
     LostSamples { count: u64 },
+    /// PERF_RECORD_KSYMBOL of a BPF program.
+    Bpf {
+        start: u64,
+        len: u32,
+        is_loaded: bool,
+        /// Without the terminating NUL.
+        name: &'a [u8],
+    },
     /// PERF_RECORD_THROTTLE.
     Throttle,
     /// PERF_RECORD_SWITCH and PERF_RECORD_SWITCH_CPU_WIDE: a task leaves its CPU, or gets one.
@@ -347,6 +355,7 @@ pub(crate) fn side_band(header: Header, body: &[u8], build_ids: bool) -> Result<
             .u64()
             .map(|count| Record::LostSamples { count })
             .ok_or(Malformed("lost samples")),
+        record_type::KSYMBOL => ksymbol(&mut body).ok_or(Malformed("kernel symbol")),
         record_type::THROTTLE => Ok(Record::Throttle),
         record_type::UNTHROTTLE => Ok(Record::Other),
         _ => Ok(Record::Other),
@@ -468,6 +477,24 @@ fn comm<'a>(header: Header, body: &mut Reader<'a>) -> Option<Record<'a>> {
         pid,
         tid,
         exec: header.misc & misc::COMM_EXEC != 0,
+        name: body.c_string(),
+    })
+}
+
+/// u64 addr; u32 len; u16 ksym_type; u16 flags; char name\[\] (`enum perf_event_type` in include/uapi/linux/perf_event.h).
+fn ksymbol<'a>(body: &mut Reader<'a>) -> Option<Record<'a>> {
+    /// PERF_RECORD_KSYMBOL_TYPE_BPF. The other type is of code that probes made, which has no name of the user's.
+    const TYPE_BPF: u32 = 1;
+    /// PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
+    const UNREGISTER: u32 = 1;
+    let (start, len, type_and_flags) = (body.u64()?, body.u32()?, body.u32()?);
+    if type_and_flags & 0xffff != TYPE_BPF {
+        return Some(Record::Other);
+    }
+    Some(Record::Bpf {
+        start,
+        len,
+        is_loaded: (type_and_flags >> 16) & UNREGISTER == 0,
         name: body.c_string(),
     })
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use recording::address::Avma;
 use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{BpfProgram, Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Value};
 use recording::sink::EventSink;
 use recording::stack::{Frame, MissingStack, Registers, Snapshot, Stack};
@@ -262,6 +262,22 @@ impl Translator {
             }
             Ok(Record::Lost { count } | Record::LostSamples { count }) => {
                 self.report_lost(time, count, role, LostCause::RingFull, sink);
+            }
+            Ok(Record::Bpf {
+                start,
+                len,
+                is_loaded,
+                name,
+            }) => {
+                let name = &*String::from_utf8_lossy(name);
+                let len = u64::from(len);
+                let program = BpfProgram {
+                    start,
+                    len,
+                    name,
+                    is_loaded,
+                };
+                sink.on_event(&Event::bpf(time, program));
             }
             Ok(Record::Throttle) => sink.on_event(&Event::recording(time, RecordingEvent::Throttled)),
             Ok(Record::Mmap { executable: false, .. } | Record::Other) => {}

@@ -14,7 +14,7 @@ use perf_data::spool::{MAX_CHAIN, SpoolSink};
 use recording::address::Avma;
 use recording::clock::{ClockReference, Timestamp};
 use recording::event::{
-    Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
+    BpfProgram, Counter, Event, EventKind, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample,
 };
 use recording::event::{Thread, ThreadEvent};
 use recording::info::{Host, PeriodUnit, RecordingInfo};
@@ -154,6 +154,16 @@ fn events_come_back_as_they_went() {
         completed_live: 3,
         by_frame_pointer: 4,
     };
+    let program = BpfProgram {
+        start: 0xffff_ffff_c002_2064,
+        len: 0x1234,
+        name: "bpf_prog_6deef7357e7b4530_count",
+        is_loaded: true,
+    };
+    let unloaded = BpfProgram {
+        is_loaded: false,
+        ..program
+    };
     let events = [
         Event::process(time, pid, ProcessEvent::Start { parent: None }),
         Event::thread(time, Thread::main(pid), ThreadEvent::Start),
@@ -163,7 +173,9 @@ fn events_come_back_as_they_went() {
         worker(2000, ThreadEvent::Start),
         worker(2000, ThreadEvent::Name("worker")),
         sample(2001, &user),
+        Event::bpf(Timestamp(2001), program),
         sample(2002, &in_kernel),
+        Event::bpf(Timestamp(2002), unloaded),
         sample(2003, &marked),
         sample(2004, &missing),
         sample(2005, &only_mark),

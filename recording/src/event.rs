@@ -58,6 +58,8 @@ pub struct Event<'a> {
 pub enum EventKind<'a> {
     /// The recording itself: such an event has no process.
     Recording(RecordingEvent),
+    /// A BPF program was loaded into the kernel, or unloaded: such an event has no process.
+    Bpf(BpfProgram<'a>),
     /// A process as a whole: such an event has no thread.
     Process(Pid, ProcessEvent<'a>),
     /// One thread.
@@ -88,6 +90,19 @@ pub enum RecordingEvent {
     },
     /// A record that could not be understood. What was wrong, in a few fixed words.
     Malformed(&'static str),
+}
+
+/// Code of a BPF program in the kernel. At the end of the recording it may be gone from /proc/kallsyms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BpfProgram<'a> {
+    /// First address.
+    pub start: u64,
+    /// Size in bytes.
+    pub len: u64,
+    /// As in /proc/kallsyms: `bpf_prog_TAG_NAME`.
+    pub name: &'a str,
+    /// False if it was unloaded.
+    pub is_loaded: bool,
 }
 
 /// What happens to a process.
@@ -143,6 +158,12 @@ impl<'a> Event<'a> {
         Event { time, kind }
     }
 
+    /// A BPF program that was loaded or unloaded.
+    pub fn bpf(time: Timestamp, program: BpfProgram<'a>) -> Event<'a> {
+        let kind = EventKind::Bpf(program);
+        Event { time, kind }
+    }
+
     /// An event of a process.
     pub fn process(time: Timestamp, pid: Pid, what: ProcessEvent<'a>) -> Event<'a> {
         let kind = EventKind::Process(pid, what);
@@ -160,10 +181,10 @@ impl<'a> Event<'a> {
         Event::thread(time, thread, ThreadEvent::Sample(sample))
     }
 
-    /// The process that the event is about; `None` for the recording itself.
+    /// The process that the event is about; `None` for the recording itself and for BPF programs.
     pub fn pid(&self) -> Option<Pid> {
         match self.kind {
-            EventKind::Recording(_) => None,
+            EventKind::Recording(_) | EventKind::Bpf(_) => None,
             EventKind::Process(pid, _) | EventKind::Thread(Thread { pid, .. }, _) => Some(pid),
         }
     }

@@ -415,6 +415,7 @@ impl<N: EventSink, M: TargetMemory, F: ModuleFiles> EventSink for Unwinder<N, M,
                 RecordingEvent::Throttled => self.quality.throttled += 1,
                 RecordingEvent::Malformed(_) => self.quality.malformed += 1,
             },
+            EventKind::Bpf(_) => {}
             EventKind::Process(pid, what) => self.on_process(event.time, pid, what),
             EventKind::Thread(thread, ThreadEvent::End) => {
                 self.threads.remove(&thread.tid);

@@ -218,6 +218,31 @@ fn a_mapping_has_its_build_id_or_its_inode() {
     assert_eq!(decode::decode(&with_inode, &LAYOUT), decoded(None, Some((8, 1, 77))));
 }
 
+#[test]
+fn a_bpf_program_has_its_code_and_its_name() {
+    let ksymbol = |kind: u16, flags: u16| {
+        let end = [b"bpf_prog_6dee_count\0\0\0\0\0".to_vec(), sample_id(9)].concat();
+        let kind_and_flags = u32::from(kind) | u32::from(flags) << 16;
+        let words = [words64(&[0xffff_ffff_c002_2064]), words32(&[0x1234, kind_and_flags])];
+        record(17, 0, &[words.concat(), end].concat())
+    };
+    let decoded = |is_loaded| {
+        Ok(Record::Bpf {
+            start: 0xffff_ffff_c002_2064,
+            len: 0x1234,
+            is_loaded,
+            name: b"bpf_prog_6dee_count",
+        })
+    };
+    assert_eq!(decode::decode(&ksymbol(1, 0), &LAYOUT), decoded(true));
+    assert_eq!(decode::decode(&ksymbol(1, 1), &LAYOUT), decoded(false));
+    assert_eq!(
+        decode::decode(&ksymbol(2, 0), &LAYOUT),
+        Ok(Record::Other),
+        "a trampoline"
+    );
+}
+
 /// Checks what every consumer relies on: processes and threads start before they are used and end once.
 #[derive(Default)]
 struct Order {

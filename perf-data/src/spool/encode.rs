@@ -1,6 +1,6 @@
 //! Events to perf's records, with stacks as call chains.
 
-use recording::event::{Event, EventKind, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
+use recording::event::{BpfProgram, Event, EventKind, Mapping, ProcessEvent, RecordingEvent, Role, Sample};
 use recording::event::{Thread, ThreadEvent, Value};
 use recording::info::EventInfo;
 use recording::module::BuildId;
@@ -87,6 +87,7 @@ impl Encoder {
         }
         match event.kind {
             EventKind::Recording(what) => self.recording(event.time.0, what, out),
+            EventKind::Bpf(program) => put_bpf(out, &program, event.time.0),
             EventKind::Process(pid, what) => self.process(event.time.0, pid.0, what, out),
             EventKind::Thread(thread, what) => self.thread(event.time.0, thread, what, out),
         }
@@ -313,6 +314,20 @@ fn put_task(out: &mut Vec<u8>, kind: u32, ids: [i32; 4], time: u64) {
         ids.iter().for_each(|id| body.extend(id.to_ne_bytes()));
         body.extend(time.to_ne_bytes());
         put_sample_id(body, [ids[0], ids[2]], time, EVENT_ID);
+    });
+}
+
+fn put_bpf(out: &mut Vec<u8>, program: &BpfProgram<'_>, time: u64) {
+    put_record(out, record_type::KSYMBOL, 0, |body| {
+        body.extend(program.start.to_ne_bytes());
+        body.extend(u32::try_from(program.len).unwrap_or(u32::MAX).to_ne_bytes());
+        // PERF_RECORD_KSYMBOL_TYPE_BPF, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER.
+        body.extend(1u16.to_ne_bytes());
+        body.extend(u16::from(!program.is_loaded).to_ne_bytes());
+        body.extend(program.name.bytes().filter(|byte| *byte != 0).take(MAX_PATH));
+        body.push(0);
+        pad(body);
+        put_sample_id(body, [0, 0], time, EVENT_ID);
     });
 }
 

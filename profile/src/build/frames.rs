@@ -1,9 +1,11 @@
 //! From an address in a process to a frame of the profile.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use recording::address::Avma;
+use recording::event::BpfProgram;
 use recording::module::{Image, Images, Module, ModuleKind};
 use recording::stack::{Frame, StackMark};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,6 +23,8 @@ enum FrameKey {
     Nameless(Avma),
     Unmapped(Avma),
     UnmappedKernel(Avma),
+    /// In a BPF program of this name. It has no address: another program may have had the same.
+    Bpf(StringId),
     Mark(StackMark),
     Label(StringId),
 }
@@ -30,6 +34,8 @@ enum FrameKey {
 pub(super) struct FrameResolver {
     pub(super) tables: Tables,
     kernel: Images,
+    /// Code of BPF programs that were loaded while recording: (end, name) by first address.
+    bpf: BTreeMap<u64, (u64, StringId)>,
     frames: FxHashMap<FrameKey, FrameId>,
     programs: FxHashSet<Arc<Module>>,
     name: String,
@@ -38,6 +44,24 @@ pub(super) struct FrameResolver {
 impl FrameResolver {
     pub(super) fn add_kernel(&mut self, image: Image) {
         self.kernel.insert(image);
+    }
+
+    /// Takes the code of a BPF program, or gives it up. Later programs may lie at its addresses.
+    pub(super) fn on_bpf(&mut self, program: &BpfProgram<'_>, strings: &mut Strings) {
+        let end = program.start.saturating_add(program.len);
+        self.bpf
+            .retain(|start, (known_end, _)| end <= *start || *known_end <= program.start);
+        if program.is_loaded {
+            // As /proc/kallsyms writes it, where programs that stay loaded have their names from.
+            self.name.clear();
+            let _ = write!(self.name, "{} [bpf]", program.name);
+            self.bpf.insert(program.start, (end, strings.intern(&self.name)));
+        }
+    }
+
+    fn bpf_at(&self, address: Avma) -> Option<StringId> {
+        let (_, (end, name)) = self.bpf.range(..=address.0).next_back()?;
+        (address.0 < *end).then_some(*name)
     }
 
     /// Notes that this module is the executable of a process.
@@ -95,6 +119,11 @@ impl FrameResolver {
             return FrameKey::Mark(mark);
         }
         let address = frame.lookup_address().unwrap_or_default();
+        if frame.is_kernel()
+            && let Some(name) = self.bpf_at(address)
+        {
+            return FrameKey::Bpf(name);
+        }
         let images = if frame.is_kernel() { &self.kernel } else { images };
         match images.find(address) {
             Some(image) if image.module.kind == ModuleKind::Jit => FrameKey::Nameless(address),
@@ -120,6 +149,10 @@ impl FrameResolver {
             }
             FrameKey::UnmappedKernel(address) => {
                 let _ = write!(self.name, "[kernel] {address:#x}");
+                (None, None, Kind::Kernel)
+            }
+            FrameKey::Bpf(name) => {
+                self.name.push_str(strings.get(name));
                 (None, None, Kind::Kernel)
             }
             FrameKey::Mark(mark) => {

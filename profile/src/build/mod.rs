@@ -378,6 +378,10 @@ impl EventSink for Builder {
         let at = self.at(event.time);
         match event.kind {
             EventKind::Recording(what) => self.on_recording(at, what),
+            EventKind::Bpf(program) => {
+                self.resolver.on_bpf(&program, &mut self.strings);
+                self.processes.forget_resolved();
+            }
             EventKind::Process(pid, what) => self.on_process(at, pid, what),
             EventKind::Thread(thread, what) => self.on_thread(at, thread, what),
         }

@@ -4,7 +4,7 @@ use crate::common::*;
 use recording::address::Avma;
 use recording::clock::Timestamp;
 use recording::cpu_account::MachineTime;
-use recording::event::{Event, LostCause, RecordingEvent, Role};
+use recording::event::{BpfProgram, Event, LostCause, RecordingEvent, Role};
 use recording::info::{PeriodUnit, RecordingInfo};
 use recording::module::{Image, ModuleKind};
 use recording::quality::Quality;
@@ -245,6 +245,50 @@ fn kernel_frames_have_a_module_if_it_is_known_and_an_address_if_not() {
     for sample in 0..2 {
         assert_eq!(leaf_category(&json, sample), "Kernel");
     }
+}
+
+#[test]
+fn code_of_bpf_programs_has_the_name_of_the_program_that_was_there_then() {
+    let start = 0xffff_ffff_c002_2064;
+    let frames = [Frame::KernelInstructionPointer(Avma(start + 0x10)), ip(0x1020)];
+    let program = |name, is_loaded| BpfProgram {
+        start,
+        len: 0x100,
+        name,
+        is_loaded,
+    };
+    let mut stream = Stream::with_app();
+    stream.0.set_kernel(Image {
+        start: Avma(0xffff_ffff_8100_0000),
+        end: Avma(u64::MAX),
+        base: Avma(0xffff_ffff_8100_0000),
+        module: module("[kernel.kallsyms]", ModuleKind::Kernel),
+    });
+    stream.sample(1, 1, 1, &frames);
+    stream.event(Event::bpf(at(2), program("bpf_prog_1_first", true)));
+    stream.sample(1, 1, 2, &frames);
+    stream.event(Event::bpf(at(3), program("bpf_prog_1_first", false)));
+    stream.sample(1, 1, 3, &frames);
+    stream.event(Event::bpf(at(4), program("bpf_prog_2_second", true)));
+    stream.sample(1, 1, 4, &frames);
+    // Its unloading was not seen.
+    stream.event(Event::bpf(at(5), program("bpf_prog_3_third", true)));
+    stream.sample(1, 1, 5, &frames);
+    stream.sample(1, 1, 6, &[Frame::KernelInstructionPointer(Avma(start + 0x100))]);
+    let json = written(&stream.finish());
+    let relative = "0x3f022074";
+    let expected = [
+        relative,
+        "bpf_prog_1_first [bpf]",
+        relative,
+        "bpf_prog_2_second [bpf]",
+        "bpf_prog_3_third [bpf]",
+    ];
+    for (sample, name) in expected.into_iter().enumerate() {
+        assert_eq!(stack_names(&json, 0, sample), ["0x20", name]);
+        assert_eq!(leaf_category(&json, sample), "Kernel");
+    }
+    assert_eq!(stack_names(&json, 0, 5), ["0x3f022164"]);
 }
 
 #[test]

@@ -130,6 +130,10 @@ impl Choice {
         if self.counts_kernel() {
             flags |= flag::EXCLUDE_CALLCHAIN_USER;
             sample_type |= SAMPLE_CALLCHAIN;
+            // BPF programs that are loaded meanwhile. Linux has this since 5.1, and build ids since 5.12.
+            if self.has_build_ids {
+                flags |= flag::KSYMBOL;
+            }
         } else {
             flags |= flag::EXCLUDE_KERNEL;
         }

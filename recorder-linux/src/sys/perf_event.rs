@@ -64,6 +64,7 @@ pub(crate) mod flag {
     pub(crate) const COMM_EXEC: u64 = 1 << 24;
     pub(crate) const USE_CLOCKID: u64 = 1 << 25;
     pub(crate) const CONTEXT_SWITCH: u64 = 1 << 26;
+    pub(crate) const KSYMBOL: u64 = 1 << 29;
     pub(crate) const BUILD_ID: u64 = 1 << 34;
 }
 
