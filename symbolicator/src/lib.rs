@@ -22,6 +22,7 @@ mod demangle;
 mod elf;
 mod error;
 mod held;
+mod helpers;
 pub mod jit;
 mod kernel;
 mod local_sources;

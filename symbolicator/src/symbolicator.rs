@@ -36,7 +36,8 @@ impl ModuleKey {
     }
 }
 
-/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other. What was read of a module
+/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other, and a
+/// look-up of thousands of addresses uses up to 4 CPUs. What was read of a module
 /// stays in memory for its next look-up, unless many modules need more than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,

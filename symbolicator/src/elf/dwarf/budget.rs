@@ -5,6 +5,7 @@
 /// Valid debug info is read at most a few times: each unit once for its functions, each sequence of lines once to find it and then up to the
 /// rows of the look-ups, each function of a look-up once for its inlined calls. Hostile offsets can make every unit read the same huge range list, line program or table of
 /// abbreviations, or every function reach to the end of its unit: then work and memory grow with the square of the size.
+#[derive(Clone)]
 pub(super) struct Budget {
     work: u64,
     kept: u64,
@@ -50,6 +51,14 @@ impl Budget {
         self.entries = self.entries.saturating_add(entries);
         subtract(&mut self.work, entries)?;
         subtract(&mut self.kept, entries)
+    }
+
+    /// Takes what another thread took that began with this budget as it was `before` and has `left` now. Threads that work at once may take more in
+    /// all: as many times as there are threads.
+    pub(super) fn take_as(&mut self, before: &Budget, left: &Budget) {
+        self.work = self.work.saturating_sub(before.work - left.work);
+        self.kept = self.kept.saturating_sub(before.kept - left.kept);
+        self.entries = self.entries.saturating_add(left.entries - before.entries);
     }
 
     /// Heap bytes of what was kept: an entry is a range, of 3 words, and its reach.

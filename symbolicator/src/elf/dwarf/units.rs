@@ -1,9 +1,9 @@
 //! The units of debug info: finds the unit of an address, and its frames there.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gimli::{Reader, Section, UnitOffset, UnitRef};
 use recording::symbol::SourceFrame;
@@ -13,11 +13,15 @@ use super::aranges::Aranges;
 use super::budget::{Budget, FLOOR, Flaw};
 use super::functions::{Functions, Inlines};
 use super::lines::Lines;
+use super::prepared::{self, Prepared, Shared};
 use super::ranges::{RangeAttributes, RangeMap, RangeOf};
 use super::store::Slice;
 
 pub(super) type DwarfOf<'a> = gimli::Dwarf<Slice<'a>>;
-type GimliUnit<'a> = gimli::Unit<Slice<'a>>;
+pub(super) type GimliUnit<'a> = gimli::Unit<Slice<'a>>;
+
+/// Finds the split part of a unit. No type parameter: the compiler then makes one [`Unit::find`], with all that it calls in line.
+pub(super) type LoadSplit<'l, 'a> = dyn FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>> + 'l;
 
 /// More frames at one address are cut: only damaged debug info has them.
 const MAX_FRAMES: usize = 512;
@@ -35,7 +39,7 @@ impl<'a> LazyUnit<'a> {
         let read = || {
             let table = tables.get(dwarf, &self.header)?;
             let unit = gimli::Unit::new_with_abbreviations(dwarf, self.header, table);
-            unit.map_err(|error| tables.flaws.borrow_mut().push(error.into()))
+            unit.map_err(|error| tables.lock().flaws.push(error.into()))
                 .ok()
                 .map(Box::new)
         };
@@ -43,49 +47,58 @@ impl<'a> LazyUnit<'a> {
     }
 }
 
-/// The tables of abbreviations that were read. After dwz, many units share one.
-pub(super) struct AbbreviationTables {
-    known: RefCell<FxHashMap<usize, Option<Arc<gimli::Abbreviations>>>>,
+/// The tables of abbreviations that were read. After dwz, many units share one, which may be looked up from several threads.
+pub(super) struct AbbreviationTables(Mutex<TablesRead>);
+
+struct TablesRead {
+    known: FxHashMap<usize, Option<Arc<gimli::Abbreviations>>>,
     /// Bytes that may still be read: tables of hostile files overlap.
-    left: Cell<u64>,
+    left: u64,
     /// Bytes that were read.
-    read: Cell<u64>,
-    flaws: RefCell<Vec<Flaw>>,
+    read: u64,
+    flaws: Vec<Flaw>,
 }
 
 impl AbbreviationTables {
     /// For debug info of this many bytes. Tables unpack to 30 times their size.
     fn for_bytes(bytes: u64) -> AbbreviationTables {
-        AbbreviationTables {
-            known: RefCell::default(),
-            left: Cell::new(bytes.saturating_add(FLOOR)),
-            read: Cell::default(),
-            flaws: RefCell::default(),
-        }
+        AbbreviationTables(Mutex::new(TablesRead {
+            known: FxHashMap::default(),
+            left: bytes.saturating_add(FLOOR),
+            read: 0,
+            flaws: Vec::new(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TablesRead> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, dwarf: &DwarfOf<'_>, header: &gimli::UnitHeader<Slice<'_>>) -> Option<Arc<gimli::Abbreviations>> {
         let offset = header.debug_abbrev_offset();
         // The supplementary file has tables at the same offsets.
         let table = dwarf.debug_abbrev.reader().slice().as_ptr() as usize;
+        let mut tables = self.lock();
+        let TablesRead {
+            known,
+            left,
+            read,
+            flaws,
+        } = &mut *tables;
         let read = || {
-            if self.left.get() == 0 {
+            if *left == 0 {
                 return None;
             }
             let bytes = abbreviations_bytes(dwarf, offset);
-            let rest = self.left.get().checked_sub(bytes);
-            self.read.update(|read| read.saturating_add(bytes));
-            self.left.set(rest.unwrap_or(0));
+            let rest = left.checked_sub(bytes);
+            *read = read.saturating_add(bytes);
+            *left = rest.unwrap_or(0);
             let table = match rest {
                 Some(_) => header.abbreviations(&dwarf.debug_abbrev).map_err(Flaw::from),
                 None => Err(Flaw::TooMuch),
             };
-            table
-                .map_err(|flaw| self.flaws.borrow_mut().push(flaw))
-                .ok()
-                .map(Arc::new)
+            table.map_err(|flaw| flaws.push(flaw)).ok().map(Arc::new)
         };
-        let mut known = self.known.borrow_mut();
         known.entry(table.wrapping_add(offset.0)).or_insert_with(read).clone()
     }
 }
@@ -147,6 +160,7 @@ pub(super) struct Units<'a> {
     ranges: RangeMap<usize>,
     aranges: Aranges<'a>,
     pub(super) supplementary: Vec<LazyUnit<'a>>,
+    prepared: Prepared,
     flaws: Vec<Flaw>,
 }
 
@@ -191,20 +205,36 @@ impl<'a> Units<'a> {
             ranges: RangeMap::new(ranges),
             aranges,
             supplementary,
+            prepared: Prepared::default(),
             flaws,
         }
     }
 
+    /// Looks up stated virtual addresses on several threads, where that is possible; [`Units::find`] then has their answers. This thread runs
+    /// `first` before it looks up, too.
+    pub(super) fn prepare(&mut self, svmas: &[u64], budget: &mut Budget, first: impl FnOnce()) {
+        let asked = svmas
+            .iter()
+            .filter_map(|svma| Some((*self.units_of(*svma).first()?, *svma)));
+        let asked = asked.collect();
+        let shared = Shared {
+            dwarf: &self.dwarf,
+            tables: &self.tables,
+        };
+        self.prepared = prepared::look_up(&mut self.units, asked, shared, budget, first);
+        self.flaws.append(&mut self.prepared.flaws);
+    }
+
     /// Heap bytes of the units themselves and of the tables of abbreviations, which take 30 times their size. Ranges are counted by [`Budget`].
     pub(super) fn held_bytes(&self) -> usize {
-        let tables = 30 * usize::try_from(self.tables.read.get()).unwrap_or(usize::MAX / 64);
+        let tables = 30 * usize::try_from(self.tables.lock().read).unwrap_or(usize::MAX / 64);
         size_of_val(&*self.units) + size_of_val(&*self.supplementary) + tables
     }
 
     /// Damage found since the last call.
     pub(super) fn take_flaws(&mut self) -> Vec<Flaw> {
         let mut flaws = std::mem::take(&mut self.flaws);
-        flaws.append(&mut self.tables.flaws.borrow_mut());
+        flaws.append(&mut self.tables.lock().flaws);
         flaws
     }
 
@@ -215,6 +245,9 @@ impl<'a> Units<'a> {
         budget: &mut Budget,
         mut load: impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
     ) -> Found<'a> {
+        if let Some((index, place)) = self.prepared.take(svma) {
+            return self.frames(index, place, budget);
+        }
         let listed = self.units_of(svma);
         if let Some(found) = self.find_in(&listed, svma, budget, &mut load) {
             return found;
@@ -446,13 +479,13 @@ fn own_ranges(
 
 /// The answer of one unit for an address, without names.
 #[derive(Default)]
-struct UnitAnswer {
+pub(super) struct UnitAnswer {
     frames: Vec<(SourceFrame, Option<UnitOffset>)>,
     function: Option<(u64, u64)>,
 }
 
 impl UnitAnswer {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 }
@@ -481,14 +514,20 @@ impl<'a> Unit<'a> {
         })
     }
 
-    fn find(
+    /// True if a part of the unit is in another file, as far as is known without that file.
+    pub(super) fn may_be_split(&self, dwarf: &DwarfOf<'a>, tables: &AbbreviationTables) -> bool {
+        let skeleton = self.skeleton.get(dwarf, tables);
+        skeleton.is_some_and(|skeleton| skeleton.dwo_id.is_some())
+    }
+
+    pub(super) fn find(
         &mut self,
         dwarf: &DwarfOf<'a>,
         tables: &AbbreviationTables,
         svma: u64,
         budget: &mut Budget,
         flaws: &mut Vec<Flaw>,
-        load: &mut impl FnMut(&DwarfOf<'a>, &GimliUnit<'a>) -> Option<Split<'a>>,
+        load: &mut LoadSplit<'_, 'a>,
     ) -> UnitAnswer {
         let Some(skeleton) = self.skeleton.get(dwarf, tables) else {
             return UnitAnswer::default();

@@ -1,0 +1,78 @@
+//! Answers that several threads find at once, each for other units.
+
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::budget::{Budget, Flaw};
+use super::units::{AbbreviationTables, DwarfOf, Unit, UnitAnswer};
+use crate::helpers;
+
+/// What all units share.
+#[derive(Clone, Copy)]
+pub(super) struct Shared<'u, 'a> {
+    pub(super) dwarf: &'u DwarfOf<'a>,
+    pub(super) tables: &'u AbbreviationTables,
+}
+
+/// Answers that have frames, with the index of their unit, by stated virtual address.
+#[derive(Default)]
+pub(super) struct Prepared {
+    answers: FxHashMap<u64, (usize, UnitAnswer)>,
+    pub(super) flaws: Vec<Flaw>,
+}
+
+impl Prepared {
+    pub(super) fn take(&mut self, svma: u64) -> Option<(usize, UnitAnswer)> {
+        match self.answers.is_empty() {
+            true => None,
+            false => self.answers.remove(&svma),
+        }
+    }
+}
+
+/// Asks the units for the addresses, (index of the unit, stated virtual address). Units with a part in another file, which one thread reads, are left
+/// out.
+pub(super) fn look_up<'a>(
+    units: &mut [Unit<'a>],
+    mut asked: Vec<(usize, u64)>,
+    shared: Shared<'_, 'a>,
+    budget: &mut Budget,
+    first: impl FnOnce(),
+) -> Prepared {
+    asked.sort_unstable();
+    let mut groups = asked.chunk_by(|(one, _), (other, _)| one == other).peekable();
+    let mut items = Vec::new();
+    for (index, unit) in units.iter_mut().enumerate() {
+        if let Some(group) = groups.next_if(|group| group.first().is_some_and(|(unit, _)| *unit == index)) {
+            items.push((unit, group));
+        }
+    }
+    // The longest first: the last one decides when all are done.
+    items.sort_by_key(|(_, group)| std::cmp::Reverse(group.len()));
+    let found = Mutex::new((Prepared::default(), budget));
+    let lock = || found.lock().unwrap_or_else(PoisonError::into_inner);
+    let task = |(unit, group): (&mut Unit<'a>, &[(usize, u64)])| {
+        let Shared { dwarf, tables } = shared;
+        if unit.may_be_split(dwarf, tables) {
+            return;
+        }
+        let before = lock().1.clone();
+        let mut left = before.clone();
+        let mut flaws = Vec::new();
+        let mut answers = Vec::with_capacity(group.len());
+        for &(index, svma) in group {
+            let answer = unit.find(dwarf, tables, svma, &mut left, &mut flaws, &mut |_, _| None);
+            if !answer.is_empty() {
+                answers.push((svma, (index, answer)));
+            }
+        }
+        let (prepared, budget) = &mut *lock();
+        prepared.answers.extend(answers);
+        prepared.flaws.append(&mut flaws);
+        budget.take_as(&before, &left);
+    };
+    helpers::share(items, task, first);
+    let (prepared, _) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    prepared
+}
