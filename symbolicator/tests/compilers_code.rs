@@ -128,6 +128,24 @@ fn assert_files(tool: &str, program: &str, flags: &[&str]) -> (Built, Vec<Expect
     (Built { dir, path }, expected)
 }
 
+/// Looks up all code at once, which several threads do, and in parts.
+fn assert_same_at_once(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    let object = object::File::parse(&*bytes).unwrap();
+    let text = object.section_by_name(".text").unwrap();
+    let base = object.relative_address_base();
+    let code: Vec<u64> = (text.address() - base..text.address() - base + text.size()).collect();
+    assert!(code.len() > 2000, "too few for several threads");
+    let look_up = |addresses: &[u64]| {
+        let symbolicator = common::symbolicator(&[]);
+        symbolicator.lookup(&common::module(path), addresses).unwrap()
+    };
+    let at_once = look_up(&code);
+    for (part, answers) in code.chunks(1000).zip(at_once.chunks(1000)) {
+        assert!(look_up(part) == answers, "{}", path.display());
+    }
+}
+
 #[test]
 fn code_of_rustc_without_a_line_has_the_file_of_its_function() {
     for version in ["-Cdwarf-version=4", "-Cdwarf-version=5"] {
@@ -153,5 +171,6 @@ fn code_of_clang_without_a_line_has_the_file_of_its_function() {
         // Without declarations the file is that of a call in the function, which may be written in a macro of another file.
         let (_, by_row, wrong) = count("-gline-tables-only");
         assert!(by_row > 3 && wrong * 3 <= by_row, "{wrong} of {by_row}");
+        assert_same_at_once(&built.dir.path().join("other"));
     }
 }

@@ -10,13 +10,14 @@
 //! 0.36 s, with 257 instead of 198 MB of memory (examples/random_addresses.rs, whole processes). On two free CPUs the 10,000 take 0.69 of the time that they
 //! take on one, with 5 % more CPU time (medians of 15 runs, under SCHED_FIFO: the machine was not idle).
 //!
-//! `store` (sections) -> `units` (which unit; `aranges`) -> `functions` (which function, which inlined calls; through `origins`) and `lines` (`line_program`).
+//! `store` (sections) -> `units` (which unit; `aranges`) -> `unit` -> `functions` (which function, which inlined calls; through `origins`) and `lines` (`line_program`).
 //! `prepared` asks several units at once.
 
 mod aranges;
 mod budget;
 mod functions;
 mod inlined;
+mod lazy_unit;
 mod line_program;
 mod lines;
 mod names;
@@ -24,6 +25,7 @@ mod origins;
 mod prepared;
 mod ranges;
 mod store;
+mod unit;
 mod units;
 
 use std::ops::Range;
@@ -37,7 +39,8 @@ use typed_arena::Arena;
 use self::budget::Budget;
 use self::names::Names;
 use self::store::{Slice, Store};
-use self::units::{Split, Units};
+use self::unit::Split;
+use self::units::Units;
 use super::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate::SplitDwarfPaths;

@@ -2,9 +2,10 @@
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset, UnitRef};
 
+use super::lazy_unit::{AbbreviationTables, DwarfOf, LazyUnit};
 use super::lines::path_in;
 use super::store::Slice;
-use super::units::{AbbreviationTables, DwarfOf, EntryName, LazyUnit, Units};
+use super::units::{EntryName, Units};
 
 /// References that are followed from entry to entry for a name. Valid chains have two or three.
 const MAX_HOPS: usize = 16;

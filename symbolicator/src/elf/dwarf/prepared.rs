@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use super::budget::{Budget, Flaw};
-use super::units::{AbbreviationTables, DwarfOf, Unit, UnitAnswer};
+use super::lazy_unit::{AbbreviationTables, DwarfOf};
+use super::unit::{Unit, UnitAnswer};
 use crate::helpers;
 
 /// What all units share.
