@@ -11,6 +11,7 @@ mod annotate;
 mod arm64_machine;
 mod attach;
 mod bad_input;
+mod bpf;
 mod cargo;
 mod check;
 mod cli;

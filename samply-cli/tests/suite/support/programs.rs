@@ -15,7 +15,9 @@ pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let c = |source: &str, flags: &[&str]| build("cc", source, name, &[C_FLAGS, flags].concat());
     match name {
         "versions" | "deep" | "sighandler" | "processes" | "reader" | "exits" | "callback" | "gaps" | "jit"
-        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" => c(&format!("{name}.c"), &[]),
+        | "jit_entries" | "refuse" | "work" | "events" | "beats" | "memory" | "large" | "bpf" => {
+            c(&format!("{name}.c"), &[])
+        }
         // Frames of 64 bytes, and of 1 KiB.
         "deep_small" => c("deep.c", &["-DFRAME_BYTES=40"]),
         "deep_large" => c("deep.c", &["-DFRAME_BYTES=1000"]),

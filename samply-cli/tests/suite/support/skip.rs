@@ -38,6 +38,7 @@ pub(crate) enum Need {
     SetUserId,
     Debuginfod,
     Binutils,
+    Bpf,
 }
 
 impl Need {
@@ -66,6 +67,7 @@ impl Need {
             Need::SetUserId => "set-user-id",
             Need::Debuginfod => "debuginfod",
             Need::Binutils => "binutils",
+            Need::Bpf => "bpf",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",
