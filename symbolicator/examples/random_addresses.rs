@@ -7,7 +7,8 @@ use object::{Object, ObjectSection};
 use recording::module::{BuildId, Module, ModuleKind};
 use symbolicator::{SymbolOptions, Symbolicator};
 
-/// On-CPU time of this (single) thread: the first field of schedstat, in ns (Documentation/scheduler/sched-stats).
+/// On-CPU time of this thread: the first field of schedstat, in ns (Documentation/scheduler/sched-stats). `taskset -c 0` leaves the look-ups to this
+/// thread; else others help.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap();
     text.split_whitespace().next().unwrap().parse().unwrap()
