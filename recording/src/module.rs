@@ -19,6 +19,10 @@ impl BuildId {
     /// The 33-digit "breakpad id" that the Firefox Profiler and symbol servers call a debug id: the first 16
     /// bytes as a little-endian GUID in upper-case hex, then the age `0`. Shorter ids are zero-padded.
     pub fn to_breakpad(&self) -> String {
+        self.to_debug_id(0)
+    }
+
+    fn to_debug_id(&self, age: u32) -> String {
         let mut guid = [0u8; 16];
         let len = self.0.len().min(16);
         guid[..len].copy_from_slice(&self.0[..len]);
@@ -26,7 +30,7 @@ impl BuildId {
         guid[4..6].reverse();
         guid[6..8].reverse();
         let mut out: String = guid.iter().map(|byte| format!("{byte:02X}")).collect();
-        out.push('0');
+        out.push_str(&format!("{age:x}"));
         out
     }
 }
@@ -55,6 +59,11 @@ pub fn path_of(path: &[u8]) -> PathBuf {
 pub enum ModuleKind {
     /// The program itself or a shared library: a file.
     File,
+    /// A file of Windows. Its build id is the GUID of its symbols.
+    Windows {
+        /// Which of the symbols with this GUID: 1 or more. Other systems have no age, which is 0 in a debug id.
+        age: u32,
+    },
     /// The virtual shared object that the kernel maps into every process.
     Vdso,
     /// The kernel and its modules.
@@ -89,9 +98,13 @@ impl Module {
 
     /// The breakpad id: of the build id, or, where there is none, 33 zeros.
     pub fn breakpad_id(&self) -> String {
+        let age = match self.kind {
+            ModuleKind::Windows { age } => age,
+            ModuleKind::File | ModuleKind::Vdso | ModuleKind::Kernel | ModuleKind::Jit => 0,
+        };
         self.build_id
             .as_ref()
-            .map_or_else(|| "0".repeat(33), BuildId::to_breakpad)
+            .map_or_else(|| "0".repeat(33), |id| id.to_debug_id(age))
     }
 }
 

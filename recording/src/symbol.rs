@@ -97,4 +97,6 @@ pub enum SymbolSource {
     Unreadable,
     /// The kernel shows this user no addresses.
     Hidden,
+    /// The module's symbols have a format of another system, and this sprof is built without the reader of such formats.
+    NotBuilt,
 }

@@ -151,6 +151,10 @@ fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
             "name a folder that has it with --symbol-dir, or record again"
         }
         SymbolSource::Unreadable => "make it readable",
+        SymbolSource::NotBuilt => {
+            "build sprof with `cargo install --locked --path samply-cli --features foreign-symbols`, and name the folder of its PDB or \
+             Breakpad file with --symbol-dir"
+        }
         SymbolSource::Hidden => "run sprof as root, or `sudo sysctl kernel.kptr_restrict=0`",
     }
 }

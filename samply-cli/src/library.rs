@@ -18,6 +18,11 @@ pub(crate) fn module(lib: &SavedLib) -> Option<Module> {
         name if symbolicator::jit::is_jit_file(name) => ModuleKind::Jit,
         _ => ModuleKind::File,
     };
+    let age = lib.breakpad_id.as_deref().and_then(age_of_breakpad);
+    let kind = match (kind, age) {
+        (ModuleKind::File, Some(age)) => ModuleKind::Windows { age },
+        (kind, _) => kind,
+    };
     let from_code_id = lib.code_id.as_deref().and_then(bytes_of_hex);
     let breakpad_id = lib.breakpad_id.as_deref();
     // A code id that is not the one of the breakpad id would be asked for in vain.
@@ -56,6 +61,14 @@ fn build_id_of_breakpad(breakpad: &str) -> Option<BuildId> {
     Some(BuildId(guid))
 }
 
+/// What follows the GUID, for files of Windows. Other systems write 0.
+fn age_of_breakpad(breakpad: &str) -> Option<u32> {
+    let age = breakpad
+        .get(32..)
+        .filter(|age| age.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    u32::from_str_radix(age, 16).ok().filter(|age| *age > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +95,22 @@ mod tests {
         };
         let found = module(&without_code_id).unwrap();
         assert_eq!(found.breakpad_id(), id.to_breakpad());
+
+        let of_windows = SavedLib {
+            name: Some("app.exe".into()),
+            path: Some("C:\\app\\app.exe".into()),
+            debug_name: Some("app.pdb".into()),
+            debug_path: Some("C:\\app\\app.pdb".into()),
+            breakpad_id: Some("F1E853FD662672044C4C44205044422E1a".into()),
+            code_id: Some("63C036DBA7000".into()),
+            arch: None,
+        };
+        let found = module(&of_windows).unwrap();
+        assert_eq!(found.kind, ModuleKind::Windows { age: 0x1a });
+        assert_eq!(
+            (found.name(), found.breakpad_id()),
+            ("app.pdb".into(), of_windows.breakpad_id.unwrap())
+        );
 
         let without_id = SavedLib {
             breakpad_id: Some("0".repeat(33)),

@@ -219,5 +219,6 @@ pub(crate) fn why_nameless(source: SymbolSource) -> &'static str {
         SymbolSource::OtherBuild => "the file is another build now",
         SymbolSource::Unreadable => "its file can't be read",
         SymbolSource::Hidden => "the kernel shows this user no addresses",
+        SymbolSource::NotBuilt => "this sprof is built without the feature foreign-symbols",
     }
 }

@@ -155,7 +155,7 @@ impl Symbolicator {
                 Engine::Elf(elf) => assemble(elf, &name, start, size, to_function_end),
                 Engine::Jit(jit) => assemble_jit(jit, start, size),
                 Engine::Kernel(_) => Err(AsmError::NotOnDisk("the kernel".to_owned())),
-                Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
+                Engine::Foreign(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
             })
         })?
     }

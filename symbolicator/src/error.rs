@@ -1,8 +1,10 @@
 //! Why a look-up failed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use recording::symbol::SymbolSource;
+
+use crate::foreign::build_with;
 
 /// Why a look-up failed. Each message has what was attempted, on what, and the next step.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,6 +84,14 @@ pub enum SymbolError {
         /// What went wrong, and the next step where there is one.
         reason: String,
     },
+    /// The module's symbols have a format of another system, which this build does not read.
+    #[error("{}; {}", of_another_system(.name, .found.as_deref()), build_with!("foreign-symbols"))]
+    ForeignSymbols {
+        /// Debug name of the module.
+        name: String,
+        /// The file that may have them. `None` where no file was found.
+        found: Option<PathBuf>,
+    },
     /// The kernel hides the addresses of its symbols from this user.
     #[error(
         "/proc/kallsyms shows no addresses; as root set kernel.kptr_restrict to 0 (`sysctl kernel.kptr_restrict=0`) or run \
@@ -102,6 +112,7 @@ impl SymbolError {
             | SymbolError::Rewritten { .. }
             | SymbolError::Ambiguous { .. } => SymbolSource::OtherBuild,
             SymbolError::Unreadable { .. } => SymbolSource::Unreadable,
+            SymbolError::ForeignSymbols { .. } => SymbolSource::NotBuilt,
             SymbolError::KernelAddressesHidden => SymbolSource::Hidden,
         }
     }
@@ -111,6 +122,16 @@ impl SymbolError {
             path: path.into(),
             reason: reason.to_string(),
         }
+    }
+}
+
+fn of_another_system(name: &str, found: Option<&Path>) -> String {
+    match found {
+        Some(path) => format!(
+            "{} may have names of {name}, in a format of another system",
+            path.display()
+        ),
+        None => format!("{name} is a file of Windows, whose names are in files of Windows"),
     }
 }
 

@@ -11,8 +11,9 @@
 //! requests, but no server.
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
-//! code, `recorded` names that came with the recording, `cache` what the next start need not find out again, `debuginfod` files that this machine lacks,
-//! `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and `asm` the code.
+//! code, `foreign` the symbol files of other systems, `recorded` names that came with the recording, `cache` what the next start need not find out
+//! again, `debuginfod` files that this machine lacks, `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and
+//! `asm` the code.
 
 pub mod api;
 mod asm;
@@ -21,6 +22,7 @@ mod debuginfod;
 mod demangle;
 mod elf;
 mod error;
+mod foreign;
 mod held;
 mod helpers;
 pub mod jit;

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::elf::ElfModule;
 use crate::error::SymbolError;
+use crate::foreign::{self, ForeignFile};
 use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
 use crate::local_sources::LocalSources;
@@ -90,6 +91,7 @@ impl Opened {
 /// The symbols of a module, by kind.
 pub(crate) enum Engine {
     Elf(Box<ElfModule>),
+    Foreign(Box<ForeignFile>),
     Kernel(Box<Kernel>),
     Jit(Arc<JitSymbols>),
     Recorded(Arc<RecordedSymbols>),
@@ -98,18 +100,24 @@ pub(crate) enum Engine {
 impl Engine {
     fn open(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Engine, SymbolError> {
         match module.kind {
-            ModuleKind::File => {
-                let elf = ElfModule::open(module, kept, options)?;
-                Ok(Engine::Elf(Box::new(elf)))
-            }
+            ModuleKind::File => match ElfModule::open(module, kept, options) {
+                Ok(elf) => Ok(Engine::Elf(Box::new(elf))),
+                Err(error) => Engine::open_foreign(module, options, Some(error)),
+            },
+            ModuleKind::Windows { .. } => Engine::open_foreign(module, options, None),
             ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
             ModuleKind::Kernel => Ok(Engine::Kernel(Box::new(Kernel::open(module, options)?))),
             ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }
     }
 
+    fn open_foreign(module: &Module, options: &SymbolOptions, elf: Option<SymbolError>) -> Result<Engine, SymbolError> {
+        Ok(Engine::Foreign(Box::new(foreign::open(module, options, elf)?)))
+    }
+
     fn check_unchanged(&self) -> bool {
         match self {
+            Engine::Foreign(file) => file.check_unchanged(),
             Engine::Elf(elf) => elf.check_unchanged(),
             Engine::Kernel(kernel) => kernel.check_unchanged(),
             Engine::Jit(_) | Engine::Recorded(_) => true,
@@ -138,6 +146,13 @@ impl Engine {
                 source: SymbolSource::Recorded,
                 ..Facts::default()
             },
+            Engine::Foreign(_) => Facts {
+                source: SymbolSource::Files {
+                    symbol_table: true,
+                    debug_info: true,
+                },
+                ..Facts::default()
+            },
         }
     }
 
@@ -145,6 +160,7 @@ impl Engine {
     fn held_bytes(&self) -> usize {
         match self {
             Engine::Elf(elf) => elf.held_bytes(),
+            Engine::Foreign(file) => file.held_bytes(),
             Engine::Kernel(kernel) => kernel.held_bytes(),
             Engine::Jit(_) | Engine::Recorded(_) => 0,
         }
@@ -246,6 +262,7 @@ impl Symbolicator {
                 Ok(elf.lookup(addresses).into_iter().map(jit::readable).collect())
             }
             Engine::Elf(elf) => Ok(elf.lookup(addresses)),
+            Engine::Foreign(file) => file.lookup(addresses),
             Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
             Engine::Jit(jit) => Ok(jit.lookup(addresses)),
             Engine::Recorded(recorded) => Ok(recorded.lookup(addresses)),

@@ -72,7 +72,7 @@ impl Lib {
             ModuleKind::Kernel => Kind::Kernel,
             ModuleKind::Vdso => Kind::Vdso,
             ModuleKind::Jit => Kind::Jit,
-            ModuleKind::File => Kind::of_file(Path::new(&module.path)),
+            ModuleKind::File | ModuleKind::Windows { .. } => Kind::of_file(Path::new(&module.path)),
         };
         let name = strings.intern(&module.name());
         Lib { module, name, kind }

@@ -1,0 +1,129 @@
+//! Symbol files of other systems: PDB, Breakpad, the dyld shared cache of macOS.
+//!
+//! A published engine reads them, behind the feature `foreign-symbols`. A build without the feature finds the files and names the feature. A file is used
+//! only if it has the debug id of the module.
+
+#[cfg(feature = "foreign-symbols")]
+mod engine;
+#[cfg(not(feature = "foreign-symbols"))]
+#[path = "no_engine.rs"]
+mod engine;
+#[cfg(feature = "foreign-symbols")]
+mod guarded;
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use recording::module::{Module, ModuleKind};
+
+pub(crate) use engine::ForeignFile;
+
+use crate::error::SymbolError;
+use crate::locate::SymbolOptions;
+
+/// How to get a sprof with a feature.
+macro_rules! build_with {
+    ($feature:literal) => {
+        concat!(
+            "build sprof with `cargo install --locked --path samply-cli --features ",
+            $feature,
+            "`"
+        )
+    };
+}
+pub(crate) use build_with;
+
+/// A place where a module's symbols may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Candidate {
+    /// A PDB or Breakpad file.
+    File(PathBuf),
+    /// The library of this path, in the first file of a dyld shared cache.
+    DyldCache { library: String, cache: PathBuf },
+}
+
+impl Candidate {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Candidate::File(path) | Candidate::DyldCache { cache: path, .. } => path,
+        }
+    }
+}
+
+/// Opens the symbols of a module. `elf` is why the module has no ELF file, if one was looked for.
+pub(crate) fn open(
+    module: &Module,
+    options: &SymbolOptions,
+    elf: Option<SymbolError>,
+) -> Result<ForeignFile, SymbolError> {
+    let dirs = &options.symbol_dirs;
+    let mut failure = None;
+    for candidate in candidates(module, dirs) {
+        match ForeignFile::open(module, &candidate) {
+            Ok(file) => return Ok(file),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    let not_found = || ForeignFile::not_found(module, dirs.to_vec());
+    Err(failure.or(elf).unwrap_or_else(not_found))
+}
+
+/// The existing files that may have the symbols, the likeliest first. None without a debug id, which alone identifies them.
+fn candidates(module: &Module, dirs: &[PathBuf]) -> Vec<Candidate> {
+    let name = module.name();
+    // The profile may name anything.
+    let is_plain = matches!(
+        Path::new(&name).components().collect::<Vec<_>>()[..],
+        [Component::Normal(_)]
+    );
+    if module.build_id.is_none() || !is_plain {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for dir in dirs {
+        let mut paths = stored(module, dir).to_vec();
+        paths.push(dir.join(breakpad_name(&name)));
+        if let ModuleKind::Windows { .. } = module.kind {
+            paths.push(dir.join(&name));
+        }
+        let paths = paths.into_iter().filter(|path| path.is_file());
+        found.extend(paths.map(Candidate::File));
+        found.extend(dyld_caches(module, dir));
+    }
+    found
+}
+
+/// Where symbol servers and their caches have the files of a module, in this folder: `NAME/ID/NAME.sym` (Breakpad) and `NAME/ID/NAME`.
+fn stored(module: &Module, dir: &Path) -> [PathBuf; 2] {
+    let name = module.name();
+    let folder = dir.join(&name).join(module.breakpad_id());
+    [folder.join(breakpad_name(&name)), folder.join(&name)]
+}
+
+/// dump_syms replaces `.pdb`, and appends to all other names.
+fn breakpad_name(name: &str) -> String {
+    format!("{}.sym", name.strip_suffix(".pdb").unwrap_or(name))
+}
+
+/// The dyld shared caches in this folder, for libraries of macOS. Further files of a cache have another ending: `dyld_shared_cache_arm64e.01`.
+fn dyld_caches(module: &Module, dir: &Path) -> Vec<Candidate> {
+    let library = module.path.to_string_lossy();
+    if !["/usr/lib/", "/System/"]
+        .iter()
+        .any(|folder| library.starts_with(folder))
+    {
+        return Vec::new();
+    }
+    let is_first = |name: &str| name.starts_with("dyld_shared_cache_") && !name.contains('.');
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut caches: Vec<PathBuf> = files
+        .filter(|file| file.file_name().to_str().is_some_and(is_first))
+        .map(|file| file.path())
+        .collect();
+    caches.sort();
+    let candidate = |cache| Candidate::DyldCache {
+        library: library.clone().into_owned(),
+        cache,
+    };
+    caches.into_iter().map(candidate).collect()
+}

@@ -1,0 +1,41 @@
+//! A build without the feature `foreign-symbols`.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use recording::module::Module;
+use recording::symbol::AddressInfo;
+
+use super::Candidate;
+use crate::error::SymbolError;
+
+/// A file that is never opened.
+pub(crate) struct ForeignFile(Infallible);
+
+impl ForeignFile {
+    pub(crate) fn open(module: &Module, candidate: &Candidate) -> Result<ForeignFile, SymbolError> {
+        Err(SymbolError::ForeignSymbols {
+            name: module.name(),
+            found: Some(candidate.path().to_owned()),
+        })
+    }
+
+    pub(crate) fn not_found(module: &Module, _dirs: Vec<PathBuf>) -> SymbolError {
+        SymbolError::ForeignSymbols {
+            name: module.name(),
+            found: None,
+        }
+    }
+
+    pub(crate) fn lookup(&self, _addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn check_unchanged(&self) -> bool {
+        match self.0 {}
+    }
+}
