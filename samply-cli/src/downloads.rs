@@ -1,9 +1,11 @@
-//! `--debuginfod`: shows downloads, and ends them when the user wants sprof to end.
+//! `--debuginfod` and `--symbol-server`: show downloads, and end them when the user wants sprof to end.
 
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 
-use symbolicator::{Debuginfod, Download};
+use symbolicator::{Debuginfod, Download, SymbolServers, Watcher};
 
+use crate::args;
 use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 use crate::numbers::bytes;
@@ -19,10 +21,37 @@ pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginf
     if let Some(servers) = SERVERS.get() {
         return Ok(servers.clone());
     }
+    let made = Debuginfod::new(watcher(interrupt, term)?);
+    let made = made.map_err(|error| Failure::failed(format_args!("--debuginfod: {error}")))?;
+    Ok(SERVERS.get_or_init(|| Arc::new(made)).clone())
+}
+
+/// The symbol servers of these URLs, shared in the same way.
+///
+/// # Errors
+///
+/// This sprof is built without them, a server is no URL, or there is no folder for downloads.
+pub(crate) fn symbol_servers(
+    urls: &[String],
+    interrupt: &Interrupt,
+    term: &Term,
+) -> Result<Arc<SymbolServers>, Failure> {
+    static SERVERS: OnceLock<Arc<SymbolServers>> = OnceLock::new();
+    if let Some(servers) = SERVERS.get() {
+        return Ok(servers.clone());
+    }
+    let failure = |error: &dyn Display| Failure::failed(format_args!("--symbol-server: {error}"));
+    let cache = args::cache().ok_or_else(|| failure(&"there is no folder for downloads: name one with SPROF_CACHE"))?;
+    let made = SymbolServers::new(urls, cache.join("symbols"), watcher(interrupt, term)?);
+    let made = made.map_err(|error| failure(&error))?;
+    Ok(SERVERS.get_or_init(|| Arc::new(made)).clone())
+}
+
+fn watcher(interrupt: &Interrupt, term: &Term) -> Result<Box<Watcher>, Failure> {
     // A download that is not ended leaves its beginning in the folder for ever.
     let interrupt = interrupt.or_watch()?;
     let term = term.clone();
-    let watcher = move |download: Download<'_>| {
+    Ok(Box::new(move |download: Download<'_>| {
         match download {
             Download::Progress { what, received, all } => {
                 let progress = match (received, all) {
@@ -37,8 +66,5 @@ pub(crate) fn servers(interrupt: &Interrupt, term: &Term) -> Result<Arc<Debuginf
             Download::Failed { what, reason } => term.warning(format_args!("{what} was not downloaded: {reason}")),
         }
         !interrupt.is_seen()
-    };
-    let made = Debuginfod::new(Box::new(watcher));
-    let made = made.map_err(|error| Failure::failed(format_args!("--debuginfod: {error}")))?;
-    Ok(SERVERS.get_or_init(|| Arc::new(made)).clone())
+    }))
 }

@@ -52,7 +52,7 @@ pub(crate) fn open_and_warn(
 
 fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     // Ctrl-C ends a download first, and then the command.
-    let interrupt = match symbols.debuginfod {
+    let interrupt = match symbols.uses_network() {
         true => Interrupt::default().or_watch()?,
         false => Interrupt::default(),
     };

@@ -41,8 +41,13 @@ pub(crate) fn options(
     term: &Term,
 ) -> Result<SymbolOptions, Failure> {
     let servers = symbols.debuginfod.then(|| downloads::servers(interrupt, term));
+    let symbol_servers = match symbols.symbol_server.as_slice() {
+        [] => None,
+        urls => Some(downloads::symbol_servers(urls, interrupt, term)?),
+    };
     Ok(SymbolOptions {
         debuginfod: servers.transpose()?,
+        symbol_servers,
         ..symbols.options(recorded_at)
     })
 }

@@ -8,6 +8,10 @@ use std::process::Command;
 
 use serde_json::json;
 
+#[cfg(feature = "symbol-servers")]
+#[path = "foreign_symbols/servers.rs"]
+mod servers;
+
 const ID: &str = "000102030405060708090A0B0C0D0E0F1";
 
 /// The profile of a program of Windows as samply writes it: 30 samples in `work`, of which 20 are in a function that is inlined in another one, and 10 in `start`.
@@ -93,6 +97,25 @@ fn a_report_without_the_reader_names_the_feature() {
     let (shown, said) = run(sprof().arg("report").arg(file).args(["--symbol-dir", &symbols, "-v"]));
     let named = |text: &str| text.lines().filter(|line| line.contains(build)).count();
     assert_eq!((named(&shown), named(&said)), (1, 1), "{shown}\n{said}");
+}
+
+#[cfg(not(feature = "symbol-servers"))]
+#[test]
+fn servers_need_their_feature() {
+    let dir = temp_dir();
+    let file = recorded_on_windows(dir.path());
+    let url = "https://127.0.0.1:1";
+    let output = sprof()
+        .arg("report")
+        .arg(file)
+        .args(["--symbol-server", url])
+        .env("SPROF_CACHE", dir.path())
+        .output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(
+        said.contains("cargo install --locked --path samply-cli --features symbol-servers"),
+        "{said}"
+    );
 }
 
 /// (function, file, line, samples in it alone) of the lines view.

@@ -87,7 +87,7 @@ impl Cache<'_> {
         self.dir.join(format!("{name}{SUFFIX}"))
     }
 
-    fn make_folder(&self) -> io::Result<()> {
+    pub(crate) fn make_folder(&self) -> io::Result<()> {
         let other_user = || io::Error::other("the folder belongs to another user");
         if fs::symlink_metadata(self.dir).is_err() {
             // Root makes no folder in a user's home, where the user could not use it.

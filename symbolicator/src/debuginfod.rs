@@ -23,10 +23,10 @@ const MAX_BYTES: u64 = 2 << 30;
 
 /// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not count the time until
 /// a connection is there.
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Failures one after the other after which nothing more is asked for, where there are several servers: the error is of one of them.
-const MAX_FAILURES: u32 = 3;
+pub(crate) const MAX_FAILURES: u32 = 3;
 
 /// Why debuginfod can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -293,7 +293,7 @@ fn hosts() -> Vec<String> {
     hosts_of(&std::env::var(SERVERS).unwrap_or_default())
 }
 
-fn hosts_of(servers: &str) -> Vec<String> {
+pub(crate) fn hosts_of(servers: &str) -> Vec<String> {
     let host = |word: &str| {
         let (scheme, rest) = word.split_once("://")?;
         if scheme == "file" {

@@ -42,6 +42,7 @@ pub use crate::asm::{AsmError, Assembly, Instruction, Target};
 pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
 pub use crate::demangle::demangle;
 pub use crate::error::SymbolError;
+pub use crate::foreign::{SymbolServers, SymbolServersError};
 pub use crate::kernel::{KernelFunctions, find_kernel_function, kernel_build_id, kernel_functions, kernel_text_base};
 pub use crate::local_sources::LocalSources;
 pub use crate::locate::SymbolOptions;

@@ -23,10 +23,15 @@ pub(crate) struct SymbolArgs {
     /// downloaded.
     #[arg(long)]
     pub(crate) debuginfod: bool,
+
+    /// Download symbols of files of which this machine has none from this server, for example https://symbols.mozilla.org or
+    /// https://msdl.microsoft.com/download/symbols. May be given several times. Needs a sprof that was built with --features symbol-servers.
+    #[arg(long, value_name = "URL", value_delimiter = ' ')]
+    pub(crate) symbol_server: Vec<String>,
 }
 
 /// The folder for what the next start need not find out again; `SPROF_CACHE` names another one, or is `off`.
-fn cache() -> Option<PathBuf> {
+pub(crate) fn cache() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
     if let Some(named) = folder("SPROF_CACHE").filter(|named| !named.as_os_str().is_empty()) {
         return (named.as_os_str() != "off").then(|| std::path::absolute(named).ok())?;
@@ -80,6 +85,11 @@ pub(crate) struct EventArgs {
 }
 
 impl SymbolArgs {
+    /// True if servers may be asked.
+    pub(crate) fn uses_network(&self) -> bool {
+        self.debuginfod || !self.symbol_server.is_empty()
+    }
+
     /// For a recording that ended then, if that is known. Without servers.
     pub(crate) fn options(&self, recorded_at: Option<SystemTime>) -> SymbolOptions {
         SymbolOptions {
@@ -87,6 +97,7 @@ impl SymbolArgs {
             path_maps: self.path_map.clone(),
             cache: cache(),
             debuginfod: None,
+            symbol_servers: None,
             recorded_at,
         }
     }

@@ -24,7 +24,7 @@ pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
-pub(crate) use input::SymbolArgs;
+pub(crate) use input::{SymbolArgs, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};

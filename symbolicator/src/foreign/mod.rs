@@ -1,7 +1,7 @@
 //! Symbol files of other systems: PDB, Breakpad, the dyld shared cache of macOS.
 //!
-//! A published engine reads them, behind the feature `foreign-symbols`. A build without the feature finds the files and names the feature. A file is used
-//! only if it has the debug id of the module.
+//! A published engine reads them, behind the feature `foreign-symbols`; their servers are behind `symbol-servers`. A build without a feature finds the
+//! files and names the feature. A file is used only if it has the debug id of the module.
 
 #[cfg(feature = "foreign-symbols")]
 mod engine;
@@ -10,6 +10,11 @@ mod engine;
 mod engine;
 #[cfg(feature = "foreign-symbols")]
 mod guarded;
+#[cfg(not(feature = "symbol-servers"))]
+#[path = "no_servers.rs"]
+mod servers;
+#[cfg(feature = "symbol-servers")]
+mod servers;
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -17,6 +22,7 @@ use std::path::{Component, Path, PathBuf};
 use recording::module::{Module, ModuleKind};
 
 pub(crate) use engine::ForeignFile;
+pub use servers::SymbolServers;
 
 use crate::error::SymbolError;
 use crate::locate::SymbolOptions;
@@ -32,6 +38,28 @@ macro_rules! build_with {
     };
 }
 pub(crate) use build_with;
+
+/// Why symbol servers can't be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SymbolServersError {
+    /// The feature is missing.
+    #[error("this sprof can't ask symbol servers: {}", build_with!("symbol-servers"))]
+    NotBuilt,
+    /// A server is no URL.
+    #[error("{0} is no URL of a symbol server: it must begin with https:// or http://")]
+    NoUrl(String),
+    /// The folder for downloads can't be made.
+    #[error("the folder for downloads {} can't be made ({reason}): name another one with SPROF_CACHE", .path.display())]
+    NoFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The HTTP client can't be started.
+    #[error("the HTTP client can't be started: {0}")]
+    NoClient(String),
+}
 
 /// A place where a module's symbols may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,27 +84,40 @@ pub(crate) fn open(
     options: &SymbolOptions,
     elf: Option<SymbolError>,
 ) -> Result<ForeignFile, SymbolError> {
-    let dirs = &options.symbol_dirs;
+    let servers = options.symbol_servers.as_deref();
+    let dirs = || {
+        let dirs = options.symbol_dirs.iter().map(PathBuf::as_path);
+        dirs.chain(servers.map(SymbolServers::folder))
+    };
     let mut failure = None;
-    for candidate in candidates(module, dirs) {
+    for candidate in candidates(module, dirs()) {
         match ForeignFile::open(module, &candidate) {
             Ok(file) => return Ok(file),
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    let not_found = || ForeignFile::not_found(module, dirs.to_vec());
+    if let Some(candidate) = servers
+        .filter(|_| is_identified(module))
+        .and_then(|servers| servers.download(module))
+    {
+        return ForeignFile::open(module, &candidate);
+    }
+    let not_found = || ForeignFile::not_found(module, dirs().map(Path::to_owned).collect());
     Err(failure.or(elf).unwrap_or_else(not_found))
 }
 
-/// The existing files that may have the symbols, the likeliest first. None without a debug id, which alone identifies them.
-fn candidates(module: &Module, dirs: &[PathBuf]) -> Vec<Candidate> {
+/// True if a file can be known to have the symbols: by its debug id, and by a name that is no path. The profile may name anything.
+fn is_identified(module: &Module) -> bool {
     let name = module.name();
-    // The profile may name anything.
-    let is_plain = matches!(
-        Path::new(&name).components().collect::<Vec<_>>()[..],
-        [Component::Normal(_)]
-    );
-    if module.build_id.is_none() || !is_plain {
+    let mut parts = Path::new(&name).components();
+    let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
+    is_name && module.build_id.is_some()
+}
+
+/// The existing files that may have the symbols, the likeliest first.
+fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<Candidate> {
+    let name = module.name();
+    if !is_identified(module) {
         return Vec::new();
     }
     let mut found = Vec::new();

@@ -359,3 +359,46 @@ fn a_dyld_cache_that_is_none_is_an_error_of_its_file() {
         SymbolError::NotFound { .. }
     ));
 }
+
+#[cfg(feature = "symbol-servers")]
+#[test]
+fn a_pdb_file_comes_from_a_server() {
+    use std::sync::Arc;
+    use symbolicator::{SymbolOptions, SymbolServers, Symbolicator};
+
+    let Some(app) = windows() else { return };
+    let name = format!("/app.pdb/{}/app.pdb", app.module.breakpad_id());
+    let pdb = fs::read(app.dir.path().join("app.pdb")).unwrap();
+    let server = scripted::Scripted::start(move |path| match path == name {
+        true => scripted::Answer::File(pdb.clone()),
+        false => scripted::Answer::NotFound,
+    });
+    let cache = tempfile::tempdir().unwrap();
+    let ask = |url: &str, module: &Module| {
+        let servers = SymbolServers::new(&[url.to_owned()], cache.path().join("symbols"), Box::new(|_| true)).unwrap();
+        let options = SymbolOptions {
+            symbol_servers: Some(Arc::new(servers)),
+            ..SymbolOptions::default()
+        };
+        let found = Symbolicator::new(options).lookup(module, &[app.code.0]);
+        found.map(|found| frames(&found[0]))
+    };
+    let expected = [format!("outer(int) {}:16", source("windows.c").display())];
+    assert_eq!(ask(&server.url, &app.module).unwrap(), expected);
+    let asked = server.asked().len();
+    assert_eq!(ask(&server.url, &app.module).unwrap(), expected);
+    // What is no name, or has no id, is not asked for.
+    let without_id = Module {
+        build_id: None,
+        ..library("other.pdb", 1)
+    };
+    for module in [library("..", 1), without_id] {
+        assert!(matches!(ask(&server.url, &module), Err(SymbolError::NotFound { .. })));
+    }
+    assert_eq!(server.asked().len(), asked);
+}
+
+#[cfg(feature = "symbol-servers")]
+#[path = "../../../samply-cli/tests/suite/support/scripted.rs"]
+#[allow(dead_code, reason = "each test file uses its part")]
+mod scripted;

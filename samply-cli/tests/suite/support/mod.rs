@@ -16,6 +16,7 @@ pub(crate) mod playground;
 pub(crate) mod profile;
 pub(crate) mod programs;
 pub(crate) mod run;
+pub(crate) mod scripted;
 pub(crate) mod skip;
 pub(crate) mod steal;
 pub(crate) mod target;

@@ -1,0 +1,36 @@
+//! A build without the feature `symbol-servers`.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
+use recording::module::Module;
+
+use super::{Candidate, SymbolServersError};
+use crate::debuginfod::Watcher;
+
+/// Symbol servers, which this build can't ask.
+#[derive(Debug)]
+pub struct SymbolServers(Infallible);
+
+impl SymbolServers {
+    /// The servers of these URLs.
+    ///
+    /// # Errors
+    ///
+    /// This build has no feature `symbol-servers`.
+    pub fn new(
+        _urls: &[String],
+        _folder: PathBuf,
+        _watcher: Box<Watcher>,
+    ) -> Result<SymbolServers, SymbolServersError> {
+        Err(SymbolServersError::NotBuilt)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        match self.0 {}
+    }
+
+    pub(super) fn download(&self, _module: &Module) -> Option<Candidate> {
+        match self.0 {}
+    }
+}
