@@ -125,10 +125,11 @@ impl Image {
         };
         match ElfModule::open(&as_file, None, &options) {
             Ok(elf) => Image::of(elf, base).map(Some),
-            Err(_) => match installed.first() {
-                Some(other) => Err(other_build(other, id)),
-                None => Ok(None),
-            },
+            Err(_) => {
+                let unreadable = installed.iter().find_map(|path| ElfFile::open(path).err());
+                let other = installed.first().map(|path| other_build(path, id));
+                (unreadable.map(|error| error.to_string()).or(other)).map_or(Ok(None), Err)
+            }
         }
     }
 
@@ -377,6 +378,11 @@ mod tests {
             "{notes}"
         );
         assert!(Kernel::of(no_kernel(), None, &module, &options, root.path()).is_err());
+        let damaged = root.path().join("boot/vmlinux-6.2.0");
+        std::fs::write(&damaged, "no kernel").unwrap();
+        let kernel = Kernel::of(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
+        let notes = kernel.notes().concat();
+        assert!(notes.contains("boot/vmlinux-6.2.0: not a valid ELF file"), "{notes}");
         // In a folder of the user's.
         let options = SymbolOptions {
             symbol_dirs: vec![root.path().to_owned()],
