@@ -63,15 +63,15 @@ impl Side {
         let mut side = Side::default();
         for (data, of_frame) in recordings.iter().zip(of_frames) {
             let mut keys_of = KeysOf::new(data, what, of_frame);
-            side.add(&Recording::of_running(data), |sample, add| {
-                keys_of.each(data, what, sample.place, keys, add);
+            side.add(&Recording::of_running(data), |place, add| {
+                keys_of.each(data, what, place, keys, add);
             });
         }
         side
     }
 
-    /// Adds the runs of a recording. `each_key` calls its second argument once with each key of a sample.
-    pub(super) fn add(&mut self, recording: &Recording, mut each_key: impl FnMut(&Sampled, &mut dyn FnMut(u32))) {
+    /// Adds the runs of a recording. `each_key` calls its second argument once with each key of a sample at this place.
+    pub(super) fn add(&mut self, recording: &Recording, mut each_key: impl FnMut(u32, &mut dyn FnMut(u32))) {
         for samples in recording.runs() {
             match samples.is_empty() {
                 true => self.empty_runs += 1,
@@ -116,7 +116,7 @@ impl Run {
         self.amounts.get(&(key as u32))
     }
 
-    fn of(recording: &Recording, samples: &[Sampled], each_key: &mut impl FnMut(&Sampled, &mut dyn FnMut(u32))) -> Run {
+    fn of(recording: &Recording, samples: &[Sampled], each_key: &mut impl FnMut(u32, &mut dyn FnMut(u32))) -> Run {
         let is_summed = recording.is_summed;
         // Samples without times form one block. Each line of such a file is many samples.
         let most_blocks = if is_summed { 1 } else { BLOCKS };
@@ -133,14 +133,30 @@ impl Run {
             amounts: FxHashMap::default(),
         };
         let mut tick_of: FxHashMap<u32, f64> = FxHashMap::default();
-        for (index, sample) in samples.iter().enumerate() {
-            let (block, weight) = (index * block_count / samples.len(), sample.weight);
-            run.blocks[block] += weight;
-            run.weight += weight;
-            run.squares += if is_summed { weight } else { weight * weight };
-            let tick = tick_of.entry(sample.thread).or_default();
-            *tick = tick.max(if is_summed { 1.0 } else { weight });
-            each_key(sample, &mut |key| run.add(key, block, weight, count_of(weight)));
+        // A block has many samples of each place: keys are found once for each.
+        let mut at_place: FxHashMap<u32, (f64, u64)> = FxHashMap::default();
+        let mut rest = samples;
+        for block in 0..block_count {
+            let end = ((block + 1) * samples.len()).div_ceil(block_count);
+            let (of_block, later) = rest.split_at(end + rest.len() - samples.len());
+            rest = later;
+            for sample in of_block {
+                let weight = sample.weight;
+                run.blocks[block] += weight;
+                run.weight += weight;
+                run.squares += if is_summed { weight } else { weight * weight };
+                let tick = tick_of.entry(sample.thread).or_default();
+                *tick = tick.max(if is_summed { 1.0 } else { weight });
+                let (sum, count) = at_place.entry(sample.place).or_default();
+                *sum += weight;
+                *count += count_of(weight);
+            }
+            // In one order: sums of floating-point numbers depend on it.
+            let mut places: Vec<(u32, (f64, u64))> = at_place.drain().collect();
+            places.sort_unstable_by_key(|(place, _)| *place);
+            for (place, (weight, count)) in places {
+                each_key(place, &mut |key| run.add(key, block, weight, count));
+            }
         }
         run.ticks = tick_of.values().map(|tick| tick * tick).sum();
         run
@@ -162,9 +178,9 @@ struct KeysOf {
     of_frame: Vec<u32>,
     /// The keys that are known so far.
     of_path: Vec<u32>,
-    /// The last sample with each key. A recursive key counts once.
+    /// The last place with each key. A recursive key counts once.
     seen: FxHashMap<u32, u64>,
-    sample: u64,
+    place: u64,
 }
 
 impl KeysOf {
@@ -173,7 +189,7 @@ impl KeysOf {
             of_frame,
             of_path: vec![NONE; if what == What::Paths { data.stacks.len() } else { 0 }],
             seen: FxHashMap::default(),
-            sample: 0,
+            place: 0,
         }
     }
 
@@ -190,12 +206,12 @@ impl KeysOf {
             What::Own | What::Inlined | What::Lines => add(key),
             What::Paths => add(keys::of_path(data, leaf, &self.of_frame, &mut self.of_path, keys)),
             What::Total => {
-                self.sample += 1;
+                self.place += 1;
                 let mut stack = leaf;
                 while let Some(node) = data.stacks.get(stack as usize) {
                     let key = self.of_frame[node.frame as usize];
                     for key in iter::once(key).chain(keys.groups(key).iter().copied()) {
-                        if self.seen.insert(key, self.sample) != Some(self.sample) {
+                        if self.seen.insert(key, self.place) != Some(self.place) {
                             add(key);
                         }
                     }

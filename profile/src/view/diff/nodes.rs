@@ -62,8 +62,8 @@ pub(crate) fn nodes(parents: &[u32], base: &[Recording], new: &[Recording], limi
 fn side(parents: &[u32], recordings: &[Recording]) -> Side {
     let mut side = Side::default();
     for recording in recordings {
-        side.add(recording, |sample, add| {
-            let mut node = sample.place;
+        side.add(recording, |place, add| {
+            let mut node = place;
             while let Some(parent) = parents.get(node as usize) {
                 add(node);
                 node = *parent;
