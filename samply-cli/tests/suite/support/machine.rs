@@ -39,7 +39,7 @@ pub(crate) fn share() {
     });
 }
 
-/// Takes a CPU: the first thing that a test does that measures a program of one thread.
+/// Takes a CPU, instead of a part: the first thing that a test does that measures a program of one thread, once it knows that it can.
 pub(crate) fn one_cpu() {
     take_cpu(Recorder::Sprof);
 }
@@ -57,7 +57,9 @@ enum Recorder {
 
 fn take_cpu(recorder: Recorder) {
     HELD.with_borrow_mut(|held| {
-        if matches!(held, Held::Nothing) {
+        if !matches!(held, Held::Cpu(_) | Held::Whole(_)) {
+            // Two tests that keep their parts would wait for each other.
+            *held = Held::Nothing;
             *held = Held::Cpu(Cpu::take(recorder));
         }
     });
