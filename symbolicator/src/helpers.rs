@@ -33,6 +33,7 @@ impl Drop for Helper {
 /// Runs `task` for each item, in any order, on this thread and on those CPUs that no other look-up uses. Helpers begin while this thread runs
 /// `first`.
 pub(crate) fn share<T: Send>(items: Vec<T>, task: impl Fn(T) + Sync, first: impl FnOnce()) {
+    let most_helpers = items.len().saturating_sub(1).min(MAX_THREADS - 1);
     let items = Mutex::new(items.into_iter());
     let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
@@ -41,7 +42,7 @@ pub(crate) fn share<T: Send>(items: Vec<T>, task: impl Fn(T) + Sync, first: impl
         }
     };
     thread::scope(|scope| {
-        while let Some(helper) = Helper::free() {
+        for helper in (0..most_helpers).map_while(|_| Helper::free()) {
             let helps = move || {
                 let _helper = helper;
                 work();

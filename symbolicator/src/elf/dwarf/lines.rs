@@ -21,6 +21,8 @@ pub(super) struct Lines {
     /// Where to find further sequences; `None` at the end of the program or where it is damaged.
     unread: Option<usize>,
     last: Option<Cursor>,
+    /// Of the last first address.
+    last_begin: Option<Cursor>,
     /// Paths that look-ups used, by index.
     paths: FxHashMap<u64, Option<String>>,
 }
@@ -44,6 +46,7 @@ impl Lines {
             sequences: RangeMap::new(Vec::new()),
             unread: Some(0),
             last: None,
+            last_begin: None,
             paths: FxHashMap::default(),
         }
     }
@@ -57,6 +60,19 @@ impl Lines {
         let flaw = Program::of(unit).and_then(|program| self.read_on(&program, budget, |_, _| false).err());
         let ranges = self.sequences.all().map(|range| (range.begin, range.end));
         (ranges, flaw)
+    }
+
+    /// [`Lines::find`] of the first address of a function or call, beside look-ups of other addresses: those go on where they were.
+    pub(super) fn find_begin(
+        &mut self,
+        unit: UnitRef<'_, Slice<'_>>,
+        address: u64,
+        budget: &mut Budget,
+    ) -> (Option<SourceFrame>, Option<Flaw>) {
+        std::mem::swap(&mut self.last, &mut self.last_begin);
+        let found = self.find(unit, address, budget);
+        std::mem::swap(&mut self.last, &mut self.last_begin);
+        found
     }
 
     /// The place in the source of an address: file, line, column. After a flaw, what is before it is still found.

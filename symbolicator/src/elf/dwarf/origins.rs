@@ -32,11 +32,12 @@ impl<'a> Units<'a> {
         let mut path = None;
         self.attributes(index, entry, |unit, attribute| {
             if let (gimli::DW_AT_decl_file, AttributeValue::FileIndex(file)) = (attribute.name(), attribute.value()) {
-                // Split units have no line table: that of the main file has their files.
+                // Split units have no line table: that of the main file has their files. Other units without one name no files.
                 let skeleton = || self.units.get(index)?.skeleton.get(&self.dwarf, &self.tables);
                 let table = match unit.line_program {
                     Some(_) => Some(unit),
-                    None => skeleton().map(|skeleton| UnitRef::new(&self.dwarf, skeleton)),
+                    None if unit.dwo_id.is_some() => skeleton().map(|skeleton| UnitRef::new(&self.dwarf, skeleton)),
+                    None => None,
                 };
                 // 0 is "no file" before DWARF 5.
                 let is_known = file > 0 || unit.header.version() >= 5;

@@ -122,10 +122,7 @@ impl<'a> Unit<'a> {
         let skeleton = UnitRef::new(dwarf, skeleton);
         let (innermost, flaw) = self.lines.find(skeleton, svma, budget);
         flaws.extend(flaw);
-        let unit = match &self.split {
-            Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
-            _ => skeleton,
-        };
+        let unit = with_functions(&self.split, skeleton);
         let functions = self.functions.get_or_insert_with(|| Functions::new(unit));
         let (function, flaw) = functions.find(unit, svma, budget);
         flaws.extend(flaw);
@@ -177,10 +174,7 @@ impl<'a> Unit<'a> {
         budget: &mut Budget,
     ) -> Option<String> {
         let skeleton = UnitRef::new(dwarf, self.skeleton.get(dwarf, tables)?);
-        let unit = match &self.split {
-            Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
-            _ => skeleton,
-        };
+        let unit = with_functions(&self.split, skeleton);
         let inlines = read_inlines(&mut self.inlines, unit, function, budget).ok()?;
         if let Some(file) = inlines.file_within(entry, budget).ok()? {
             return self.lines.path(skeleton, file);
@@ -188,8 +182,19 @@ impl<'a> Unit<'a> {
         let begin = inlines.begin(entry).unwrap_or(begin);
         let chain = inlines.chain(begin, budget).ok()?;
         let innermost = chain.last().map_or(function, |call| call.entry);
-        let (place, _) = self.lines.find(skeleton, begin, budget);
+        let (place, _) = self.lines.find_begin(skeleton, begin, budget);
         place.filter(|place| innermost == entry && place.line.is_some())?.file
+    }
+}
+
+/// The unit with the functions: the split part if there is one.
+fn with_functions<'u, 'a>(
+    split: &'u Option<Option<Split<'a>>>,
+    skeleton: UnitRef<'u, Slice<'a>>,
+) -> UnitRef<'u, Slice<'a>> {
+    match split {
+        Some(Some(split)) => UnitRef::new(&split.dwarf, &split.unit),
+        _ => skeleton,
     }
 }
 
