@@ -61,7 +61,7 @@ pub(crate) struct Entry {
 #[derive(Default)]
 struct Opened {
     engine: Option<Engine>,
-    /// Of an engine that was dropped for other modules. The next look-up opens another one.
+    /// Of engines that were dropped for other modules. The next look-up opens another one.
     dropped: Facts,
 }
 
@@ -77,12 +77,26 @@ struct Facts {
 
 impl Opened {
     fn facts(&self) -> Facts {
-        let facts = self.engine.as_ref().map(Engine::facts);
-        facts.unwrap_or_else(|| self.dropped.clone())
+        let Some(engine) = &self.engine else {
+            return self.dropped.clone();
+        };
+        let mut facts = engine.facts();
+        let earlier = self.dropped.clone();
+        let add = |all: &mut Vec<String>, earlier: Vec<String>| {
+            let more: Vec<String> = earlier.into_iter().filter(|text| !all.contains(text)).collect();
+            all.extend(more);
+        };
+        add(&mut facts.notes, earlier.notes);
+        add(&mut facts.damage, earlier.damage);
+        facts.not_kept = facts.not_kept.or(earlier.not_kept);
+        facts
     }
 
-    /// Returns the engine; what is known of the module stays.
+    /// Returns the engine, if its files can be opened again; what is known of the module stays.
     fn take(&mut self) -> Option<Engine> {
+        if !self.engine.as_ref()?.is_in_place() {
+            return None;
+        }
         self.dropped = self.facts();
         self.engine.take()
     }
@@ -153,6 +167,14 @@ impl Engine {
                 },
                 ..Facts::default()
             },
+        }
+    }
+
+    fn is_in_place(&self) -> bool {
+        match self {
+            Engine::Elf(elf) => elf.is_in_place(),
+            Engine::Kernel(kernel) => kernel.is_in_place(),
+            Engine::Foreign(_) | Engine::Jit(_) | Engine::Recorded(_) => true,
         }
     }
 
@@ -330,7 +352,7 @@ impl Symbolicator {
             });
         }
         // A module that another thread looks at is not waited for.
-        let others = |other: &Entry| other.opened.try_lock().ok().map(|mut opened| opened.take());
+        let others = |other: &Entry| other.opened.try_lock().ok()?.take();
         let dropped = self.held.used(entry, engine.held_bytes(), others);
         // To free what they hold takes longer than a look-up.
         drop(opened);

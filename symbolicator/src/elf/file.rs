@@ -170,6 +170,14 @@ impl ElfFile {
         }
     }
 
+    /// True if it can be opened again by its path. Copies are of what the caller keeps, or of other files of the module.
+    pub(crate) fn is_in_place(&self) -> bool {
+        match &self.bytes {
+            Bytes::Mapped(mapping) => mapping.is_at(&self.path),
+            Bytes::Owned(_) => true,
+        }
+    }
+
     /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {

@@ -407,11 +407,21 @@ impl ElfModule {
 
     /// False if a file was written to since it was opened: its answers are void.
     pub(crate) fn check_unchanged(&self) -> bool {
+        self.all_files().all(ElfFile::check_unchanged)
+    }
+
+    /// False if a file has another place now, or none: it can't be opened again.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.all_files().all(ElfFile::is_in_place)
+    }
+
+    fn all_files(&self) -> impl Iterator<Item = &ElfFile> {
         let beside = match &self.dwarf {
-            Stage::Read(dwarf) => dwarf.check_unchanged(),
-            Stage::Unread(_) | Stage::Absent => true,
+            Stage::Read(dwarf) => Some(dwarf.files_beside()),
+            Stage::Unread(_) | Stage::Absent => None,
         };
-        beside && self.symbol_files.iter().all(|file| file.check_unchanged())
+        let own = self.symbol_files.iter().map(|file| &**file);
+        own.chain(beside.into_iter().flatten())
     }
 }
 

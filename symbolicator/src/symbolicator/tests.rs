@@ -174,6 +174,22 @@ fn what_was_read_of_many_modules_stays_within_the_limit_and_answers_stay_right()
 }
 
 #[test]
+fn a_module_whose_file_is_gone_stays_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let programs = [program(dir.path(), "gone"), program(dir.path(), "other")];
+    let symbolicator = Symbolicator {
+        held: Held::new(0),
+        ..Symbolicator::new(SymbolOptions::default())
+    };
+    check(&symbolicator, &programs[0]);
+    std::fs::remove_file(&programs[0].module.path).unwrap();
+    for _ in 0..2 {
+        check(&symbolicator, &programs[1]);
+        check(&symbolicator, &programs[0]);
+    }
+}
+
+#[test]
 fn a_file_that_is_cut_short_while_it_is_read_gives_no_names_and_ends_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program");

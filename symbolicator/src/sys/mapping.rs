@@ -79,6 +79,14 @@ impl Mapping {
         self.file.metadata().ok().as_ref().map(identity_of)
     }
 
+    /// True if this path still names the file that was mapped.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let place = |file: &Metadata| (file.dev(), file.ino());
+        let here = self.file.metadata().ok();
+        let there = std::fs::metadata(path).ok();
+        here.as_ref().map(place) == there.as_ref().map(place) && here.is_some()
+    }
+
     /// False if the file was written to since it was mapped.
     pub(crate) fn check_unchanged(&self) -> bool {
         let is_same = |metadata: Metadata| Stamp::of(&metadata) == self.seen;
