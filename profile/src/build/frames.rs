@@ -49,8 +49,16 @@ impl FrameResolver {
     /// Takes the code of a BPF program, or gives it up. Later programs may lie at its addresses.
     pub(super) fn on_bpf(&mut self, program: &BpfProgram<'_>, strings: &mut Strings) {
         let end = program.start.saturating_add(program.len);
-        self.bpf
-            .retain(|start, (known_end, _)| end <= *start || *known_end <= program.start);
+        // Programs never overlap, so one at most reaches in from below.
+        let below = self.bpf.range(..program.start).next_back();
+        let from = match below {
+            Some((start, (known_end, _))) if *known_end > program.start => *start,
+            _ => program.start,
+        };
+        let gone: Vec<u64> = self.bpf.range(from..end.max(from)).map(|(start, _)| *start).collect();
+        gone.iter().for_each(|start| {
+            self.bpf.remove(start);
+        });
         if program.is_loaded {
             // As /proc/kallsyms writes it, where programs that stay loaded have their names from.
             self.name.clear();
