@@ -63,7 +63,7 @@ pub struct Arc {
     pub callee: u32,
     /// Number of calls.
     pub calls: u64,
-    /// Cost of these calls, including their callees, in [`Data::unit`].
+    /// Cost of these calls, including their callees, in [`Data::unit`](super::Data::unit).
     pub weight: f64,
 }
 
@@ -80,7 +80,7 @@ pub struct Thread {
     pub tid: String,
     /// True for a main thread.
     pub is_main: bool,
-    /// The event of its samples, if the file names it: see [`Data::keep_event`].
+    /// The event of its samples, if the file names it: see [`Data::keep_event`](super::Data::keep_event).
     pub event: Option<String>,
     /// For a track of an event: the name of the thread in which the event happened.
     pub event_of: Option<String>,
@@ -121,11 +121,11 @@ pub(crate) fn map_stacks_of_allocations(rest: &mut Fields, mut map: impl FnMut(u
 /// The samples of a thread: columns of equal length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Samples {
-    /// Since [`Data::start_ms`], ms.
+    /// Since [`Data::start_ms`](super::Data::start_ms), ms.
     pub time_ms: Vec<f64>,
     /// Index of a stack, or [`NONE`].
     pub stack: Vec<u32>,
-    /// Weight of each sample, in [`Data::unit`]; `None`: 1 each.
+    /// Weight of each sample, in [`Data::unit`](super::Data::unit); `None`: 1 each.
     pub weight: Option<Vec<f64>>,
     /// The number of samples that each row represents, if an imported file has it.
     pub count: Option<Vec<u64>>,
@@ -182,7 +182,7 @@ impl Samples {
 pub struct Marker {
     /// Index of a text.
     pub name: u32,
-    /// Since [`Data::start_ms`], ms.
+    /// Since [`Data::start_ms`](super::Data::start_ms), ms.
     pub start_ms: f64,
     /// End; equals `start_ms` for a point in time.
     pub end_ms: f64,
@@ -194,7 +194,7 @@ pub struct Marker {
     pub stack: u32,
     /// The number of events that it represents, if it differs from its type's number.
     pub weight: Option<f64>,
-    /// Its other fields. Those that are texts by index (see [`Data::schemas`]) are indices of this data's texts.
+    /// Its other fields. Those that are texts by index (see [`Data::schemas`](super::Data::schemas)) are indices of this data's texts.
     pub fields: Option<Box<Fields>>,
 }
 
@@ -219,7 +219,7 @@ impl Marker {
 pub(crate) struct TextFields(FxHashMap<String, Vec<String>>);
 
 impl TextFields {
-    /// Reads types in the front end's form, as in [`Data::schemas`].
+    /// Reads types in the front end's form, as in [`Data::schemas`](super::Data::schemas).
     pub(crate) fn of(schemas: &[Value]) -> TextFields {
         let fields = |schema: &Value| {
             let lists = ["fields", "data"].into_iter();

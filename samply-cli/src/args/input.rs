@@ -9,6 +9,7 @@ use symbolicator::{PathMap, SymbolOptions};
 use crate::term::Verbosity;
 
 /// Where names are looked up.
+#[allow(rustdoc::bare_urls, reason = "help texts are printed as they are")]
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct SymbolArgs {
     /// Look for debug files in this folder, too. May be given several times.
