@@ -35,6 +35,18 @@ impl ModuleKey {
             debug_id: module.breakpad_id(),
         }
     }
+
+    /// The same with the digits as [`ModuleKey::of`] writes them. Of other profilers' ids, the age may be in upper case (`...1A`).
+    fn canonical(&self) -> ModuleKey {
+        let canonical = |(at, digit): (usize, char)| match at < 32 {
+            true => digit.to_ascii_uppercase(),
+            false => digit.to_ascii_lowercase(),
+        };
+        ModuleKey {
+            debug_name: self.debug_name.clone(),
+            debug_id: self.debug_id.chars().enumerate().map(canonical).collect(),
+        }
+    }
 }
 
 /// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other, and a
@@ -255,7 +267,7 @@ impl Symbolicator {
     /// The registered module of this name and id.
     pub(crate) fn find(&self, key: &ModuleKey) -> Result<Arc<Entry>, SymbolError> {
         let modules = self.modules.read().unwrap_or_else(PoisonError::into_inner);
-        match modules.get(key).map(Vec::as_slice) {
+        match modules.get(&key.canonical()).map(Vec::as_slice) {
             Some([entry]) => Ok(Arc::clone(entry)),
             Some([]) | None => Err(SymbolError::UnknownModule {
                 name: key.debug_name.clone(),

@@ -256,6 +256,26 @@ fn pdb_files_have_what_llvm_finds_in_them() {
 }
 
 #[test]
+fn the_case_of_a_debug_ids_digits_does_not_matter() {
+    let dir = tempfile::tempdir().unwrap();
+    let module = library("app.pdb", 0x1a);
+    let id = module.breakpad_id();
+    assert!(id.ends_with("F1a"), "{id}");
+    write(&dir.path().join("app.sym"), breakpad(&id));
+    let symbolicator = symbolicator(&[dir.path()]);
+    symbolicator.add_module(&module);
+    for id in [id.to_uppercase(), id.to_lowercase(), id] {
+        let request = json!({"memoryMap": [["app.pdb", id]], "stacks": [[[0, 0x1000]]]});
+        let answer = api::handle(&symbolicator, "/symbolicate/v5", request.to_string().as_bytes());
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(
+            answer["results"][0]["stacks"][0][0]["function"], "work(int)",
+            "{answer}"
+        );
+    }
+}
+
+#[test]
 fn the_front_end_gets_them_too() {
     let Some(app) = windows() else { return };
     let symbolicator = symbolicator(&[app.dir.path()]);
