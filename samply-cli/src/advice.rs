@@ -147,6 +147,9 @@ fn remedy(source: SymbolSource, is_installed: bool) -> &'static str {
             "build it without -s or strip, or name the folder of its debug file with --symbol-dir"
         }
         SymbolSource::Recorded => "record again while it says what it makes",
+        SymbolSource::NoFile | SymbolSource::OtherBuild if cfg!(feature = "symbol-servers") => {
+            "name a folder that has it with --symbol-dir, a server that has it with --symbol-server, or record again"
+        }
         SymbolSource::NoFile | SymbolSource::OtherBuild => {
             "name a folder that has it with --symbol-dir, or record again"
         }

@@ -100,6 +100,9 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
                 .to_owned(),
         );
     }
+    if data.symbolicated && !symbols.symbol_servers().is_empty() {
+        notes.push("the profile came with names, and --symbol-server downloads nothing for it".to_owned());
+    }
     if data.symbolicated && term.is_verbose() {
         say_nameless(&data, term);
     }

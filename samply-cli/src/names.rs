@@ -41,7 +41,7 @@ pub(crate) fn options(
     term: &Term,
 ) -> Result<SymbolOptions, Failure> {
     let servers = symbols.debuginfod.then(|| downloads::servers(interrupt, term));
-    let symbol_servers = match symbols.symbol_server.as_slice() {
+    let symbol_servers = match symbols.symbol_servers().as_slice() {
         [] => None,
         urls => Some(downloads::symbol_servers(urls, interrupt, term)?),
     };

@@ -18,8 +18,8 @@ use crate::sys::{Client, Wanted};
 /// The environment variable with the servers, separated by spaces.
 const SERVERS: &str = "DEBUGINFOD_URLS";
 
-/// Largest file that is downloaded unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info of Chromium, packed, has 1 GB.
-const MAX_BYTES: u64 = 2 << 30;
+/// Largest file that is downloaded, from debuginfod servers unless `DEBUGINFOD_MAXSIZE` says otherwise. The debug info of Chromium, packed, has 1 GB.
+pub(crate) const MAX_BYTES: u64 = 2 << 30;
 
 /// How long no byte may arrive, unless `DEBUGINFOD_TIMEOUT` says otherwise: elfutils' own default. The library does not count the time until
 /// a connection is there.

@@ -6,6 +6,12 @@ use recording::symbol::SymbolSource;
 
 use crate::foreign::build_with;
 
+/// Where no file was found.
+const NEXT_STEP: &str = match cfg!(feature = "symbol-servers") {
+    true => "Give its folder with --symbol-dir, or a server with --symbol-server",
+    false => "Give its folder with --symbol-dir",
+};
+
 /// Why a look-up failed. Each message has what was attempted, on what, and the next step.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SymbolError {
@@ -59,7 +65,7 @@ pub enum SymbolError {
         path: PathBuf,
     },
     /// No file was found.
-    #[error("found no file for {name}; looked at {}. Give its folder with --symbol-dir", list(.tried))]
+    #[error("found no file for {name}; looked at {}. {}", list(.tried), NEXT_STEP)]
     NotFound {
         /// Debug name of the module.
         name: String,

@@ -25,10 +25,11 @@ pub(crate) struct SymbolArgs {
     #[arg(long)]
     pub(crate) debuginfod: bool,
 
-    /// Download symbols of files of which this machine has none from this server, for example https://symbols.mozilla.org or
-    /// https://msdl.microsoft.com/download/symbols. May be given several times. Needs a sprof that was built with --features symbol-servers.
+    /// Download symbols (Breakpad files; PDB files where the name ends in .pdb) of files of which this machine has none from this server, for example
+    /// https://symbols.mozilla.org or https://msdl.microsoft.com/download/symbols. May be given several times. Needs a sprof that was built with
+    /// --features symbol-servers.
     #[arg(long, value_name = "URL", value_delimiter = ' ')]
-    pub(crate) symbol_server: Vec<String>,
+    symbol_server: Vec<String>,
 }
 
 /// The folder for what the next start need not find out again; `SPROF_CACHE` names another one, or is `off`.
@@ -88,7 +89,13 @@ pub(crate) struct EventArgs {
 impl SymbolArgs {
     /// True if servers may be asked.
     pub(crate) fn uses_network(&self) -> bool {
-        self.debuginfod || !self.symbol_server.is_empty()
+        self.debuginfod || !self.symbol_servers().is_empty()
+    }
+
+    /// The URLs. `SPROF_SYMBOL_SERVER` may have several spaces between two.
+    pub(crate) fn symbol_servers(&self) -> Vec<String> {
+        let urls = self.symbol_server.iter();
+        urls.filter(|url| !url.is_empty()).cloned().collect()
     }
 
     /// For a recording that ended then, if that is known. Without servers.

@@ -96,11 +96,26 @@ pub(crate) fn open(
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    if let Some(candidate) = servers
+    if let Some((servers, downloaded)) = servers
         .filter(|_| is_identified(module))
-        .and_then(|servers| servers.download(module))
+        .and_then(|servers| Some((servers, servers.download(module)?)))
     {
-        return ForeignFile::open(module, &candidate);
+        for path in stored(module, servers.folder())
+            .into_iter()
+            .filter(|path| path.is_file())
+        {
+            let candidate = Candidate::File(path);
+            match ForeignFile::open(module, &candidate) {
+                Ok(file) => return Ok(file),
+                Err(error) => {
+                    // It would be there at the next start, too. Another sprof may have just put the others there.
+                    if downloaded.iter().any(|path| path == candidate.path()) {
+                        let _ = fs::remove_file(candidate.path());
+                    }
+                    failure = failure.or(Some(error));
+                }
+            }
+        }
     }
     let not_found = || ForeignFile::not_found(module, dirs().map(Path::to_owned).collect());
     Err(failure.or(elf).unwrap_or_else(not_found))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use recording::module::Module;
 
-use super::{Candidate, SymbolServersError};
+use super::SymbolServersError;
 use crate::debuginfod::Watcher;
 
 /// Symbol servers, which this build can't ask.
@@ -30,7 +30,7 @@ impl SymbolServers {
         match self.0 {}
     }
 
-    pub(super) fn download(&self, _module: &Module) -> Option<Candidate> {
+    pub(super) fn download(&self, _module: &Module) -> Option<Vec<PathBuf>> {
         match self.0 {}
     }
 }

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,9 +18,9 @@ use wholesym::debugid::DebugId;
 use wholesym::{DownloadError, SymbolManager, SymbolManagerConfig, SymbolManagerObserver};
 
 use super::guarded::guarded;
-use super::{Candidate, SymbolServersError, stored};
+use super::{SymbolServersError, stored};
 use crate::cache::Cache;
-use crate::debuginfod::{Download, MAX_FAILURES, PATIENCE, Watcher, hosts_of};
+use crate::debuginfod::{Download, MAX_BYTES, MAX_FAILURES, PATIENCE, Watcher, hosts_of};
 
 /// How often the user is asked whether to go on.
 const TICK: Duration = Duration::from_millis(100);
@@ -54,8 +55,39 @@ impl fmt::Debug for SymbolServers {
 
 /// Why sprof has ended a download.
 enum Ended {
+    TooLarge(u64),
     TooSlow,
     Unwanted,
+}
+
+/// Why a file was not downloaded.
+struct Why {
+    text: String,
+    /// True if the next request may meet the same.
+    is_of_server: bool,
+}
+
+impl Why {
+    fn of_server(text: impl Into<String>) -> Why {
+        Why {
+            text: text.into(),
+            is_of_server: true,
+        }
+    }
+
+    fn of_file(text: impl Into<String>) -> Why {
+        Why {
+            text: text.into(),
+            is_of_server: false,
+        }
+    }
+
+    /// Of this machine: no other server would do better.
+    fn of_folder(error: &str) -> Why {
+        Why::of_file(format!(
+            "the folder for downloads can't be written to ({error}): SPROF_CACHE names another one"
+        ))
+    }
 }
 
 impl SymbolServers {
@@ -65,9 +97,14 @@ impl SymbolServers {
     ///
     /// A server is no URL, or the folder can't be made.
     pub fn new(urls: &[String], folder: PathBuf, watcher: Box<Watcher>) -> Result<SymbolServers, SymbolServersError> {
-        let is_url = |url: &&String| url.starts_with("https://") || url.starts_with("http://");
+        let is_url = |url: &&String| {
+            let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+            matches!(scheme.as_deref(), Some("https" | "http"))
+        };
         if let Some(other) = urls.iter().find(|url| !is_url(url)) {
-            return Err(SymbolServersError::NoUrl(other.clone()));
+            // A password is before it.
+            let shown = other.rsplit('@').next().unwrap_or_default();
+            return Err(SymbolServersError::NoUrl(shown.to_owned()));
         }
         (Cache::new(&folder).make_folder()).map_err(|error| SymbolServersError::NoFolder {
             path: folder.clone(),
@@ -104,53 +141,96 @@ impl SymbolServers {
         &self.folder
     }
 
-    /// Downloads the symbols of a module that has a name and a debug id. `None` if they can't be had; the watcher knows why.
-    pub(super) fn download(&self, module: &Module) -> Option<Candidate> {
+    /// Asks for the symbols of a module that has a name and a debug id. What came is at the paths of [`stored`]; the answer is what this request wrote
+    /// there, of which nothing is known yet. `None` if nothing was asked. If nothing came, the watcher knows why.
+    pub(super) fn download(&self, module: &Module) -> Option<Vec<PathBuf>> {
         let mut state = lock(&self.state);
         let (name, id) = (module.name(), module.breakpad_id());
         if state.is_over || !state.asked.insert((name.clone(), id.clone())) {
             return None;
         }
         let debug_id = DebugId::from_breakpad(&id).ok()?;
+        if !is_plain(&name) {
+            (self.watcher)(Download::Failed {
+                what: &format!("symbols of {name:?}"),
+                reason: "servers are not asked for names with characters that change a URL",
+            });
+            return None;
+        }
         let what = format!("symbols of {name}");
+        let paths = stored(module, &self.folder);
+        let [_, plain] = &paths;
+        let packed = packed(plain);
+        // symsrv 0.5 unpacks a packed file that it finds into `~/sym`, and asks no server.
+        if !plain.is_file() {
+            let _ = fs::remove_file(&packed);
+        }
         self.seen.start();
         let ended = guarded(|| state.load(&name, debug_id, || self.end_of(&what)));
         (self.watcher)(Download::Over);
-        let paths = stored(module, &self.folder);
-        let failure = match ended {
-            Some(Ok(true)) => {
+        if matches!(ended, Some(Err(_)) | None) {
+            let all = paths.iter().chain([&packed]);
+            all.for_each(|path| remove_part(path));
+        }
+        let created = self.seen.created();
+        let is_unpacked = !created.contains(&packed) || plain.is_file();
+        if created.contains(&packed) {
+            let _ = fs::remove_file(&packed);
+        }
+        let is_here = |paths: &[PathBuf]| paths.iter().any(|path| path.is_file());
+        let failure = self.seen.failure();
+        let why = match ended {
+            Some(Ok(true)) if is_here(&paths) => {
                 state.failures = 0;
-                return paths.into_iter().find(|path| path.is_file()).map(Candidate::File);
+                return Some(created);
             }
-            Some(Ok(false)) => self.seen.failure(),
-            Some(Err(Ended::TooSlow)) => Some(format!("did not send a byte in {} s", PATIENCE.as_secs())),
+            Some(Ok(true)) => Some(Why::of_file("it is gone from the folder for downloads")),
+            // The reader of what came says why it is not used.
+            Some(Ok(false)) if failure.is_none() && is_here(&created) => {
+                state.failures = 0;
+                return Some(created);
+            }
+            Some(Ok(false)) if !is_unpacked => Some(Why::of_file("the packed PDB file that came can't be unpacked")),
+            Some(Ok(false)) => failure,
+            Some(Err(Ended::TooLarge(bytes))) => Some(Why::of_file(format!(
+                "it has {} MiB, more than {}",
+                bytes >> 20,
+                MAX_BYTES >> 20
+            ))),
+            Some(Err(Ended::TooSlow)) => Some(Why::of_server(format!(
+                "did not send a byte in {} s",
+                PATIENCE.as_secs()
+            ))),
             Some(Err(Ended::Unwanted)) => {
                 state.is_over = true;
-                return None;
+                return Some(created);
             }
-            None => Some("sent what can't be read".to_owned()),
+            None => Some(Why::of_server("sent what can't be read")),
         };
-        // What is not what was asked for would be there at the next start, too.
-        paths.iter().for_each(|path| drop(fs::remove_file(path)));
-        let Some(failure) = failure else {
-            state.failures = 0;
-            (self.watcher)(Download::Absent { what: &what });
-            return None;
-        };
-        let mut reason = match self.hosts.as_slice() {
-            [host] => format!("{host} {failure}"),
-            several => format!("one of {} {failure}", several.join(", ")),
-        };
-        state.failures += 1;
-        if state.failures >= if self.hosts.len() == 1 { 1 } else { MAX_FAILURES } {
-            state.is_over = true;
-            reason.push_str("; sprof asks for nothing more in this run");
+        match why {
+            Some(why) => self.fail(&mut state, &what, why),
+            None => {
+                state.failures = 0;
+                (self.watcher)(Download::Absent { what: &what });
+            }
         }
-        (self.watcher)(Download::Failed {
-            what: &what,
-            reason: &reason,
-        });
-        None
+        Some(created)
+    }
+
+    fn fail(&self, state: &mut State, what: &str, why: Why) {
+        let mut reason = why.text;
+        if why.is_of_server {
+            reason = match self.hosts.as_slice() {
+                [host] => format!("{host} {reason}"),
+                several => format!("one of {} {reason}", several.join(", ")),
+            };
+            state.failures += 1;
+            if state.failures >= if self.hosts.len() == 1 { 1 } else { MAX_FAILURES } {
+                state.is_over = true;
+                reason.push_str("; sprof asks for nothing more in this run");
+            }
+        }
+        (self.watcher)(Download::Failed { what, reason: &reason });
     }
 
     /// Whether to end the download that goes on.
@@ -158,6 +238,10 @@ impl SymbolServers {
         let (received, all, since) = self.seen.progress();
         if !(self.watcher)(Download::Progress { what, received, all }) {
             return Some(Ended::Unwanted);
+        }
+        let largest = received.max(all.unwrap_or(0));
+        if largest > MAX_BYTES {
+            return Some(Ended::TooLarge(largest));
         }
         (since > PATIENCE).then_some(Ended::TooSlow)
     }
@@ -183,6 +267,32 @@ impl State {
     }
 }
 
+/// True if the name is one part of a URL's path and stays as it is. The profile may name anything, and to the `url` crate `\` is `/`, and `%2e%2e` is `..`.
+fn is_plain(name: &str) -> bool {
+    !name.contains(|c: char| c.is_control() || matches!(c, '\\' | '/' | '?' | '#' | '%'))
+}
+
+/// Where symsrv keeps the packed form of a file while it unpacks it: `app.pd_`.
+fn packed(plain: &Path) -> PathBuf {
+    let mut name = plain.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    name.pop();
+    plain.with_file_name(name + "_")
+}
+
+/// Removes the beginning of a download of this file that was ended, unless another sprof writes it. The empty lock file stays: another sprof may wait for it.
+fn remove_part(path: &Path) {
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    if let Ok(lock) = File::open(beside(".lock"))
+        && lock.try_lock().is_ok()
+    {
+        let _ = fs::remove_file(beside(".part"));
+    }
+}
+
 /// What wholesym reports of the downloads for one module.
 #[derive(Default)]
 struct Seen {
@@ -194,7 +304,9 @@ struct Downloads {
     /// (bytes that have arrived, all bytes), by number of the download.
     running: BTreeMap<u64, (u64, Option<u64>)>,
     last_arrival: Option<Instant>,
-    failure: Option<String>,
+    failure: Option<Why>,
+    /// Files that were written whole.
+    created: Vec<PathBuf>,
 }
 
 impl Seen {
@@ -215,8 +327,12 @@ impl Seen {
     }
 
     /// The first failure that was not "I have no such file".
-    fn failure(&self) -> Option<String> {
+    fn failure(&self) -> Option<Why> {
         lock(&self.downloads).failure.take()
+    }
+
+    fn created(&self) -> Vec<PathBuf> {
+        lock(&self.downloads).created.clone()
     }
 
     fn note(&self, id: u64, bytes: Option<(u64, Option<u64>)>) {
@@ -248,28 +364,41 @@ impl SymbolManagerObserver for Seen {
 
     fn on_download_failed(&self, id: u64, reason: DownloadError) {
         self.note(id, None);
-        let reason = match reason {
+        let why = match reason {
             // Some servers forbid what they do not have.
             DownloadError::StatusError(403 | 404 | 410) => return,
-            DownloadError::StatusError(status) => format!("answered with status {status}"),
+            DownloadError::StatusError(status) => Why::of_server(format!("answered with status {status}")),
             DownloadError::OpenFailed(error) | DownloadError::Redirect(error) | DownloadError::Other(error) => {
-                format!("can't be reached ({})", innermost(&*error))
+                Why::of_server(format!("can't be reached ({})", innermost(&*error)))
             }
-            DownloadError::StreamRead(error) => format!("ended a download early ({})", innermost(&error)),
-            reason => format!("failed ({reason})"),
+            DownloadError::CouldNotCreateDestinationDirectory => Why::of_folder("a folder in it can't be made"),
+            DownloadError::DiskWrite(error) => Why::of_folder(&innermost(&error)),
+            // symsrv does not tell writing from reading.
+            DownloadError::StreamRead(error) if is_of_disk(&error) => Why::of_folder(&error.to_string()),
+            DownloadError::StreamRead(error) => {
+                Why::of_server(format!("ended a download early ({})", innermost(&error)))
+            }
+            reason => Why::of_server(format!("failed ({reason})")),
         };
-        lock(&self.downloads).failure.get_or_insert(reason);
+        lock(&self.downloads).failure.get_or_insert(why);
     }
 
     fn on_download_canceled(&self, id: u64) {
         self.note(id, None);
     }
 
-    fn on_file_created(&self, _path: &Path, _bytes: u64) {}
+    fn on_file_created(&self, path: &Path, _bytes: u64) {
+        lock(&self.downloads).created.push(path.to_owned());
+    }
 
     fn on_file_accessed(&self, _path: &Path) {}
 
     fn on_file_missed(&self, _path: &Path) {}
+}
+
+fn is_of_disk(error: &io::Error) -> bool {
+    let of_disk = [libc::ENOSPC, libc::EDQUOT, libc::EACCES, libc::EROFS, libc::EIO];
+    error.raw_os_error().is_some_and(|code| of_disk.contains(&code))
 }
 
 /// The cause that the system gave. The outer errors have the URL, which may hold a password.

@@ -412,7 +412,9 @@ fn a_pdb_file_comes_from_a_server() {
         build_id: None,
         ..library("other.pdb", 1)
     };
-    for module in [library("..", 1), without_id] {
+    // Nor is what would leave the server's folder.
+    let names = ["..", "..\\..\\x.pdb", "%2e%2e", "x?y=.pdb", "x#.pdb", "x\n.pdb"];
+    for module in names.map(|name| library(name, 1)).into_iter().chain([without_id]) {
         assert!(matches!(ask(&server.url, &module), Err(SymbolError::NotFound { .. })));
     }
     assert_eq!(server.asked().len(), asked);
