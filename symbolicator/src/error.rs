@@ -4,7 +4,17 @@ use std::path::{Path, PathBuf};
 
 use recording::symbol::SymbolSource;
 
-use crate::foreign::build_with;
+/// How to get a sprof with a feature.
+macro_rules! build_with {
+    ($feature:literal) => {
+        concat!(
+            "build sprof with `cargo install --locked --path samply-cli --features ",
+            $feature,
+            "`"
+        )
+    };
+}
+pub(crate) use build_with;
 
 /// Where no file was found.
 const NEXT_STEP: &str = match cfg!(feature = "symbol-servers") {

@@ -138,7 +138,8 @@ impl Engine {
     }
 
     fn open_foreign(module: &Module, options: &SymbolOptions, elf: Option<SymbolError>) -> Result<Engine, SymbolError> {
-        Ok(Engine::Foreign(Box::new(foreign::open(module, options, elf)?)))
+        let file = foreign::open(module, &options.symbol_dirs, options.symbol_servers.as_deref(), elf)?;
+        Ok(Engine::Foreign(Box::new(file)))
     }
 
     fn check_unchanged(&self) -> bool {

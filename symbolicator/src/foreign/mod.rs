@@ -24,20 +24,7 @@ use recording::module::{Module, ModuleKind};
 pub(crate) use engine::ForeignFile;
 pub use servers::SymbolServers;
 
-use crate::error::SymbolError;
-use crate::locate::SymbolOptions;
-
-/// How to get a sprof with a feature.
-macro_rules! build_with {
-    ($feature:literal) => {
-        concat!(
-            "build sprof with `cargo install --locked --path samply-cli --features ",
-            $feature,
-            "`"
-        )
-    };
-}
-pub(crate) use build_with;
+use crate::error::{SymbolError, build_with};
 
 /// Why symbol servers can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -81,12 +68,12 @@ impl Candidate {
 /// Opens the symbols of a module. `elf` is why the module has no ELF file, if one was looked for.
 pub(crate) fn open(
     module: &Module,
-    options: &SymbolOptions,
+    symbol_dirs: &[PathBuf],
+    servers: Option<&SymbolServers>,
     elf: Option<SymbolError>,
 ) -> Result<ForeignFile, SymbolError> {
-    let servers = options.symbol_servers.as_deref();
     let dirs = || {
-        let dirs = options.symbol_dirs.iter().map(PathBuf::as_path);
+        let dirs = symbol_dirs.iter().map(PathBuf::as_path);
         dirs.chain(servers.map(SymbolServers::folder))
     };
     let mut failure = None;
