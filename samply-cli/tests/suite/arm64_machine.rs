@@ -87,7 +87,7 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
     (all, of_function)
 }
 
-/// The program runs the same loop 20 and 60 million times (or ten times as often), and touches 2000 and 6000 pages.
+/// The program runs the same loop 100 and 300 million times (or twice as often), and touches 2000 and 6000 pages.
 /// `-O2` makes of
 /// `for (volatile long i = 0; i < n; i++) {}` on arm64:
 ///
@@ -100,6 +100,10 @@ fn weights(profile: &Profile, thread: &str, function: &str) -> (f64, f64) {
 /// Of instructions, QEMU 7.2 sees that a period is over only when the kernel next reads the counter, at its tick every
 /// 4 ms, which is 4 million instructions here: with a period of 1 million, samples came at every fourth, and at others
 /// when the recorder ran on the same CPU (28.8 % where 25 % are true, in one run of many). So the period is five ticks.
+///
+/// QEMU's two processors take turns, and cycles of both go on. So an interrupt comes up to 1.5 million cycles late while the
+/// recorder runs on the other one. The kernel drops a period that is over before the interrupt for the last one has come
+/// (`armpmu_event_set_period` in drivers/perf/arm_pmu.c): with periods of 1 million, every third run lost one of 500.
 #[test]
 fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
     let Some(dir) = machine_dir() else { return };
@@ -107,9 +111,9 @@ fn hardware_events_have_the_counts_and_the_shares_of_a_known_program() {
     let Ran { profiles, console } = run_machine(&dir, "counted", 5);
     kernel_probes_have_each_call(&profiles["kprobe"], &console);
     let events = [
-        ("cycles", "cycles", 1e6, 80e6),
+        ("cycles", "cycles", 10e6, 400e6),
         ("instructions", "instructions", 20e6, 800e6),
-        ("raw", "r11/period=1000000/u", 1e6, 80e6),
+        ("raw", "r11/period=10000000/u", 10e6, 400e6),
     ];
     for (name, event, period, iterations) in events {
         let profile = &profiles[name];
