@@ -37,6 +37,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) ui_dir: Option<PathBuf>,
 
+    /// Serve until Ctrl-C. Without it, the server ends when nobody has asked it for anything for 8 hours.
+    #[arg(long)]
+    pub(crate) keep: bool,
+
     #[command(flatten)]
     pub(crate) input: InputArgs,
 }

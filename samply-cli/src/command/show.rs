@@ -10,7 +10,7 @@ use symbolicator::{Symbolicator, api};
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::serve::browser::{self, Desk};
-use crate::serve::{Content, Links, Listener, Server};
+use crate::serve::{Content, End, IDLE_TIME, Links, Listener, Server};
 use crate::style::Style;
 use crate::term::Term;
 
@@ -52,10 +52,30 @@ impl Shown {
             base: self.base,
             symbols: Arc::new(move |path, body| api::handle(&symbolicator, path, body)),
         };
-        let server = Server::start(listener, content)?;
+        let (links, verbosity) = (self.links.clone(), args.input.verbosity());
+        let blocked = move || blocked(&Term::stderr(verbosity), &links);
+        let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), blocked)?;
         open(term, args, address, &self.links);
-        server.wait();
+        if server.wait() == End::Idle {
+            term.line("ended: nobody has asked for anything for 8 hours; --keep serves until Ctrl-C");
+        }
         Ok(Status::SUCCESS)
+    }
+}
+
+/// Says why a browser that opened the link may show nothing.
+fn blocked(term: &Term, links: &Links) {
+    term.warning(format_args!(
+        "the browser opened {}, but does not ask for the profile",
+        links.ui
+    ));
+    let causes = [
+        "Chrome, Edge and Brave ask whether the page may reach this device: allow it",
+        "Safari and some blockers let no page reach this device: use another browser",
+        "without internet, --ui-dir DIR serves a built UI from here; `report` needs no browser",
+    ];
+    for cause in causes {
+        term.detail(cause);
     }
 }
 

@@ -32,6 +32,6 @@ impl Listener {
             profile("profile.json", new),
             encode(&ours),
         );
-        self.links_to(origin, open)
+        self.links_to(origin, ui, open)
     }
 }

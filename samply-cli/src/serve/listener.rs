@@ -68,12 +68,12 @@ impl Listener {
         };
         let profile = encode(&format!("{ours}/profile.json"));
         let open = format!("{ui}/from-url/{profile}/{view}symbolServer={}", encode(&ours));
-        self.links_to(origin, open)
+        self.links_to(origin, ui, open)
     }
 
-    pub(super) fn links_to(&self, origin: String, open: String) -> Links {
+    pub(super) fn links_to(&self, origin: String, ui: String, open: String) -> Links {
         let once = format!("{origin}{}", self.once.path_to(&open));
-        Links { origin, open, once }
+        Links { origin, ui, open, once }
     }
 
     pub(super) fn link_parts(&self) -> LinkParts {
@@ -101,6 +101,8 @@ pub(super) struct LinkParts {
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
     pub(crate) origin: String,
+    /// Address of the UI, without a profile.
+    pub(crate) ui: String,
     /// Address of the UI with the profile. Holds the secret token.
     pub(crate) open: String,
     /// Redirects to `open` once. For a browser's arguments, which all users can read.

@@ -3,6 +3,8 @@
 //! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a function that answers
 //! symbol requests ([`Content`]), and gets links, and a thread that serves until a signal.
 //!
+//! [`watch`] sees whether a browser can reach the server, and when nobody asks any more.
+//!
 //! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file) or [`ui`] or the symbol function.
 //! A browser comes through [`once`].
 
@@ -18,9 +20,11 @@ mod routes;
 mod server;
 mod ui;
 mod view;
+mod watch;
 mod write_timeout;
 
 pub(crate) use compare::Compared;
 pub(crate) use listener::{Links, Listener};
 pub(crate) use routes::Content;
-pub(crate) use server::Server;
+pub(crate) use server::{End, Server};
+pub(crate) use watch::IDLE_TIME;

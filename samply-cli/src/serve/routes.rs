@@ -28,6 +28,7 @@ use super::listener::{Listener, Ui};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::ui::UiDir;
+use super::watch::Watch;
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -68,6 +69,7 @@ pub(super) struct Site {
     base: Option<Arc<File>>,
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
+    pub(super) watch: Watch,
 }
 
 /// The target of a request.
@@ -96,10 +98,12 @@ impl Site {
             base: content.base.map(Arc::new),
             symbols: content.symbols,
             symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
+            watch: Watch::new(),
         }
     }
 
     pub(super) async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
+        self.watch.request();
         let (parts, body) = request.into_parts();
         if !guard::is_our_host(&parts, self.listening_on) {
             return reply::error(
@@ -114,6 +118,9 @@ impl Site {
             Route::Symbols(_) => (&[Method::POST][..], POST),
             _ => (&[Method::GET, Method::HEAD][..], GET),
         };
+        if matches!(route, Route::Profile(_)) {
+            self.watch.profile();
+        }
         let is_preflight = is_secret && parts.method == Method::OPTIONS;
         let mut reply = match route {
             Route::Nowhere => reply::error(
@@ -135,6 +142,8 @@ impl Site {
                 guard::allow_preflight(headers, &parts.headers, allowed);
             }
         }
+        // Symbols may take minutes.
+        self.watch.request();
         reply
     }
 
@@ -173,6 +182,7 @@ impl Site {
         });
         match followed.await {
             Ok(Ok(Ok(link))) => {
+                self.watch.link();
                 let mut reply = reply::empty(StatusCode::SEE_OTHER);
                 reply.headers_mut().insert(header::LOCATION, link);
                 reply

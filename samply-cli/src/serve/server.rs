@@ -23,6 +23,7 @@ use super::once::Ends;
 use super::reply;
 use super::routes::Content;
 use super::routes::Site;
+use super::watch::PROFILE_TIME;
 use super::write_timeout::WriteTimeout;
 
 /// Open connections at most; more wait in the kernel's queue.
@@ -42,12 +43,26 @@ const BLOCKING_THREADS: usize = 16;
 
 /// The server, on a thread of its own.
 pub(crate) struct Server {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<End>,
+}
+
+/// Why the server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Signal,
+    /// Nobody asked for anything for the time that was given.
+    Idle,
 }
 
 impl Server {
-    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process.
-    pub(crate) fn start(listener: Listener, content: Content) -> Result<Server, String> {
+    /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: the time without requests
+    /// after which it ends. `blocked` is called where a browser was led to the UI and does not ask for the profile.
+    pub(crate) fn start(
+        listener: Listener,
+        content: Content,
+        idle: Option<Duration>,
+        blocked: impl FnOnce() + Send + 'static,
+    ) -> Result<Server, String> {
         let start = |error: io::Error| format!("cannot start the server: {error}");
         let site = Arc::new(Site::new(&listener, content));
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -65,26 +80,34 @@ impl Server {
             )
         };
         let thread = std::thread::Builder::new().name("server".into()).spawn(move || {
-            runtime.block_on(async {
+            let end = runtime.block_on(async {
+                let watched = async {
+                    site.watch.is_blocked(PROFILE_TIME).await;
+                    blocked();
+                    std::future::pending().await
+                };
                 tokio::select! {
-                    () = accept(listener.socket, site) => {}
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hangup.recv() => {}
+                    () = accept(listener.socket, site.clone()) => End::Signal,
+                    _ = interrupt.recv() => End::Signal,
+                    _ = terminate.recv() => End::Signal,
+                    _ = hangup.recv() => End::Signal,
+                    () = site.watch.is_idle(idle) => End::Idle,
+                    end = watched => end,
                 }
             });
             // Symbol requests in work are not waited for: nobody will read the answers.
             runtime.shutdown_background();
+            end
         });
         Ok(Server {
             thread: thread.map_err(start)?,
         })
     }
 
-    /// Waits until a signal ends the server.
-    pub(crate) fn wait(self) {
+    /// Waits until a signal ends the server, or until nobody asks any more.
+    pub(crate) fn wait(self) -> End {
         // Only a panic fails here, and it has printed its message.
-        let _ = self.thread.join();
+        self.thread.join().unwrap_or(End::Signal)
     }
 }
 

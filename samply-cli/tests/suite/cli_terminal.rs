@@ -275,7 +275,7 @@ fn get_with_bash(link: &str, as_nobody: bool) -> String {
 }
 
 #[test]
-fn the_arguments_of_the_browser_give_the_profile_to_nobody_else() {
+fn the_browser_s_arguments_give_the_profile_to_nobody_else_and_a_blocked_browser_is_noticed() {
     let Some(()) = perf_events() else { return };
     let folder = temp_dir();
     let path = browser_stand_in(folder.path());
@@ -320,6 +320,10 @@ fn the_arguments_of_the_browser_give_the_profile_to_nobody_else() {
     );
     let again = get_with_bash(once, false);
     assert!(again.starts_with("HTTP/1.1 410") && !again.contains(token), "{again}");
+
+    // Whoever followed the link never asks for the profile, as a browser that lets no page reach this machine.
+    terminal.wait_for("does not ask for the profile");
+    terminal.wait_for("--ui-dir");
     assert_eq!(terminal.interrupt().0, Some(0));
 }
 
