@@ -20,6 +20,7 @@ pub(crate) enum FileKind {
     Speedscope,
     Callgrind,
     PerfScript,
+    Otlp,
     ReportText,
     ReportMarkdown,
     ReportJson,
@@ -34,6 +35,7 @@ const ENDS: &[(&str, &[FileKind])] = &[
     (".pb.gz", &[Pprof]),
     (".pprof", &[Pprof]),
     (".speedscope.json", &[Speedscope]),
+    (".otlp", &[Otlp]),
     (".json.gz", &[Profile]),
     (".json", &[Profile, Speedscope, ReportJson]),
     (".md", &[ReportMarkdown]),
@@ -51,6 +53,7 @@ impl FileKind {
             Speedscope => "a file of speedscope",
             Callgrind => "a callgrind file",
             PerfScript => "the text of perf script",
+            Otlp => "a profile of OpenTelemetry",
             ReportText => "a report",
             ReportMarkdown => "a report in Markdown",
             ReportJson => "a report in JSON",
@@ -91,6 +94,8 @@ impl FileKind {
             Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
             Speedscope => text(&start).contains("www.speedscope.app/file-format-schema.json"),
             PerfScript => read::kind(path) == Some(read::Kind::PerfScript),
+            // A message that begins with a message; the scope's name stands at its beginning.
+            Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
             ReportText => text(&start).lines().any(|line| line.starts_with("quality: ")),
             ReportMarkdown => {
                 text(&start).lines().any(|line| line.starts_with("quality: ")) && start.starts_with(b"**")
@@ -143,6 +148,7 @@ mod tests {
             ("{\"meta\":{\"version\":1}}", &[Profile]),
             ("<?xml version=\"1.0\"?><svg width=\"1\">", &[FlameGraph]),
             ("app;main;work 12\n", &[Folded]),
+            ("\n\u{20}\n\u{0}\u{12}\u{1c}\n\u{5}sprof", &[Otlp]),
             ("\u{1f}\u{8b} no gzip", &[]),
             (
                 "app 1/2 0.001000:    1000 cpu-ns: \n\t     1f main (app)\n",

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::data::{Category, Data, Frame, Thread};
+use crate::data::{Category, Data, Frame, SavedLib, Thread};
 
 /// The stack of a sample without one.
 pub(crate) const NO_STACK: &str = "[no stack]";
@@ -38,6 +38,12 @@ pub(super) fn thread(thread: &Thread) -> String {
         ("", tid) => format!("thread {tid}"),
         (name, tid) => format!("{name} ({tid})"),
     }
+}
+
+/// A library's path, or else its name.
+pub(super) fn library(lib: &SavedLib) -> &str {
+    let names = [&lib.path, &lib.name, &lib.debug_name];
+    names.into_iter().find_map(|name| name.as_deref()).unwrap_or_default()
 }
 
 /// The name of the counted event as one word: readers split it at spaces.

@@ -8,6 +8,8 @@ pub mod firefox;
 pub mod firefox_v55;
 pub mod folded;
 pub(crate) mod label;
+mod locations;
+pub mod otlp;
 pub mod perf_script;
 mod pick;
 pub mod pprof;

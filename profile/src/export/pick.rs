@@ -127,6 +127,45 @@ impl<'a> Picked<'a> {
         totals
     }
 
+    /// The type and unit of weights: the file's own names, or those of pprof's own profiles.
+    pub(super) fn value_type(&self) -> (String, String) {
+        let (name, unit) = match (self.counted(), self.named(), self.time) {
+            (Counted::Bytes, Some((name, _)), _) => (name, "bytes"),
+            (Counted::Nanoseconds, Some((name, _)), _) => (name, "nanoseconds"),
+            (Counted::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
+            (Counted::Named, Some((name, _)), _) => (name, "count"),
+            (Counted::Bytes, ..) => ("space", "bytes"),
+            (.., Time::Cpu) => ("cpu", "nanoseconds"),
+            (.., Time::Waits) => ("delay", "nanoseconds"),
+            (.., Time::All) => ("wall", "nanoseconds"),
+        };
+        (name.to_owned(), unit.to_owned())
+    }
+
+    /// False if samples have no time and no other weight.
+    pub(super) fn has_weights(&self) -> bool {
+        self.counted() != Counted::Samples || self.interval_ns() > 0
+    }
+
+    /// A weight in the unit of [`Picked::value_type`].
+    pub(super) fn value(&self, weight: u64) -> u64 {
+        match self.counted() {
+            Counted::Samples => weight.saturating_mul(self.interval_ns()),
+            Counted::Nanoseconds | Counted::Bytes | Counted::Named => weight,
+        }
+    }
+
+    pub(super) fn interval_ns(&self) -> u64 {
+        (self.data.interval_ms * 1e6).round() as u64
+    }
+
+    /// Time of the last sample since the profile's start, ms.
+    pub(super) fn last_ms(&self) -> f64 {
+        let threads = self.data.threads.iter();
+        let times = threads.flat_map(|thread| thread.samples.time_ms.iter().copied());
+        times.filter(|time| time.is_finite()).fold(0.0, f64::max)
+    }
+
     fn picks(&self, stack: u32) -> bool {
         match self.time {
             Time::All => true,

@@ -8,8 +8,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustc_hash::FxHashMap;
 
+use super::Picked;
 use super::label::{self, NO_STACK};
-use super::{Counted, Picked, Time};
+use super::locations::{Locations, Mapping};
 use crate::data::{Data, NONE, Thread};
 use crate::wire::pprof::{self as wire, profile as field};
 use crate::wire::protobuf::Message;
@@ -24,9 +25,7 @@ pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
         message: Message::default(),
         texts: Vec::new(),
         text_ids: FxHashMap::default(),
-        chains: FxHashMap::default(),
-        locations: Vec::new(),
-        mappings: Vec::new(),
+        locations: Locations::new(picked.data),
     };
     writer.profile()?;
     writer.out.finish()?.flush()
@@ -39,34 +38,19 @@ struct Writer<'a, W: Write> {
     message: Message,
     texts: Vec<String>,
     text_ids: FxHashMap<String, u64>,
-    /// The location of the frames at one address, by the location of the outer frames and the frame inlined into them.
-    chains: FxHashMap<(u32, u32), u32>,
-    /// Each location as the location that it extends, and its innermost frame.
-    locations: Vec<(u32, u32)>,
-    mappings: Vec<Mapping>,
+    locations: Locations<'a>,
 }
-
-/// A library's place in an artificial address space: a profile has only offsets in libraries.
-#[derive(Clone, Copy)]
-struct Mapping {
-    start: u64,
-    limit: u64,
-}
-
-/// Pages between two libraries.
-const PAGE: u64 = 0x1000;
 
 impl<W: Write> Writer<'_, W> {
     fn profile(&mut self) -> io::Result<()> {
         // The first text must be empty.
         self.text("");
         let samples = ("samples".to_owned(), "count".to_owned());
-        let weights = self.has_weights().then(|| self.value_type());
+        let weights = self.picked.has_weights().then(|| self.picked.value_type());
         for (kind, unit) in self.data.has_samples().then_some(samples).into_iter().chain(weights) {
             let value_type = self.typed(&kind, &unit);
             self.put(field::SAMPLE_TYPE, &value_type)?;
         }
-        self.lay_out();
         let threads: &[Thread] = &self.data.threads;
         for thread in threads {
             self.samples(thread)?;
@@ -84,30 +68,6 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// False if samples have no time and no other weight.
-    fn has_weights(&self) -> bool {
-        self.picked.counted() != Counted::Samples || self.interval_ns() > 0
-    }
-
-    /// The file's own names, or those of pprof's own profiles.
-    fn value_type(&self) -> (String, String) {
-        let (name, unit) = match (self.picked.counted(), self.picked.named(), self.picked.time()) {
-            (Counted::Bytes, Some((name, _)), _) => (name, "bytes"),
-            (Counted::Nanoseconds, Some((name, _)), _) => (name, "nanoseconds"),
-            (Counted::Named, Some((name, unit)), _) if !unit.is_empty() => (name, unit),
-            (Counted::Named, Some((name, _)), _) => (name, "count"),
-            (Counted::Bytes, ..) => ("space", "bytes"),
-            (.., Time::Cpu) => ("cpu", "nanoseconds"),
-            (.., Time::Waits) => ("delay", "nanoseconds"),
-            (.., Time::All) => ("wall", "nanoseconds"),
-        };
-        (name.to_owned(), unit.to_owned())
-    }
-
-    fn interval_ns(&self) -> u64 {
-        (self.data.interval_ms * 1e6).round() as u64
-    }
-
     fn samples(&mut self, thread: &Thread) -> io::Result<()> {
         let mut sums: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
         for sample in self.picked.samples(thread) {
@@ -123,15 +83,12 @@ impl<W: Write> Writer<'_, W> {
         ];
         let labels = labels.map(|(key, value)| (self.text(key), self.text(&value)));
         for (stack, (count, weight)) in sums {
-            let value = match self.picked.counted() {
-                Counted::Samples => weight.saturating_mul(self.interval_ns()),
-                Counted::Nanoseconds | Counted::Bytes | Counted::Named => weight,
-            };
+            let value = self.picked.value(weight);
             let counts = self.data.has_samples().then_some(count);
-            let weights = self.has_weights().then_some(value);
-            let path = self.path(stack);
+            let weights = self.picked.has_weights().then_some(value);
+            let path = self.locations.path(stack);
             let mut sample = Message::default();
-            sample.packed(wire::sample::LOCATION_ID, path.into_iter());
+            sample.packed(wire::sample::LOCATION_ID, path.into_iter().map(location_id));
             // The format's values are signed.
             let values = counts.into_iter().chain(weights);
             sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
@@ -146,72 +103,13 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// Ids of the locations of a stack, leaf first.
-    fn path(&mut self, mut stack: u32) -> Vec<u64> {
-        let mut frames = Vec::new();
-        while stack != NONE {
-            let node = self.data.stacks[stack as usize];
-            frames.push(node.frame);
-            stack = node.prefix;
-        }
-        if frames.is_empty() {
-            // Stands for the frame of a sample without a stack.
-            frames.push(NONE);
-        }
-        let mut path: Vec<u64> = Vec::new();
-        let mut outer = NONE;
-        for frame in frames.into_iter().rev() {
-            let is_inlined = self
-                .data
-                .frames
-                .get(frame as usize)
-                .is_some_and(|frame| frame.is_inlined());
-            let extends = if is_inlined { outer } else { NONE };
-            let next = self.locations.len() as u32;
-            let location = *self.chains.entry((extends, frame)).or_insert(next);
-            if location == next {
-                self.locations.push((extends, frame));
-            }
-            if extends != NONE {
-                path.pop();
-            }
-            path.push(u64::from(location) + 1);
-            outer = location;
-        }
-        path.reverse();
-        path
-    }
-
-    /// Assigns an address range to each library.
-    fn lay_out(&mut self) {
-        let mut sizes = vec![0u64; self.data.libs.len()];
-        for frame in &self.data.frames {
-            if let (Some(size), Some(address)) = (sizes.get_mut(frame.lib as usize), frame.address) {
-                *size = (*size).max(address);
-            }
-        }
-        let mut start = 0x10_0000u64;
-        for size in sizes {
-            let limit = start.saturating_add(size).saturating_add(PAGE) & !(PAGE - 1);
-            self.mappings.push(Mapping { start, limit });
-            start = limit.saturating_add(PAGE);
-        }
-    }
-
     fn write_mappings(&mut self) -> io::Result<()> {
         let libs = &self.data.libs;
         for (id, lib) in libs.iter().enumerate() {
-            let Mapping { start, limit } = self.mappings[id];
-            let name = lib
-                .path
-                .as_deref()
-                .or(lib.name.as_deref())
-                .or(lib.debug_name.as_deref());
+            let Mapping { start, limit } = self.locations.mappings()[id];
+            let name = label::library(lib);
             let build_id = lib.code_id.as_deref().or(lib.breakpad_id.as_deref());
-            let (name, build_id) = (
-                self.text(name.unwrap_or_default()),
-                self.text(build_id.unwrap_or_default()),
-            );
+            let (name, build_id) = (self.text(name), self.text(build_id.unwrap_or_default()));
             let mut mapping = Message::default();
             mapping.number(wire::mapping::ID, id as u64 + 1);
             mapping.number(wire::mapping::MEMORY_START, start);
@@ -230,24 +128,16 @@ impl<W: Write> Writer<'_, W> {
 
     fn write_locations(&mut self) -> io::Result<()> {
         let no_stack = self.data.funcs.len() as u64 + 1;
-        for id in 0..self.locations.len() {
+        for id in 0..self.locations.count() {
             let mut location = Message::default();
-            location.number(wire::location::ID, id as u64 + 1);
-            let (_, innermost) = self.locations[id];
-            if let Some(frame) = self.data.frames.get(innermost as usize)
-                && let Some(mapping) = self.mappings.get(frame.lib as usize)
-            {
-                location.number(wire::location::MAPPING_ID, u64::from(frame.lib) + 1);
-                location.number(
-                    wire::location::ADDRESS,
-                    mapping.start.saturating_add(frame.address.unwrap_or(0)),
-                );
+            location.number(wire::location::ID, location_id(id));
+            if let Some((lib, address)) = self.locations.address(id) {
+                location.number(wire::location::MAPPING_ID, u64::from(lib) + 1);
+                location.number(wire::location::ADDRESS, address);
             }
-            // Innermost frame first.
-            let mut next = id as u32;
-            while let Some((outer, frame)) = self.locations.get(next as usize) {
+            for frame in self.locations.frames(id) {
                 let mut line = Message::default();
-                match self.data.frames.get(*frame as usize) {
+                match frame {
                     Some(frame) => {
                         line.number(wire::line::FUNCTION_ID, u64::from(frame.func) + 1);
                         line.number(wire::line::LINE, if frame.line == NONE { 0 } else { frame.line.into() });
@@ -255,7 +145,6 @@ impl<W: Write> Writer<'_, W> {
                     None => line.number(wire::line::FUNCTION_ID, no_stack),
                 }
                 location.message(wire::location::LINE, &line);
-                next = *outer;
             }
             self.put(field::LOCATION, &location)?;
         }
@@ -284,8 +173,8 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn write_times(&mut self) -> io::Result<()> {
-        let (what, unit) = match self.has_weights() {
-            true => self.value_type(),
+        let (what, unit) = match self.picked.has_weights() {
+            true => self.picked.value_type(),
             false => ("samples".to_owned(), "count".to_owned()),
         };
         let period_type = self.typed(&what, &unit);
@@ -293,16 +182,11 @@ impl<W: Write> Writer<'_, W> {
         let comment = self.text(&format!("recorded program: {}", self.data.product));
         self.put(field::PERIOD_TYPE, &period_type)?;
         let ns = |ms: f64| (ms * 1e6).round().clamp(0.0, i64::MAX as f64) as u64;
-        let ends = self
-            .data
-            .threads
-            .iter()
-            .flat_map(|thread| thread.samples.time_ms.iter().copied());
-        let last_ms = ends.filter(|time| time.is_finite()).fold(0.0, f64::max);
+        let last_ms = self.picked.last_ms();
         self.message.clear();
         self.message.number(field::TIME_NANOS, ns(self.data.start_ms));
         self.message.number(field::DURATION_NANOS, ns(last_ms));
-        self.message.number(field::PERIOD, self.interval_ns());
+        self.message.number(field::PERIOD, self.picked.interval_ns());
         self.message.number(field::COMMENT, comment);
         self.message.number(field::DEFAULT_SAMPLE_TYPE, default_type);
         self.out.write_all(self.message.bytes())
@@ -331,4 +215,9 @@ impl<W: Write> Writer<'_, W> {
         self.message.message(field, message);
         self.out.write_all(self.message.bytes())
     }
+}
+
+/// Ids begin with 1.
+fn location_id(location: u32) -> u64 {
+    u64::from(location) + 1
 }

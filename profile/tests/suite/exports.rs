@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::data::{data, example, expected};
 use crate::common::exports::*;
-use profile::data::Unit;
-use profile::export::{Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
+use profile::data::{Data, Unit};
+use profile::export::{Picked, Time, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
 use proptest::prelude::*;
 
 fn time() -> impl Strategy<Value = Time> {
@@ -38,6 +38,12 @@ proptest! {
         pprof::write(&picked, &mut bytes).unwrap();
         let scale = if data.unit == Unit::Samples { 1_000_000 } else { 1 };
         prop_assert_eq!(&of_pprof(&bytes, scale), &expected);
+        for start_ms in [0.0, 1e12] {
+            let data = Data { start_ms, ..data.clone() };
+            let mut bytes = Vec::new();
+            otlp::write(&Picked::new(&data, time), &[], &mut bytes).unwrap();
+            prop_assert_eq!(&of_otlp(&bytes, scale), &expected);
+        }
         if data.unit == Unit::Samples {
             // Other amounts are rounded in its texts.
             let options = svg::SvgOptions { min_width: 0.0, ..Default::default() };
@@ -149,4 +155,59 @@ fn pprof_has_inlined_functions_in_one_location_with_the_address_and_the_library(
     );
     assert_eq!(profile.time_nanos, 1_700_000_000_000_000_000);
     assert_eq!(profile.period, 1_000_000);
+}
+
+#[test]
+fn opentelemetry_has_the_time_of_each_sample_its_thread_and_what_ran() {
+    let data = example();
+    let mut bytes = Vec::new();
+    let resource = [("service.name".to_owned(), "shop".to_owned())];
+    otlp::write(&Picked::new(&data, Time::Cpu), &resource, &mut bytes).unwrap();
+    let (request, dictionary) = otlp(&bytes);
+    let of_resource = &request.resource_profiles[0];
+    let attribute = &of_resource.resource.as_ref().unwrap().attributes[0];
+    assert_eq!(attribute.key, "service.name");
+    let scope = &of_resource.scope_profiles[0];
+    assert_eq!(scope.scope.as_ref().unwrap().name, "sprof");
+    let profile = &scope.profiles[0];
+    let text = |index: i32| dictionary.string_table[index as usize].as_str();
+    let value_type = profile.sample_type.unwrap();
+    assert_eq!(
+        (text(value_type.type_strindex), text(value_type.unit_strindex)),
+        ("cpu", "nanoseconds")
+    );
+    // `helper` is inlined into `work`: one location with two lines, and a sample of two observations, 1 and 2 ms after the start.
+    let start = profile.time_unix_nano;
+    assert_eq!(start, 1_700_000_000_000_000_000);
+    let name = |line: &opentelemetry_proto::tonic::profiles::v1development::Line| {
+        text(dictionary.function_table[line.function_index as usize].name_strindex)
+    };
+    let inlined = profile.samples.iter().find(|sample| sample.values.len() == 2).unwrap();
+    assert_eq!(inlined.timestamps_unix_nano, [start + 1_000_000, start + 2_000_000]);
+    assert_eq!(inlined.values, [1_000_000; 2]);
+    let stack = &dictionary.stack_table[inlined.stack_index as usize].location_indices;
+    let leaf = &dictionary.location_table[stack[0] as usize];
+    assert_eq!(
+        leaf.lines.iter().map(name).collect::<Vec<_>>(),
+        ["helper", "work<[u8; 4]>"]
+    );
+    let mapping = &dictionary.mapping_table[leaf.mapping_index as usize];
+    assert_eq!(text(mapping.filename_strindex), "/opt/app");
+    let end = start + profile.duration_nano;
+    let times = profile.samples.iter().flat_map(|sample| &sample.timestamps_unix_nano);
+    assert!(times.clone().count() == 5 && times.clone().all(|time| (start..end).contains(time)));
+    let attributes = inlined.attribute_indices.iter().chain(&mapping.attribute_indices);
+    let keys: Vec<&str> = attributes
+        .map(|index| text(dictionary.attribute_table[*index as usize].key_strindex))
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "process.executable.name",
+            "thread.name",
+            "process.pid",
+            "thread.id",
+            "process.executable.build_id.gnu"
+        ]
+    );
 }

@@ -131,6 +131,8 @@ pub(crate) enum ExportFormat {
     Callgrind,
     /// As `perf script` prints samples.
     PerfScript,
+    /// For collectors of OpenTelemetry: the profiles of OTLP 1.10, as protobuf.
+    Otlp,
     /// The profile itself with everything in it; gzip if the output's name ends in .gz, plain if it ends in .json.
     Firefox,
     /// The same in version 55 of its format, for older front ends.

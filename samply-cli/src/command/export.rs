@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::ValueEnum as _;
 use profile::export::svg::{Shape, SvgOptions};
-use profile::export::{Counted, Picked, Time, callgrind, folded, perf_script, pprof, speedscope, svg};
+use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
 use recording::command::own;
 use symbolicator::LocalSources;
 
@@ -50,6 +50,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         ExportFormat::Speedscope => speedscope::write(&picked, out),
         ExportFormat::Callgrind => callgrind::write(&picked, out),
         ExportFormat::PerfScript => perf_script::write(&picked, out),
+        ExportFormat::Otlp => otlp::write(&picked, &[("service.name".into(), input.data.product.clone())], out),
         ExportFormat::Firefox | ExportFormat::FirefoxV55 => Err(io::Error::other("it is not made of samples")),
     })
 }
@@ -65,7 +66,7 @@ fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
         args::usage_error(
             "export",
             "which format? Name it (--format svg), or a file whose name says it (-o FILE.svg, .folded, .pb.gz, \
-             .speedscope.json, .json.gz)",
+             .speedscope.json, .otlp, .json.gz)",
         )
     })
 }
@@ -78,6 +79,7 @@ fn kind(format: ExportFormat) -> FileKind {
         ExportFormat::Speedscope => FileKind::Speedscope,
         ExportFormat::Callgrind => FileKind::Callgrind,
         ExportFormat::PerfScript => FileKind::PerfScript,
+        ExportFormat::Otlp => FileKind::Otlp,
         ExportFormat::Firefox | ExportFormat::FirefoxV55 => FileKind::Profile,
     }
 }

@@ -426,7 +426,15 @@ fn a_reader_that_leaves_is_a_quiet_end() {
     let folder = temp_dir();
     let folded = folder.path().join("stacks.folded");
     std::fs::write(&folded, "main;work 3\n").unwrap();
-    for format in ["folded", "svg", "speedscope", "callgrind", "perf-script", "pprof"] {
+    for format in [
+        "folded",
+        "svg",
+        "speedscope",
+        "callgrind",
+        "perf-script",
+        "pprof",
+        "otlp",
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = sprof();

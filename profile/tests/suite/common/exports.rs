@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::profiles::v1development::ProfilesDictionary;
+use prost::Message as _;
 use serde_json::Value;
 
 /// What functions cost, by the names that all formats can hold.
@@ -257,6 +260,43 @@ pub(crate) fn of_pprof(gz: &[u8], scale: u64) -> Costs {
     }
     costs.forget_nothing_spent();
     costs
+}
+
+/// `scale`: nanoseconds of a sample, where samples are counted.
+pub(crate) fn of_otlp(bytes: &[u8], scale: u64) -> Costs {
+    let (request, dictionary) = otlp(bytes);
+    let text = |index: i32| dictionary.string_table[index as usize].as_str();
+    let mut costs = Costs::default();
+    for sample in &request.resource_profiles[0].scope_profiles[0].profiles[0].samples {
+        let locations = &dictionary.stack_table[sample.stack_index as usize].location_indices;
+        let lines = (locations.iter()).flat_map(|location| &dictionary.location_table[*location as usize].lines);
+        let functions = lines.map(|line| &dictionary.function_table[line.function_index as usize]);
+        let names: Vec<String> = functions
+            .map(|function| common_name(text(function.name_strindex)))
+            .collect();
+        let times = sample.timestamps_unix_nano.len();
+        assert!(times == sample.values.len() || times == 0 && sample.values.len() == 1);
+        for value in &sample.values {
+            let value = u64::try_from(*value).unwrap();
+            assert_eq!(value % scale, 0);
+            costs.add(&names, value / scale);
+        }
+    }
+    costs.forget_nothing_spent();
+    costs
+}
+
+/// As a collector reads it, with the dictionary taken out: every table begins with the row that stands for none.
+pub(crate) fn otlp(bytes: &[u8]) -> (ExportProfilesServiceRequest, ProfilesDictionary) {
+    let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+    let dictionary = request.dictionary.take().unwrap();
+    assert_eq!(dictionary.string_table[0], "");
+    assert_eq!(dictionary.mapping_table[0], Default::default());
+    assert_eq!(dictionary.location_table[0], Default::default());
+    assert_eq!(dictionary.function_table[0], Default::default());
+    assert_eq!(dictionary.attribute_table[0], Default::default());
+    assert_eq!(dictionary.stack_table[0], Default::default());
+    (request, dictionary)
 }
 
 enum Field<'a> {
