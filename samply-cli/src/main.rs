@@ -13,7 +13,7 @@
 //!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
-//! 7. [`serve`]: the local server, and the browser.
+//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
@@ -31,6 +31,11 @@ mod downloads;
 mod exit;
 mod file_kind;
 mod fit;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the commands that use it follow")
+)]
+mod http;
 mod import;
 mod input;
 mod interrupt;

@@ -1,0 +1,345 @@
+//! The HTTP client: the only place that opens connections to other machines by itself.
+//!
+//! The caller gives an [`Address`], a method, headers, perhaps a secret and a [`Body`], and gets the reply to one request, or an [`Error`] that says
+//! what failed and how much was sent. One call is one attempt: nothing is sent again, and no redirect is followed. No secret is in an error or in
+//! what `Debug` shows. Out of scope: when a request may be repeated, and what a reply means.
+//!
+//! Certificates are those of the system (`SSL_CERT_FILE` and `SSL_CERT_DIR` replace them), or Mozilla's where the system has none. A proxy is that
+//! of the environment ([`proxy`]).
+
+mod address;
+mod error;
+mod proxy;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use ureq::http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, SendBody, http};
+
+pub(crate) use address::Address;
+pub(crate) use error::{Error, Phase, Reason, Sent};
+pub(crate) use ureq::http::Method;
+
+/// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl has the same limit. The
+/// refusal of a server that closes the connection while it is written to would be lost.
+const ASKS_FIRST_BYTES: u64 = 1 << 20;
+/// Servers that don't know the question get the body after this time. curl waits as long.
+const WAITS_FOR_ANSWER: Duration = Duration::from_secs(1);
+/// How often the caller is asked whether to go on.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// A request. Its `Debug` shows no secret.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    /// For errors: `upload the profile` gives `cannot upload the profile: ...`.
+    pub(crate) purpose: &'a str,
+    pub(crate) method: Method,
+    pub(crate) address: &'a Address,
+    pub(crate) headers: &'a [(&'a str, &'a str)],
+    /// The value of `Authorization`.
+    pub(crate) authorization: Option<&'a Secret>,
+    pub(crate) body: Option<Body>,
+}
+
+/// What is sent: a file, or bytes.
+pub(crate) struct Body {
+    reader: Box<dyn Read + Send>,
+    size: u64,
+}
+
+impl Body {
+    /// The first `size` bytes of what `reader` gives.
+    pub(crate) fn new(reader: impl Read + Send + 'static, size: u64) -> Body {
+        Body {
+            reader: Box::new(reader),
+            size,
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Body({} bytes)", self.size)
+    }
+}
+
+/// A token or password, which no message and no `Debug` shows.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    /// For what keeps or sends it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For connecting, for each write, for the first byte of the reply, and for the rest of the reply.
+    pub(crate) step: Duration,
+    /// For everything together.
+    pub(crate) whole: Option<Duration>,
+    /// Bytes of the reply's body.
+    pub(crate) reply_bytes: u64,
+}
+
+/// The reply to a request that the server accepted.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// 200 to 299.
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Bytes of the body that were given to the connection.
+    pub(crate) sent: u64,
+    pub(crate) size: u64,
+}
+
+/// Sends a request once, and reads the reply. `watch` is called ten times a second, and may end it.
+///
+/// # Errors
+///
+/// The server was not reached, did not reply in time, replied something else than a status of 200 to 299, or `watch` ended the request.
+pub(crate) fn send(
+    request: Request<'_>,
+    limits: &Limits,
+    mut watch: impl FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Reply, Error> {
+    let proxy = proxy::of(request.address, &|name| std::env::var(name).ok());
+    let state = Arc::new(State::default());
+    let size = request.body.as_ref().map_or(0, |body| body.size);
+    let failed = Failed {
+        purpose: request.purpose.into(),
+        host: request.address.host().into(),
+        proxy: (proxy.as_ref().ok().and_then(Option::as_ref)).map(|proxy| proxy::name(proxy).into()),
+        limits: *limits,
+        has_body: request.body.is_some(),
+        size,
+    };
+    let proxy = match proxy {
+        Ok(proxy) => proxy,
+        Err(reason) => return Err(failed.error(reason, Sent::Nothing)),
+    };
+    let agent = agent(proxy, limits);
+    let prepared = match prepare(request, &state) {
+        Ok(prepared) => prepared,
+        Err(reason) => return Err(failed.error(reason, Sent::Nothing)),
+    };
+    // Another thread: only a thread that does not wait for the network can be asked to end.
+    let (results, result) = mpsc::sync_channel(1);
+    let (worker, reply_bytes) = (agent.clone(), limits.reply_bytes);
+    std::thread::spawn(move || {
+        // The receiver is gone if the request was ended.
+        let _ = results.send(exchange(&worker, prepared, reply_bytes));
+    });
+    let outcome = loop {
+        match result.recv_timeout(WATCH) {
+            Ok(outcome) => break outcome,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break Err(Stop::Request(ureq::Error::ConnectionFailed)),
+        }
+        let sent = state.sent.load(Ordering::Relaxed);
+        if watch(Progress { sent, size }).is_break() {
+            state.is_ended.store(true, Ordering::Relaxed);
+            agent.shutdown();
+            return Err(failed.error(Reason::Ended, failed.sent(&state)));
+        }
+    };
+    let sent = failed.sent(&state);
+    match outcome {
+        Ok(reply) if (200..300).contains(&reply.status) => Ok(reply),
+        Ok(reply) if (300..400).contains(&reply.status) => Err(failed.error(Reason::Redirect(reply.status), sent)),
+        Ok(reply) => {
+            let said = error::said(&reply.body);
+            Err(failed.error(Reason::Status(reply.status, said), sent))
+        }
+        Err(stop) => {
+            let own = state.read_error.lock().ok().and_then(|mut error| error.take());
+            let reason = match own {
+                Some(error) => Reason::Body(error),
+                None => failed.reason(stop, sent),
+            };
+            Err(failed.error(reason, sent))
+        }
+    }
+}
+
+/// What a request has in common with its error.
+struct Failed {
+    purpose: Box<str>,
+    host: Box<str>,
+    proxy: Option<Box<str>>,
+    limits: Limits,
+    has_body: bool,
+    size: u64,
+}
+
+impl Failed {
+    fn error(&self, reason: Reason, sent: Sent) -> Error {
+        Error {
+            purpose: self.purpose.clone(),
+            host: self.host.clone(),
+            proxy: self.proxy.clone(),
+            reason,
+            sent,
+        }
+    }
+
+    fn sent(&self, state: &State) -> Sent {
+        match state.sent.load(Ordering::Relaxed) {
+            0 if self.has_body => Sent::Nothing,
+            sent if sent < self.size => Sent::Part { sent, size: self.size },
+            _ => Sent::All,
+        }
+    }
+
+    fn reason(&self, stop: Stop, sent: Sent) -> Reason {
+        match stop {
+            Stop::Request(error) => Reason::of(error, sent, &self.limits),
+            // A status alone, without a body that can be read, is a reply.
+            Stop::Reply(status, _) if !(200..300).contains(&status) => Reason::Status(status, String::new()),
+            Stop::Reply(_, error) => Reason::of_reply(error, &self.limits),
+        }
+    }
+}
+
+/// What the thread of a request shares with its caller.
+#[derive(Default)]
+struct State {
+    sent: AtomicU64,
+    is_ended: AtomicBool,
+    read_error: Mutex<Option<io::Error>>,
+}
+
+/// Reads the body for the connection.
+struct Reader {
+    body: Body,
+    state: Arc<State>,
+}
+
+impl Read for Reader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.state.is_ended.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let sent = self.state.sent.load(Ordering::Relaxed);
+        let rest = usize::try_from(self.body.size - sent).unwrap_or(usize::MAX);
+        let wanted = rest.min(buffer.len());
+        let read = match self.body.reader.read(&mut buffer[..wanted]) {
+            Ok(0) if wanted > 0 => Err(io::Error::other("the file became shorter")),
+            other => other,
+        };
+        match read {
+            Ok(read) => {
+                self.state.sent.fetch_add(read as u64, Ordering::Relaxed);
+                Ok(read)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => {
+                let kind = error.kind();
+                if let Ok(mut slot) = self.state.read_error.lock() {
+                    *slot = Some(error);
+                }
+                Err(kind.into())
+            }
+        }
+    }
+}
+
+fn prepare(request: Request<'_>, state: &Arc<State>) -> Result<http::Request<Option<Reader>>, Reason> {
+    let refused = || Reason::Request("a header has characters that headers can't have".into());
+    let mut made = http::Request::builder()
+        .method(request.method)
+        .uri(request.address.uri().clone())
+        // One request is all. And ureq 3.5 sees a refusal that comes instead of `100 Continue` only when more bytes come, or the end.
+        .header(CONNECTION, "close");
+    for (name, value) in request.headers {
+        made = made.header(*name, *value);
+    }
+    if let Some(secret) = request.authorization {
+        let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| refused())?;
+        value.set_sensitive(true);
+        made = made.header(AUTHORIZATION, value);
+    }
+    if let Some(body) = &request.body {
+        made = made.header(CONTENT_LENGTH, body.size);
+        if body.size > ASKS_FIRST_BYTES {
+            made = made.header(EXPECT, "100-continue");
+        }
+    }
+    let state = state.clone();
+    let body = request.body.map(|body| Reader { body, state });
+    made.body(body).map_err(|_| refused())
+}
+
+fn agent(proxy: Option<ureq::Proxy>, limits: &Limits) -> Agent {
+    let tls = TlsConfig::builder().root_certs(roots()).build();
+    let step = Some(limits.step);
+    let config = Agent::config_builder()
+        .user_agent(concat!("sprof/", env!("CARGO_PKG_VERSION")))
+        .proxy(proxy)
+        .tls_config(tls)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_resolve(step)
+        .timeout_connect(step)
+        .timeout_per_write(step)
+        .timeout_await_100(Some(WAITS_FOR_ANSWER.min(limits.step / 2)))
+        .timeout_recv_response(step)
+        .timeout_recv_body(step)
+        .timeout_global(limits.whole)
+        .build();
+    config.new_agent()
+}
+
+/// The certificates of the system; Mozilla's, which are part of the program, if the system has none.
+fn roots() -> RootCerts {
+    let found = rustls_native_certs::load_native_certs();
+    let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].map(|name| std::env::var_os(name).is_some());
+    if found.certs.is_empty() && !named.contains(&true) {
+        return RootCerts::WebPki;
+    }
+    let own = found.certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
+    own.into()
+}
+
+/// Why the thread of a request has no reply.
+enum Stop {
+    Request(ureq::Error),
+    /// The reply's body could not be read.
+    Reply(u16, ureq::Error),
+}
+
+fn exchange(agent: &Agent, request: http::Request<Option<Reader>>, reply_bytes: u64) -> Result<Reply, Stop> {
+    let request = request.map(|body| body.map_or_else(SendBody::none, SendBody::from_owned_reader));
+    let mut response = agent.run(request).map_err(Stop::Request)?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(reply_bytes).read_to_vec();
+    let body = body.map_err(|error| Stop::Reply(status, error))?;
+    Ok(Reply { status, body })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+use std::cell::Cell;
+use std::io::{Cursor, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::*;
+
+const SECRET: &str = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJwcm9maWxlVG9rZW4iOiJhYmMifQ.c2lnbmF0dXJl";
+
+fn limits() -> Limits {
+    Limits {
+        step: Duration::from_secs(20),
+        whole: None,
+        reply_bytes: 1000,
+    }
+}
+
+/// A server for one connection; the address to reach it.
+fn server<T: Send + 'static>(serve: impl FnOnce(TcpStream) -> T + Send + 'static) -> (Address, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = Address::parse(&format!("http://127.0.0.1:{port}/api"), false).unwrap();
+    let thread = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+    (address, thread)
+}
+
+/// Reads up to the empty line after the headers.
+fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+fn post(address: &Address, body: Vec<u8>, limits: &Limits) -> Result<Reply, Error> {
+    let size = body.len() as u64;
+    let secret = Secret::new(SECRET);
+    let request = Request {
+        purpose: "upload the profile",
+        method: Method::POST,
+        address,
+        headers: &[("Accept", "application/x")],
+        authorization: Some(&secret),
+        body: Some(Body::new(Cursor::new(body), size)),
+    };
+    assert!(!format!("{request:?}").contains("eyJ"), "{request:?}");
+    send(request, limits, |_| ControlFlow::Continue(()))
+}
+
+/// The error of a request, which has no secret in any form.
+fn refused(address: &Address, body: Vec<u8>, limits: &Limits) -> Error {
+    let error = post(address, body, limits).unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("eyJ"), "{shown}");
+    assert!(!shown.contains(profile::text::is_obeyed), "{shown}");
+    error
+}
+
+#[test]
+fn the_request_arrives_whole_and_the_reply_comes_back() {
+    let (address, thread) = server(|mut stream| {
+        let head = head(&mut stream);
+        let mut body = [0; 5];
+        stream.read_exact(&mut body).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok")
+            .unwrap();
+        (head, body)
+    });
+    let reply = post(&address, b"hello".to_vec(), &limits()).unwrap();
+    assert_eq!((reply.status, &reply.body[..]), (201, &b"ok"[..]));
+    let (head, body) = thread.join().unwrap();
+    assert!(head.starts_with("POST /api HTTP/1.1\r\n"), "{head}");
+    let head = head.to_ascii_lowercase();
+    for line in [
+        "accept: application/x",
+        "content-length: 5",
+        "authorization: bearer eyj",
+    ] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+    assert_eq!(&body, b"hello");
+}
+
+#[test]
+fn a_large_body_is_not_sent_to_a_server_that_refuses_it() {
+    let (address, thread) = server(|mut stream| {
+        let head = head(&mut stream);
+        stream
+            .write_all(b"HTTP/1.1 413 x\r\nContent-Length: 9\r\n\r\ntoo\x1b[2Jbig")
+            .unwrap();
+        // As it was asked to: `Connection: close`.
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        (head, rest.len())
+    });
+    let error = refused(&address, vec![0; 2 << 20], &limits());
+    assert_eq!(error.sent, Sent::Nothing);
+    assert!(matches!(error.reason, Reason::Status(413, _)), "{error:?}");
+    assert!(!error.is_outcome_unknown());
+    let text = error.to_string();
+    assert!(text.contains("cannot upload the profile: http://127.0.0.1:"), "{text}");
+    assert!(text.contains("413 (Payload Too Large): too\\u001b[2Jb"), "{text}");
+    let (head, rest) = thread.join().unwrap();
+    let head = head.to_ascii_lowercase();
+    assert!(
+        head.contains("expect: 100-continue\r\n") && head.contains("connection: close\r\n"),
+        "{head}"
+    );
+    assert_eq!(rest, 0);
+}
+
+#[test]
+fn a_server_that_does_not_know_the_question_gets_the_body() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        let mut body = vec![0; 2 << 20];
+        stream.read_exact(&mut body).unwrap();
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    });
+    assert_eq!(post(&address, vec![0; 2 << 20], &limits()).unwrap().status, 204);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        let elsewhere = "HTTP/1.1 307 x\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n";
+        stream.write_all(elsewhere.as_bytes()).unwrap();
+    });
+    let error = refused(&address, b"x".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::Redirect(307)), "{error:?}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_server_repeats_a_token_and_the_error_does_not() {
+    let (address, thread) = server(|mut stream| {
+        let head = head(&mut stream);
+        let reply = format!("HTTP/1.1 500 x\r\nContent-Length: {}\r\n\r\n{head}", head.len());
+        stream.write_all(reply.as_bytes()).unwrap();
+    });
+    let error = refused(&address, Vec::new(), &limits());
+    assert!(error.to_string().contains("Bearer [...]"), "{error}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn an_endless_reply_ends_at_the_limit() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let error = refused(&address, b"x".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::TooLarge(1000)), "{error:?}");
+    assert!(error.is_outcome_unknown());
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_connection_that_ends_early_is_known_by_what_was_sent() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
+    });
+    let error = refused(&address, vec![0; 64 << 20], &limits());
+    assert!(matches!(error.reason, Reason::Closed), "{error:?}");
+    assert!(
+        matches!(error.sent, Sent::Part { sent, size: 67_108_864 } if sent >= 1 << 20),
+        "{error:?}"
+    );
+    assert!(!error.is_outcome_unknown());
+    thread.join().unwrap();
+
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream.shutdown(Shutdown::Both).unwrap();
+    });
+    let error = refused(&address, b"hello".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::Closed), "{error:?}");
+    assert_eq!(error.sent, Sent::All);
+    assert!(error.is_outcome_unknown() && !error.may_be_repeated());
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_silent_server_is_a_time_out_that_names_the_wait() {
+    let short = Limits {
+        step: Duration::from_millis(200),
+        ..limits()
+    };
+    let (address, thread) = server(|stream| stream);
+    let error = refused(&address, b"hello".to_vec(), &short);
+    assert!(matches!(error.reason, Reason::TimedOut(Phase::Reply, _)), "{error:?}");
+    assert!(error.to_string().contains("within 0.2 s; --timeout"), "{error}");
+    drop(thread.join().unwrap());
+
+    let (address, thread) = server(|stream| stream);
+    let error = refused(&address, vec![0; 64 << 20], &short);
+    assert!(matches!(error.reason, Reason::TimedOut(Phase::Sending, _)), "{error:?}");
+    assert!(matches!(error.sent, Sent::Part { .. }), "{error:?}");
+    drop(thread.join().unwrap());
+
+    let whole = Limits {
+        whole: Some(Duration::from_millis(200)),
+        ..limits()
+    };
+    let (address, thread) = server(|stream| stream);
+    let error = refused(&address, b"hello".to_vec(), &whole);
+    assert!(matches!(error.reason, Reason::TimedOut(Phase::Whole, _)), "{error:?}");
+    drop(thread.join().unwrap());
+}
+
+#[test]
+fn nothing_is_sent_where_nobody_listens() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = Address::parse(&format!("http://127.0.0.1:{port}"), false).unwrap();
+    let error = refused(&address, b"hello".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::Refused), "{error:?}");
+    assert!(error.may_be_repeated() && !error.is_outcome_unknown());
+}
+
+#[test]
+fn the_caller_ends_a_request() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        rest.len()
+    });
+    let calls = Cell::new(0);
+    let request = Request {
+        purpose: "upload the profile",
+        method: Method::PUT,
+        address: &address,
+        headers: &[],
+        authorization: None,
+        body: Some(Body::new(std::io::repeat(0), u64::MAX)),
+    };
+    let error = send(request, &limits(), |progress| {
+        calls.set(calls.get() + 1);
+        match progress.sent > 0 {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    let error = error.unwrap_err();
+    assert!(matches!(error.reason, Reason::Ended), "{error:?}");
+    assert!(matches!(error.sent, Sent::Part { .. }), "{error:?}");
+    assert!(calls.get() > 1, "asked only once");
+    // The connection was closed, or this would wait for ever.
+    assert!(thread.join().unwrap() > 0);
+}
+
+#[test]
+fn a_body_that_became_shorter_is_not_sent_as_a_whole_one() {
+    let (address, thread) = server(|mut stream| {
+        head(&mut stream);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    });
+    let request = Request {
+        purpose: "upload the profile",
+        method: Method::POST,
+        address: &address,
+        headers: &[],
+        authorization: None,
+        body: Some(Body::new(Cursor::new(b"hello"), 10)),
+    };
+    let error = send(request, &limits(), |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(error.reason, Reason::Body(_)), "{error:?}");
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_server_with_an_unknown_certificate_gets_nothing() {
+    // tests/tls/README says how they were made.
+    let chain = CertificateDer::from_pem_slice(include_bytes!("../../tests/tls/server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../tests/tls/server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = config.with_no_client_auth().with_single_cert(vec![chain], key).unwrap();
+    let (address, thread) = server(move |mut stream| {
+        let mut tls = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        while tls.is_handshaking() && tls.complete_io(&mut stream).is_ok() {}
+        tls.is_handshaking()
+    });
+    let port = address.host().rsplit_once(':').unwrap().1.to_owned();
+    let address = Address::parse(&format!("https://localhost:{port}"), false).unwrap();
+    let error = refused(&address, b"hello".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::Certificate(_)), "{error:?}");
+    assert_eq!(error.sent, Sent::Nothing);
+    assert!(error.to_string().contains("SSL_CERT_FILE"), "{error}");
+    assert!(thread.join().unwrap_or(true), "the handshake failed");
+}
+
+#[test]
+fn a_server_without_encryption_is_named_as_such() {
+    let (address, thread) = server(|mut stream| {
+        let _ = stream.read(&mut [0; 100]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let plain = address.host().replace("http:", "https:");
+    let error = refused(&Address::parse(&plain, false).unwrap(), b"hello".to_vec(), &limits());
+    assert!(matches!(error.reason, Reason::Tls(_)), "{error:?}");
+    thread.join().unwrap();
+}
