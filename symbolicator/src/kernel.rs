@@ -130,9 +130,13 @@ fn read() -> Result<String, SymbolError> {
 
 /// The build id of the running kernel.
 pub fn kernel_build_id() -> Option<BuildId> {
+    build_id_in(&std::fs::read(NOTES).ok()?)
+}
+
+/// The build id among ELF notes.
+pub(crate) fn build_id_in(notes: &[u8]) -> Option<BuildId> {
     const NT_GNU_BUILD_ID: u32 = 3;
-    let notes = std::fs::read(NOTES).ok()?;
-    let mut rest = notes.as_slice();
+    let mut rest = notes;
     // Elf_Nhdr: three words (sizes of name and descriptor, type), then both, each padded to 4 bytes.
     while let Some((header, after)) = rest.split_first_chunk::<12>() {
         let word = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -152,6 +156,12 @@ struct Symbol {
     address: u64,
     /// (start, length) of the name in `names`, with ` [module]`.
     name: (u32, u32),
+}
+
+/// (function, module) of `nf_hook [nf_tables]`. Names of the kernel have no spaces.
+fn parts(name: &str) -> Option<(&str, &str)> {
+    let (name, module) = name.split_once(' ')?;
+    Some((name, module.strip_prefix('[')?.strip_suffix(']')?))
 }
 
 /// The functions of the kernel and its modules.
@@ -304,12 +314,30 @@ impl KernelSymbols {
         self.names.get(start..start.checked_add(len)?)
     }
 
-    fn find(&self, address: u64) -> Option<FunctionSymbol> {
+    /// The module of a relative address, and the start of the function there.
+    pub(crate) fn in_module(&self, address: u64) -> Option<(&str, u64)> {
+        let symbol = self.symbol_at(address)?;
+        let (_, module) = parts(self.name(symbol)?)?;
+        Some((module, symbol.address))
+    }
+
+    /// The functions of a module: names and relative addresses.
+    pub(crate) fn functions_in_module(&self, module: &str) -> impl Iterator<Item = (&str, u64)> {
+        let own = self.symbols.partition_point(|symbol| symbol.address < self.own_end);
+        self.symbols[own..].iter().filter_map(move |symbol| {
+            let (name, its) = parts(self.name(symbol)?)?;
+            (its == module).then_some((name, symbol.address))
+        })
+    }
+
+    fn symbol_at(&self, address: u64) -> Option<&Symbol> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
-        if address - symbol.address >= MAX_FUNCTION_BYTES {
-            return None;
-        }
+        (address - symbol.address < MAX_FUNCTION_BYTES).then_some(symbol)
+    }
+
+    fn find(&self, address: u64) -> Option<FunctionSymbol> {
+        let symbol = self.symbol_at(address)?;
         let name = self.name(symbol)?.to_owned();
         Some(FunctionSymbol::named(name, symbol.address, None))
     }

@@ -12,8 +12,8 @@
 //!
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
 //! code, `foreign` the symbol files of other systems, `recorded` names that came with the recording, `cache` what the next start need not find out
-//! again, `debuginfod` files that this machine lacks, `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and
-//! `asm` the code.
+//! again, `debuginfod` files that this machine lacks, `kernel` the functions of the kernel, `vmlinux` and `kernel_modules` their debug info,
+//! `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and `asm` the code.
 
 pub mod api;
 mod asm;
@@ -27,6 +27,7 @@ mod held;
 mod helpers;
 pub mod jit;
 mod kernel;
+mod kernel_modules;
 mod local_sources;
 mod locate;
 mod path_map;

@@ -218,7 +218,7 @@ fn describe(id: Option<&BuildId>) -> String {
 }
 
 /// `xx/yyyy.debug` under each `.build-id` folder, and the layout of a debuginfod cache.
-fn build_id_paths(id: &BuildId, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn build_id_paths(id: &BuildId, symbol_dirs: &[PathBuf]) -> Vec<PathBuf> {
     let hex = id.to_hex();
     let mut paths = Vec::new();
     if hex.len() < 4 {

@@ -166,6 +166,7 @@ impl Engine {
             },
             Engine::Kernel(kernel) => Facts {
                 notes: kernel.notes(),
+                damage: kernel.damage(),
                 source: kernel.looked_up_in(),
                 ..Facts::default()
             },

@@ -11,6 +11,7 @@ use crate::elf::ElfModule;
 use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::kernel::{self, KernelSymbols};
+use crate::kernel_modules::KernelModules;
 use crate::locate::SymbolOptions;
 
 /// The recorded kernel.
@@ -18,6 +19,8 @@ pub(crate) struct Kernel {
     /// `None` if another kernel runs, or if it hides its addresses from this user.
     running: Option<KernelSymbols>,
     image: Option<Image>,
+    /// Those of the running kernel.
+    modules: KernelModules,
     /// Why there is no image, a sentence.
     note: Option<String>,
 }
@@ -46,6 +49,7 @@ impl Kernel {
             running => Ok(Kernel {
                 running: running.ok(),
                 image,
+                modules: KernelModules::new(root, options),
                 note,
             }),
         }
@@ -60,13 +64,25 @@ impl Kernel {
         if let Some(image) = &mut self.image {
             image.add_to(&mut infos, addresses);
         }
+        if let Some(running) = &self.running {
+            self.modules.add_to(&mut infos, addresses, running);
+        }
         infos
     }
 
     /// What the answers lack, a sentence each.
     pub(crate) fn notes(&self) -> Vec<String> {
         let of_image = self.image.iter().flat_map(|image| image.elf.notes());
-        self.note.iter().cloned().chain(of_image).collect()
+        (self.note.iter().cloned())
+            .chain(of_image)
+            .chain(self.modules.notes())
+            .collect()
+    }
+
+    /// Which files could not be read, or not wholly, a sentence each.
+    pub(crate) fn damage(&self) -> Vec<String> {
+        let of_image = self.image.iter().flat_map(|image| image.elf.damage().to_vec());
+        of_image.chain(self.modules.damage()).collect()
     }
 
     /// Where names come from.
@@ -78,9 +94,10 @@ impl Kernel {
         }
     }
 
-    /// Heap bytes of what was read of the image, about. The list of functions is small.
+    /// Heap bytes of what was read of the image and of modules, about. The list of functions is small.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.image.as_ref().map_or(0, |image| image.elf.held_bytes())
+        let image = self.image.as_ref().map_or(0, |image| image.elf.held_bytes());
+        image + self.modules.held_bytes()
     }
 
     /// False if the image can't be opened again.
@@ -94,7 +111,7 @@ impl Kernel {
     }
 }
 
-/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules and BPF programs.
+/// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`) and BPF programs.
 struct Image {
     elf: ElfModule,
     /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that runs lies elsewhere in
@@ -252,6 +269,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::kernel_modules;
 
     /// Where the linker puts the kernel, and where it runs.
     const LINKED: u64 = 0xffff_ffff_8100_0000;
@@ -417,5 +435,24 @@ mod tests {
         assert!(name(&infos[0]) == Some("helper") && has_inlined_call(&infos));
         let error = Image::find(&module, None, &options, root.path()).err().unwrap();
         assert!(error.contains("_text and _stext differ"), "{error}");
+    }
+
+    #[test]
+    fn frames_of_modules_need_no_image_of_the_kernel() {
+        let Some(system) = kernel_modules::tests::system("cc", "ld", &["-g"]) else {
+            return;
+        };
+        let module = module(&BuildId(vec![1; 20]));
+        let options = SymbolOptions::default();
+        let mut kernel = Kernel::of(Ok(system.running()), None, &module, &options, system.root.path()).unwrap();
+        let (_, size, start, _) = system.functions.iter().find(|function| function.0 == "work").unwrap();
+        let infos = kernel.lookup(&(*start..start + size).collect::<Vec<_>>());
+        assert!(
+            infos
+                .iter()
+                .all(|info| name(info) == Some("work [made_up]") && !info.frames.is_empty())
+        );
+        assert_eq!((kernel.notes(), kernel.damage()), (vec![], vec![]));
+        assert!(kernel.held_bytes() > 1000);
     }
 }

@@ -1,12 +1,15 @@
-//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections, `.gnu_debugdata`.
+//! Bytes that a linker or a debug info tool compressed: ELF sections with `SHF_COMPRESSED`, `.zdebug_` sections, `.gnu_debugdata`; compressed
+//! kernel modules.
 //!
 //! The crates for it are those that write profiles (flate2) and spools (zstd), so sprof builds each format's code once. lzma-rust2 has no
 //! unsafe code as it is built here.
 
 use std::io::{self, Read};
 
+use flate2::read::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use lzma_rust2::XzReader;
+use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 /// How bytes were compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,34 +41,73 @@ pub fn decompress(compression: Compression, packed: &[u8], size: usize) -> io::R
     };
     match is_whole && unpacked.len() == size {
         true => Ok(unpacked),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{} bytes unpacked where {size} were stated", unpacked.len()),
-        )),
+        false => Err(invalid(format!(
+            "{} bytes unpacked where {size} were stated",
+            unpacked.len()
+        ))),
     }
+}
+
+/// How a whole file was compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileCompression {
+    /// RFC 1952.
+    Gzip,
+    /// The .xz file format.
+    Xz,
+    /// Zstandard frames (RFC 8878).
+    Zstandard,
 }
 
 /// Memory that unpacking xz may take, in KiB: `xz -9` needs 65 MB (xz(1)).
 const MAX_XZ_MEMORY_KIB: u32 = 128 << 10;
 
-/// What an xz file unpacks to, which does not state its size: `at_most` so many bytes.
+/// What a file unpacks to, of which it need not state the size: `at_most` so many bytes.
 ///
 /// # Errors
 ///
 /// `packed` is damaged, or unpacks to more.
-pub fn decompress_xz(packed: &[u8], at_most: usize) -> io::Result<Vec<u8>> {
+pub fn decompress_file(compression: FileCompression, packed: &[u8], at_most: usize) -> io::Result<Vec<u8>> {
     let mut unpacked = Vec::new();
     let limit = (at_most as u64).saturating_add(1);
-    XzReader::new_mem_limit(packed, false, MAX_XZ_MEMORY_KIB)
-        .take(limit)
-        .read_to_end(&mut unpacked)?;
+    match compression {
+        FileCompression::Gzip => MultiGzDecoder::new(packed).take(limit).read_to_end(&mut unpacked)?,
+        FileCompression::Xz => XzReader::new_mem_limit(packed, false, MAX_XZ_MEMORY_KIB)
+            .take(limit)
+            .read_to_end(&mut unpacked)?,
+        FileCompression::Zstandard => unpack_zstandard(packed, at_most, &mut unpacked)?,
+    };
     match unpacked.len() <= at_most {
         true => Ok(unpacked),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("unpacks to more than {at_most} bytes"),
-        )),
+        false => Err(invalid(format!("unpacks to more than {at_most} bytes"))),
     }
+}
+
+/// Unpacks until there are more bytes than asked for.
+fn unpack_zstandard(packed: &[u8], at_most: usize, unpacked: &mut Vec<u8>) -> io::Result<usize> {
+    let mut context = DCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+    let mut piece = vec![0; DCtx::out_size()];
+    let mut input = InBuffer::around(packed);
+    loop {
+        let mut output = OutBuffer::around(&mut piece[..]);
+        let expected = context
+            .decompress_stream(&mut output, &mut input)
+            .map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
+        let written = output.pos();
+        unpacked.extend_from_slice(&piece[..written]);
+        let is_read = input.pos() == packed.len();
+        // 0: a frame is complete. Without that, a cut file would pass for a whole one.
+        match (is_read, expected) {
+            _ if unpacked.len() > at_most => return Ok(unpacked.len()),
+            (true, 0) => return Ok(unpacked.len()),
+            (true, _) if written < piece.len() => return Err(invalid("ends within a frame".to_owned())),
+            _ => {}
+        }
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 #[cfg(test)]
@@ -114,6 +156,26 @@ mod tests {
                         "{compression:?} {size}: {length} of its bytes"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_files_unpack_to_their_content_and_cut_ones_are_errors() {
+        let long: Vec<u8> = (0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&long).unwrap();
+        let files = [
+            (FileCompression::Gzip, gzip.finish().unwrap()),
+            (FileCompression::Zstandard, packed(Compression::Zstandard, &long)),
+        ];
+        for (compression, file) in files {
+            let unpack = |bytes: &[u8], at_most| decompress_file(compression, bytes, at_most);
+            assert!(unpack(&file, long.len()).unwrap() == long, "{compression:?}");
+            assert!(unpack(&file, long.len() - 1).is_err(), "{compression:?}");
+            for length in (0..file.len()).step_by(file.len() / 20 + 1) {
+                let cut = unpack(&file[..length], long.len());
+                assert!(cut.is_err(), "{compression:?}: {length} of its bytes");
             }
         }
     }

@@ -8,7 +8,7 @@ use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFla
 use recording::module::BuildId;
 use recording::sink::{InMemory, ReadAt};
 use sha2::{Digest, Sha256};
-use unwind::compression::{Compression, decompress, decompress_xz};
+use unwind::compression::{Compression, FileCompression, decompress, decompress_file};
 
 use crate::cache::Cache;
 use crate::error::SymbolError;
@@ -107,7 +107,7 @@ impl ElfFile {
         };
         let limit = MAX_UNPACKED_RATIO.saturating_mul(packed.len() as u64).max(1 << 20);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(MAX_COPIED_BYTES);
-        let unpacked = decompress_xz(&packed, limit).map_err(|error| damaged(&error));
+        let unpacked = decompress_file(FileCompression::Xz, &packed, limit).map_err(|error| damaged(&error));
         Some(unpacked.and_then(|bytes| {
             let file = ElfFile::from_bytes(&self.path, bytes).map_err(|error| damaged(&error))?;
             // Its own program headers may be gone; its symbols have the addresses of this file.

@@ -6,6 +6,7 @@ mod dwarf;
 pub(crate) mod file;
 mod lookup;
 mod plt;
+pub(crate) mod relocatable;
 mod symbol;
 mod symtab;
 

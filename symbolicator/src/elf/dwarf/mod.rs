@@ -38,6 +38,7 @@ use typed_arena::Arena;
 
 use self::budget::Budget;
 use self::names::Names;
+pub(super) use self::store::reads_section;
 use self::store::{Slice, Store};
 use self::unit::Split;
 use self::units::Units;

@@ -86,16 +86,24 @@ impl Store {
 }
 
 /// Sections that a look-up reads. Others (locations of variables, macros) may be large and are not unpacked.
+const READ: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
 fn needed(id: SectionId) -> bool {
-    !matches!(
-        id,
-        SectionId::DebugLoc
-            | SectionId::DebugLocLists
-            | SectionId::DebugMacinfo
-            | SectionId::DebugMacro
-            | SectionId::DebugNames
-            | SectionId::DebugPubNames
-            | SectionId::DebugPubTypes
-            | SectionId::DebugTypes
-    )
+    READ.contains(&id)
+}
+
+/// True for the names of sections that look-ups read.
+pub(in crate::elf) fn reads_section(name: &str) -> bool {
+    READ.iter().any(|id| id.name() == name)
 }
