@@ -13,7 +13,7 @@
 //!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
-//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines.
+//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines; [`push`]: a profile to servers that keep profiles.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
@@ -49,6 +49,7 @@ mod output;
 mod owner;
 mod pipeline;
 mod probes;
+mod push;
 mod recorder;
 mod report;
 mod screen;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
             Command::Annotate(args) => command::annotate::run(&args),
             Command::Export(args) => command::export::run(&args),
             Command::Flamegraph(args) => command::flamegraph::run(*args),
+            Command::Push(args) => command::push::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),
             Command::Man { command } => command::docs::man(command.as_deref()),

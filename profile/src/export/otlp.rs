@@ -4,10 +4,11 @@
 
 use std::io::{self, Write};
 
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::profiles::v1development as otlp;
 use opentelemetry_proto::tonic::resource::v1::Resource;
-use prost::Message as _;
+use prost::{DecodeError, Message as _};
 use rustc_hash::FxHashMap;
 
 use super::Picked;
@@ -52,6 +53,23 @@ pub fn write(picked: &Picked<'_>, resource: &[(String, String)], mut out: impl W
     };
     out.write_all(&data.encode_to_vec())?;
     out.flush()
+}
+
+/// What a collector refused of a profile, from its reply (`ExportProfilesServiceResponse`).
+///
+/// # Errors
+///
+/// The reply is not such a message.
+pub fn refused(reply: &[u8]) -> Result<Option<String>, DecodeError> {
+    let partial = ExportProfilesServiceResponse::decode(reply)?.partial_success;
+    Ok(partial.filter(|partial| partial.rejected_profiles > 0).map(|partial| {
+        let said = crate::text::one_line(&partial.error_message).into_owned();
+        if said.is_empty() {
+            "no reason was given".to_owned()
+        } else {
+            said
+        }
+    }))
 }
 
 struct Writer<'a> {

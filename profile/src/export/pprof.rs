@@ -18,10 +18,20 @@ use crate::wire::protobuf::Message;
 /// Writes the number of samples (`samples`) and their weight (`cpu` or `delay` in nanoseconds, `space` in bytes, or an imported file's own
 /// name). If each sample counts as one, its time is the profile's interval, if known.
 pub fn write(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
+    write_labelled(picked, true, out)
+}
+
+/// The same, and samples do not say which thread they are of.
+pub fn write_without_threads(picked: &Picked<'_>, out: impl Write) -> io::Result<()> {
+    write_labelled(picked, false, out)
+}
+
+fn write_labelled(picked: &Picked<'_>, has_labels: bool, out: impl Write) -> io::Result<()> {
     let mut writer = Writer {
         out: GzEncoder::new(out, Compression::default()),
         picked,
         data: picked.data,
+        has_labels,
         message: Message::default(),
         texts: Vec::new(),
         text_ids: FxHashMap::default(),
@@ -35,6 +45,8 @@ struct Writer<'a, W: Write> {
     out: GzEncoder<W>,
     picked: &'a Picked<'a>,
     data: &'a Data,
+    /// Samples have the names of their process and thread.
+    has_labels: bool,
     message: Message,
     texts: Vec<String>,
     text_ids: FxHashMap<String, u64>,
@@ -81,7 +93,9 @@ impl<W: Write> Writer<'_, W> {
             ("process", label::process(thread).into_owned()),
             ("thread", label::thread(thread)),
         ];
-        let labels = labels.map(|(key, value)| (self.text(key), self.text(&value)));
+        let labels = labels.into_iter().filter(|_| self.has_labels);
+        let labels: Vec<_> = labels.collect();
+        let labels: Vec<_> = (labels.iter().map(|(key, value)| (self.text(key), self.text(value)))).collect();
         for (stack, (count, weight)) in sums {
             let value = self.picked.value(weight);
             let counts = self.data.has_samples().then_some(count);
@@ -92,7 +106,7 @@ impl<W: Write> Writer<'_, W> {
             // The format's values are signed.
             let values = counts.into_iter().chain(weights);
             sample.packed(wire::sample::VALUE, values.map(|value| value.min(i64::MAX as u64)));
-            for (key, text) in labels {
+            for &(key, text) in &labels {
                 let mut label = Message::default();
                 label.number(wire::label::KEY, key);
                 label.number(wire::label::STR, text);

@@ -13,6 +13,7 @@ mod habits;
 mod input;
 mod load;
 mod merge;
+mod push;
 mod record;
 mod report;
 mod select;
@@ -27,6 +28,7 @@ pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgA
 pub(crate) use input::{SymbolArgs, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
+pub(crate) use push::PushArgs;
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
@@ -104,6 +106,8 @@ pub(crate) enum Command {
     Export(Box<ExportArgs>),
     /// Record a program and draw its flame graph, or draw the flame graph of a saved profile.
     Flamegraph(Box<FlamegraphArgs>),
+    /// Send a profile to a server that keeps profiles: Pyroscope, Parca, a collector of OpenTelemetry.
+    Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
     Doctor(DoctorArgs),
     /// Print shell completions.
@@ -138,6 +142,7 @@ impl Command {
             Command::Report(args) => vec![&mut args.file],
             Command::Annotate(args) => vec![&mut args.file],
             Command::Export(args) => vec![&mut args.file],
+            Command::Push(args) => vec![&mut args.file],
             Command::Merge(args) => args.files.iter_mut().collect(),
             Command::Diff(args) => args.files.iter_mut().chain(&mut args.new).collect(),
             Command::Check(args) => args.files.iter_mut().chain(&mut args.base).collect(),

@@ -14,6 +14,7 @@ pub(crate) mod export;
 pub(crate) mod flamegraph;
 pub(crate) mod load;
 pub(crate) mod merge;
+pub(crate) mod push;
 pub(crate) mod record;
 pub(crate) mod report;
 mod show;

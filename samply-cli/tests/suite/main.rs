@@ -36,6 +36,7 @@ mod perf_off_cpu;
 mod privacy;
 mod probes;
 mod processes;
+mod push;
 mod rates;
 mod report;
 mod server;

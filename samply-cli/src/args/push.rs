@@ -1,0 +1,74 @@
+//! `sprof push`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::export::PickArgs;
+use super::input::{EventArgs, InputArgs};
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    before_help = "\
+Examples:
+  sprof push profile.json.gz --to pyroscope=https://pyroscope.example.org --service shop
+  sprof push profile.json.gz --to otlp=http://localhost:4318 --label region=eu
+  sprof push bench.json.gz --to parca=http://localhost:7070 --commit 2f3a91c",
+    after_help = "\
+What a server needs to let sprof in stands in a variable of the environment, because other users can read arguments:
+SPROF_PYROSCOPE_HEADERS, SPROF_PARCA_HEADERS and SPROF_OTLP_HEADERS, for example
+SPROF_PYROSCOPE_HEADERS='Authorization=Bearer%20TOKEN,X-Scope-OrgID=team'.
+Nothing is sent twice: where it is unknown whether a profile arrived, sprof says so and ends.",
+    mut_arg("event", |arg| arg.help("Send this event, if the file has several [default: the file's choice, or the first event]")),
+    mut_arg("wall", |arg| arg.help("Send CPU time and waits together: the whole time of the threads")),
+    mut_arg("threads", |arg| arg.help("Tell the threads of a process apart, also in Pyroscope and Parca")),
+)]
+pub(crate) struct PushArgs {
+    /// A file of any kind that `sprof load` opens. `-` is stdin.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// The server: pyroscope=URL, parca=URL or otlp=URL (a collector of OpenTelemetry). May be given several times.
+    #[arg(long, value_name = "KIND=URL", required = true, value_delimiter = ' ')]
+    pub(crate) to: Vec<String>,
+
+    /// What ran [default: OTEL_SERVICE_NAME, or the program's name].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
+
+    /// Its version [default: service.version in OTEL_RESOURCE_ATTRIBUTES].
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) service_version: Option<String>,
+
+    /// The commit it was built from [default: GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT].
+    #[arg(long, value_name = "COMMIT")]
+    pub(crate) commit: Option<String>,
+
+    /// A further label. May be given several times [default: what OTEL_RESOURCE_ATTRIBUTES says].
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    pub(crate) label: Vec<(String, String)>,
+
+    /// Send where threads wait instead of CPU time; needs a recording with --off-cpu.
+    #[arg(long)]
+    pub(crate) off_cpu: bool,
+
+    #[command(flatten)]
+    pub(crate) pick: PickArgs,
+
+    #[command(flatten)]
+    pub(crate) event: EventArgs,
+
+    /// Send unencrypted to other machines, too: everyone on the way can read the profile and the headers.
+    #[arg(long)]
+    pub(crate) plain_http: bool,
+
+    #[command(flatten, next_help_heading = "Names and messages")]
+    pub(crate) input: InputArgs,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a name and a value with = between them are needed, for example region=eu".to_owned()),
+    }
+}

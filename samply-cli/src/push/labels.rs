@@ -1,0 +1,191 @@
+//! What ran, in the words of each server, from options and from the environment.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+
+use crate::http::Secret;
+
+/// Variables in which CI systems name the commit: GitHub, GitLab, Jenkins.
+const COMMITS: [&str; 3] = ["GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT"];
+
+/// OpenTelemetry's names (its conventions for resources).
+const SERVICE: &str = "service.name";
+const VERSION: &str = "service.version";
+const COMMIT: &str = "vcs.ref.head.revision";
+
+/// What is known of the program that ran, under OpenTelemetry's names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Labels(BTreeMap<String, String>);
+
+/// What the user says of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given<'a> {
+    pub(crate) service: Option<&'a str>,
+    pub(crate) version: Option<&'a str>,
+    pub(crate) commit: Option<&'a str>,
+    pub(crate) labels: &'a [(String, String)],
+}
+
+impl Labels {
+    /// Options count first, then the environment, then the name of the program.
+    ///
+    /// # Errors
+    ///
+    /// A variable can't be read.
+    pub(crate) fn new(
+        given: Given<'_>,
+        program: &str,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Labels, String> {
+        let mut labels = BTreeMap::new();
+        labels.insert(SERVICE.to_owned(), program.to_owned());
+        if let Some(commit) = COMMITS.iter().find_map(|name| variable(name)) {
+            labels.insert(COMMIT.to_owned(), commit);
+        }
+        let attributes = "OTEL_RESOURCE_ATTRIBUTES";
+        if let Some(text) = variable(attributes) {
+            labels.extend(pairs(&text).map_err(|why| format!("{attributes}: {why}"))?);
+        }
+        if let Some(service) = variable("OTEL_SERVICE_NAME") {
+            labels.insert(SERVICE.to_owned(), service);
+        }
+        let own = [
+            (SERVICE, given.service),
+            (VERSION, given.version),
+            (COMMIT, given.commit),
+        ];
+        let own = own
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        labels.extend(own.chain(given.labels.iter().cloned()));
+        Ok(Labels(labels))
+    }
+
+    /// What ran.
+    pub(crate) fn service(&self) -> &str {
+        self.0.get(SERVICE).map_or("", String::as_str)
+    }
+
+    pub(super) fn of_opentelemetry(&self) -> Vec<(String, String)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Under names that Prometheus allows: letters, digits and `_`. `commit`: the server's own name of a commit.
+    pub(super) fn of_prometheus(&self, commit: &str) -> BTreeMap<String, String> {
+        let labels = self.0.iter().map(|(name, value)| match name.as_str() {
+            COMMIT => (commit.to_owned(), value.clone()),
+            name => (prometheus_name(name), value.clone()),
+        });
+        labels.collect()
+    }
+}
+
+/// `[a-zA-Z_][a-zA-Z0-9_]*` (Prometheus, data model).
+pub(super) fn prometheus_name(name: &str) -> String {
+    let first = name.starts_with(|c: char| c.is_ascii_digit()).then_some('_');
+    let rest = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    first.into_iter().chain(rest).collect()
+}
+
+/// What a server needs to let sprof in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Headers {
+    authorization: Option<Secret>,
+    /// Their values may be secrets, too.
+    others: Vec<(String, Secret)>,
+}
+
+impl Headers {
+    /// Reads `Name=value,Name=value`, values percent-encoded, as OTEL_EXPORTER_OTLP_HEADERS has them.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, without the text itself.
+    pub(crate) fn parse(text: &str) -> Result<Headers, String> {
+        let mut headers = Headers::default();
+        for (name, value) in pairs(text)? {
+            match name.eq_ignore_ascii_case("authorization") {
+                true => headers.authorization = Some(Secret::new(value)),
+                false => headers.others.push((name, Secret::new(value))),
+            }
+        }
+        Ok(headers)
+    }
+
+    pub(super) fn authorization(&self) -> Option<&Secret> {
+        self.authorization.as_ref()
+    }
+
+    pub(super) fn others(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.others.iter().map(|(name, value)| (name.as_str(), value.expose()))
+    }
+}
+
+/// `name=value` with commas between them; values are percent-encoded (W3C Baggage, as OpenTelemetry's variables have it).
+fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let pairs = parts.enumerate().map(|(at, part)| {
+        // The part itself may hold a password.
+        let wrong = || format!("part {} is not NAME=VALUE", at + 1);
+        let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+        let value = percent_decode_str(value.trim()).decode_utf8().map_err(|_| wrong())?;
+        match name.trim() {
+            "" => Err(wrong()),
+            name => Ok((name.to_owned(), value.into_owned())),
+        }
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(name: &str) -> Option<String> {
+        let value = match name {
+            "OTEL_RESOURCE_ATTRIBUTES" => "service.name=other,service.version=1.2,deployment.environment=my%20test",
+            "CI_COMMIT_SHA" => "2f3a91c",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn options_count_before_the_environment() {
+        let labels = Labels::new(Given::default(), "words", &|_| None).unwrap();
+        assert_eq!(labels.service(), "words");
+        let labels = Labels::new(Given::default(), "words", &environment).unwrap();
+        assert_eq!(labels.service(), "other");
+        let region = [("region".to_owned(), "eu".to_owned())];
+        let given = Given {
+            service: Some("shop"),
+            labels: &region,
+            ..Given::default()
+        };
+        let labels = Labels::new(given, "words", &environment).unwrap();
+        let expected = [
+            ("commit", "2f3a91c"),
+            ("deployment_environment", "my test"),
+            ("region", "eu"),
+            ("service_name", "shop"),
+            ("service_version", "1.2"),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(labels.of_prometheus("commit"), BTreeMap::from(expected));
+        assert_eq!(prometheus_name("1.a-b"), "_1_a_b");
+    }
+
+    #[test]
+    fn no_error_and_no_debug_text_shows_a_header() {
+        let headers = Headers::parse("authorization=Bearer%20hidden, X-Scope-OrgID=team").unwrap();
+        assert_eq!(headers.authorization().unwrap().expose(), "Bearer hidden");
+        assert_eq!(headers.others().collect::<Vec<_>>(), [("X-Scope-OrgID", "team")]);
+        assert!(!format!("{headers:?}").contains("hidden"));
+        let error = Headers::parse("a=b,hidden").unwrap_err();
+        assert!(error.contains("part 2") && !error.contains("hidden"), "{error}");
+    }
+}

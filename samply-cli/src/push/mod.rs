@@ -1,0 +1,193 @@
+//! Sends a profile to servers that keep profiles, each in its own protocol: one request, once.
+//!
+//! [`Destination`] is a server, [`Labels`] say what ran, [`Shipment`] is what is sent.
+
+mod labels;
+mod otlp;
+mod parca;
+mod pyroscope;
+
+use std::io;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use profile::export::Picked;
+
+use crate::http::{self, Address, Body, Limits, Method, Progress, Request};
+
+pub(crate) use labels::{Given, Headers, Labels};
+
+const LIMITS: Limits = Limits {
+    step: Duration::from_secs(30),
+    whole: None,
+    reply_bytes: 1 << 20,
+};
+
+/// The protocol of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pyroscope,
+    Parca,
+    Otlp,
+}
+
+/// A server that takes profiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    pub(crate) kind: Kind,
+    pub(crate) address: Address,
+}
+
+/// What is sent.
+pub(crate) struct Shipment<'a> {
+    pub(crate) picked: &'a Picked<'a>,
+    pub(crate) labels: &'a Labels,
+    /// Samples of different threads stay different.
+    pub(crate) threads: bool,
+}
+
+/// What a server took.
+pub(crate) struct Accepted {
+    /// Size of the request.
+    pub(crate) bytes: u64,
+}
+
+/// Why a server has no profile, or perhaps has none.
+#[derive(Debug)]
+pub(crate) enum PushError {
+    Http(http::Error),
+    /// The server replied, and not as servers of this kind do.
+    Reply(String),
+    /// The server took a part of it.
+    Partly(String),
+    /// The request could not be made.
+    Made(io::Error),
+}
+
+/// A request in the words of a protocol.
+struct Posted {
+    /// Below the server's address.
+    path: &'static [&'static str],
+    headers: &'static [(&'static str, &'static str)],
+    body: Vec<u8>,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Pyroscope, Kind::Parca, Kind::Otlp];
+
+    /// As the user writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Pyroscope => "pyroscope",
+            Kind::Parca => "parca",
+            Kind::Otlp => "otlp",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Pyroscope => "Pyroscope",
+            Kind::Parca => "Parca",
+            Kind::Otlp => "the OpenTelemetry collector",
+        }
+    }
+
+    fn post(self, shipment: &Shipment<'_>) -> io::Result<Posted> {
+        match self {
+            Kind::Pyroscope => pyroscope::post(shipment),
+            Kind::Parca => parca::post(shipment),
+            Kind::Otlp => otlp::post(shipment),
+        }
+    }
+
+    fn check(self, reply: &[u8]) -> Result<(), PushError> {
+        match self {
+            Kind::Pyroscope | Kind::Parca => json_object(reply),
+            Kind::Otlp => otlp::check(reply),
+        }
+    }
+}
+
+impl Destination {
+    /// Reads `KIND=URL`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and the next step.
+    pub(crate) fn parse(text: &str, any_http: bool) -> Result<Destination, String> {
+        let kinds = "pyroscope=URL, parca=URL or otlp=URL";
+        let Some((word, url)) = text.split_once('=') else {
+            return Err(format!("'{text}' names no kind of server; write {kinds}"));
+        };
+        let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word);
+        let kind = kind.ok_or_else(|| format!("sprof knows no server of the kind '{word}'; write {kinds}"))?;
+        let address = Address::parse(url, any_http).map_err(|why| format!("{word}={url}: {why}"))?;
+        Ok(Destination { kind, address })
+    }
+
+    /// Sends the profile once. `watch` is called while it is on its way, and may end it.
+    pub(crate) fn send(
+        &self,
+        shipment: &Shipment<'_>,
+        headers: &Headers,
+        watch: impl FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<Accepted, PushError> {
+        let Posted {
+            path,
+            headers: own,
+            body,
+        } = self.kind.post(shipment).map_err(PushError::Made)?;
+        let address = self.address.below(path).map_err(PushError::Reply)?;
+        let bytes = body.len() as u64;
+        let given = headers.others().chain(own.iter().copied());
+        let given: Vec<(&str, &str)> = given.collect();
+        let request = Request {
+            purpose: "push the profile",
+            method: Method::POST,
+            address: &address,
+            headers: &given,
+            authorization: headers.authorization(),
+            body: Some(Body::new(io::Cursor::new(body), bytes)),
+        };
+        let reply = http::send(request, &LIMITS, watch).map_err(PushError::Http)?;
+        self.kind.check(&reply.body)?;
+        Ok(Accepted { bytes })
+    }
+}
+
+/// Both servers reply with an empty message in JSON. A page of something else with status 200 is none.
+fn json_object(reply: &[u8]) -> Result<(), PushError> {
+    match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(reply) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(PushError::Reply("the reply is not JSON".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_named_by_kind_and_address() {
+        let parse = |text| Destination::parse(text, false);
+        assert_eq!(parse("parca=http://localhost:7070").unwrap().kind, Kind::Parca);
+        assert_eq!(parse("otlp=https://example.org/otlp").unwrap().kind, Kind::Otlp);
+        for (text, part) in [
+            ("https://example.org", "pyroscope=URL"),
+            ("jaeger=https://example.org", "'jaeger'"),
+            ("parca=http://example.org", "not encrypted"),
+            ("parca=https://me:secret@example.org", "password"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        assert!(Destination::parse("parca=http://example.org", true).is_ok());
+    }
+
+    #[test]
+    fn a_page_is_no_reply() {
+        assert!(json_object(b"{}").is_ok());
+        assert!(json_object(b"<html>Sign in</html>").is_err() && json_object(b"").is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! Pyroscope: `PusherService/Push` of push/v1/push.proto, as JSON over the Connect protocol, with pprof inside.
+
+use std::io;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use profile::export::{Counted, Time, pprof};
+use serde_json::json;
+
+use super::labels::prometheus_name;
+use super::{Posted, Shipment};
+
+pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
+    // The name of commits in Pyroscope's links to sources.
+    let mut labels = shipment.labels.of_prometheus("service_git_ref");
+    labels.insert("__name__".to_owned(), metric(shipment));
+    let labels = labels
+        .iter()
+        .map(|(name, value)| json!({ "name": name, "value": value }));
+    let series = json!({
+        "labels": labels.collect::<Vec<_>>(),
+        "samples": [{ "rawProfile": raw_profile(shipment)? }],
+    });
+    Ok(Posted {
+        path: &["push.v1.PusherService", "Push"],
+        headers: &[("Content-Type", "application/json"), ("Connect-Protocol-Version", "1")],
+        body: serde_json::to_vec(&json!({ "series": [series] }))?,
+    })
+}
+
+/// The metric, as Pyroscope's own agents name it.
+pub(super) fn metric(shipment: &Shipment<'_>) -> String {
+    let picked = shipment.picked;
+    match (picked.counted(), picked.named(), picked.time()) {
+        (Counted::Bytes, ..) => "memory".to_owned(),
+        (_, Some((name, _)), _) => prometheus_name(name),
+        (.., Time::Cpu) => "process_cpu".to_owned(),
+        (.., Time::Waits) => "off_cpu".to_owned(),
+        (.., Time::All) => "wall".to_owned(),
+    }
+}
+
+/// pprof in base64, as JSON has bytes. Servers make a series of each set of a sample's labels, and thread ids never end: threads are told
+/// apart only where the user wants it.
+pub(super) fn raw_profile(shipment: &Shipment<'_>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    match shipment.threads {
+        true => pprof::write(shipment.picked, &mut bytes)?,
+        false => pprof::write_without_threads(shipment.picked, &mut bytes)?,
+    }
+    Ok(BASE64_STANDARD.encode(bytes))
+}

@@ -1,0 +1,339 @@
+//! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and nothing else.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::{sprof, temp_dir};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+struct Posted {
+    /// Method and path.
+    line: String,
+    /// Names in lower case.
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+}
+
+/// A server that replies the same to everything, and keeps what came.
+struct StandIn {
+    url: String,
+    posted: Arc<Mutex<Vec<Posted>>>,
+}
+
+impl StandIn {
+    /// `status` is `200 OK`; an empty one closes the connection without a reply.
+    fn start(status: &'static str, reply: Vec<u8>) -> StandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let posted: Arc<Mutex<Vec<Posted>>> = Arc::default();
+        let log = posted.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream, &log, status, &reply);
+            }
+        });
+        StandIn { url, posted }
+    }
+
+    fn posted(&self) -> Vec<Posted> {
+        self.posted.lock().unwrap().clone()
+    }
+}
+
+fn answer(mut stream: TcpStream, log: &Mutex<Vec<Posted>>, status: &str, reply: &[u8]) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).unwrap();
+        let Some((name, value)) = header.trim_end().split_once(": ") else {
+            break;
+        };
+        headers.insert(name.to_lowercase(), value.to_owned());
+    }
+    let size = headers["content-length"].parse().unwrap();
+    let mut body = vec![0; size];
+    reader.read_exact(&mut body).unwrap();
+    let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
+    log.lock().unwrap().push(Posted { line, headers, body });
+    if !status.is_empty() {
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            reply.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(reply).unwrap();
+    }
+}
+
+/// 3 ms of `work` below `main` in two threads, and 1 ms in `main`.
+fn profile(dir: &Path) -> PathBuf {
+    let thread = |tid: u32, stack: &[u32]| {
+        json!({"name": "app", "processName": "app", "pid": "7", "tid": tid, "markers": {"length": 0},
+               "samples": {"length": stack.len(), "stack": stack, "time": (1..=stack.len()).collect::<Vec<_>>(),
+                           "weight": vec![1; stack.len()], "weightType": "tracing-ms"}})
+    };
+    let profile = json!({
+        "meta": {"preprocessedProfileVersion": 60, "product": "app", "startTime": 1_700_000_000_000_u64, "interval": 1,
+                 "symbolicated": true, "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}]},
+        "libs": [],
+        "shared": {
+            "stringArray": ["main", "work"],
+            "stackTable": {"frame": [0, 1], "prefix": [null, 0], "length": 2},
+            "frameTable": {"func": [0, 1], "line": [1, 2], "category": [0, 0], "subcategory": [0, 0], "address": [-1, -1],
+                           "inlineDepth": [0, 0], "length": 2},
+            "funcTable": {"name": [0, 1], "resource": [-1, -1], "source": [null, null], "length": 2},
+            "resourceTable": {"lib": [], "name": [], "host": [], "type": [], "length": 0},
+            "sources": {"filename": [], "length": 0},
+        },
+        "threads": [thread(7, &[1, 1, 0]), thread(8, &[1])],
+    });
+    let path = dir.join("app.json");
+    std::fs::write(&path, profile.to_string()).unwrap();
+    path
+}
+
+const SECRET: &str = "hidden-7f3a";
+
+fn push(file: &Path, servers: &[String], options: &[&str]) -> Output {
+    let mut command = sprof();
+    for variable in [
+        "OTEL_SERVICE_NAME",
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "GITHUB_SHA",
+        "CI_COMMIT_SHA",
+        "GIT_COMMIT",
+        "HTTP_PROXY",
+        "http_proxy",
+    ] {
+        command.env_remove(variable);
+    }
+    command.arg("push").arg(file);
+    for server in servers {
+        command.args(["--to", server]);
+    }
+    for kind in ["PYROSCOPE", "PARCA", "OTLP"] {
+        let headers = format!("Authorization=Bearer%20{SECRET},X-Scope-OrgID=team");
+        command.env(format!("SPROF_{kind}_HEADERS"), headers);
+    }
+    let output = command.args(options).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !said.contains(SECRET) && output.stdout.is_empty() && !said.contains("panicked"),
+        "{said}"
+    );
+    output
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The labels `{"name": .., "value": ..}` of a message, which may have no other fields.
+fn labels(list: &Value) -> BTreeMap<String, String> {
+    let labels = list.as_array().unwrap().iter().map(|label| {
+        let label = label.as_object().unwrap();
+        assert_eq!(label.len(), 2, "{label:?}");
+        let text = |key: &str| label[key].as_str().unwrap().to_owned();
+        (text("name"), text("value"))
+    });
+    let labels: Vec<_> = labels.collect();
+    let map: BTreeMap<_, _> = labels.iter().cloned().collect();
+    assert_eq!(map.len(), labels.len(), "a label twice: {labels:?}");
+    for name in map.keys() {
+        let is_allowed = |(at, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || at > 0 && c.is_ascii_digit();
+        assert!(name.chars().enumerate().all(is_allowed), "{name}");
+    }
+    map
+}
+
+/// The keys of an object, sorted.
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Own time by function of pprof bytes, ns.
+fn own_times(dir: &Path, raw: &Value) -> BTreeMap<String, u64> {
+    use base64::Engine as _;
+    let bytes = base64::prelude::BASE64_STANDARD.decode(raw.as_str().unwrap()).unwrap();
+    let path = dir.join("received.pb.gz");
+    std::fs::write(&path, bytes).unwrap();
+    let output = sprof()
+        .arg("export")
+        .arg(&path)
+        .args(["-f", "folded"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let folded = String::from_utf8(output.stdout).unwrap();
+    let mut times = BTreeMap::new();
+    for line in folded.lines() {
+        let (path, weight) = line.rsplit_once(' ').unwrap();
+        let leaf = path.rsplit(';').next().unwrap();
+        *times.entry(leaf.to_owned()).or_default() += weight.parse::<u64>().unwrap();
+    }
+    times
+}
+
+fn expected_times() -> BTreeMap<String, u64> {
+    BTreeMap::from([("main".to_owned(), 1_000_000), ("work".to_owned(), 3_000_000)])
+}
+
+#[test]
+fn pyroscope_gets_a_push_request_with_the_profile_and_its_labels() {
+    let dir = temp_dir();
+    let server = StandIn::start("200 OK", b"{}".to_vec());
+    let to = [format!("pyroscope={}/prefix/", server.url)];
+    let options = [
+        "--service",
+        "shop",
+        "--commit",
+        "2f3a",
+        "--label",
+        "deployment.environment=test",
+    ];
+    let output = push(&profile(dir.path()), &to, &options);
+    let said = text(&output);
+    assert!(
+        output.status.success() && said.contains("has the profile of shop"),
+        "{said}"
+    );
+    let [posted] = &server.posted()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(posted.line, "POST /prefix/push.v1.PusherService/Push");
+    assert_eq!(posted.headers["content-type"], "application/json");
+    assert_eq!(posted.headers["connect-protocol-version"], "1");
+    assert_eq!(posted.headers["authorization"], format!("Bearer {SECRET}"));
+    assert_eq!(posted.headers["x-scope-orgid"], "team");
+    // Fields as push/v1/push.proto has them, in the JSON form of protobuf.
+    let request: Value = serde_json::from_slice(&posted.body).unwrap();
+    assert_eq!(keys(&request), ["series"]);
+    let series = &request["series"][0];
+    assert_eq!(keys(series), ["labels", "samples"]);
+    let expected = [
+        ("__name__", "process_cpu"),
+        ("deployment_environment", "test"),
+        ("service_git_ref", "2f3a"),
+        ("service_name", "shop"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(labels(&series["labels"]), BTreeMap::from(expected));
+    let sample = &series["samples"][0];
+    assert_eq!(keys(sample), ["rawProfile"]);
+    assert_eq!(own_times(dir.path(), &sample["rawProfile"]), expected_times());
+}
+
+#[test]
+fn parca_gets_a_write_raw_request() {
+    let dir = temp_dir();
+    let server = StandIn::start("200 OK", b"{}".to_vec());
+    let output = push(&profile(dir.path()), &[format!("parca={}", server.url)], &["--threads"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let [posted] = &server.posted()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(posted.line, "POST /api/profiles/writeraw");
+    // Fields as profilestore.proto has them.
+    let request: Value = serde_json::from_slice(&posted.body).unwrap();
+    assert_eq!(keys(&request), ["normalized", "series"]);
+    let series = &request["series"][0];
+    assert_eq!(keys(series), ["labels", "samples"]);
+    assert_eq!(keys(&series["labels"]), ["labels"]);
+    let labels = labels(&series["labels"]["labels"]);
+    assert_eq!((&*labels["__name__"], &*labels["service_name"]), ("process_cpu", "app"));
+    assert_eq!(
+        own_times(dir.path(), &series["samples"][0]["rawProfile"]),
+        expected_times()
+    );
+}
+
+#[test]
+fn a_collector_gets_otlp_and_what_it_refuses_is_said() {
+    let dir = temp_dir();
+    let file = profile(dir.path());
+    let server = StandIn::start("200 OK", Vec::new());
+    let output = push(&file, &[format!("otlp={}", server.url)], &[]);
+    assert!(output.status.success(), "{}", text(&output));
+    let [posted] = &server.posted()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(posted.line, "POST /v1development/profiles");
+    assert_eq!(posted.headers["content-type"], "application/x-protobuf");
+    assert_eq!(posted.headers["content-encoding"], "gzip");
+    let mut sent = Vec::new();
+    flate2::read::GzDecoder::new(&*posted.body)
+        .read_to_end(&mut sent)
+        .unwrap();
+    // The exporter is tested against the published messages in the crate `profile`.
+    let exported = sprof().arg("export").arg(&file).args(["-f", "otlp"]).output().unwrap();
+    assert_eq!(sent, exported.stdout);
+
+    // ExportProfilesServiceResponse { partial_success { rejected_profiles: 1, error_message: "full" } }
+    let refuses = StandIn::start("200 OK", b"\x0a\x08\x08\x01\x12\x04full".to_vec());
+    let output = push(&file, &[format!("otlp={}", refuses.url)], &[]);
+    assert!(
+        !output.status.success() && text(&output).contains("full"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn whatever_a_server_does_nothing_is_sent_twice_and_the_others_get_it() {
+    let dir = temp_dir();
+    let file = profile(dir.path());
+    for (status, reply, expected) in [
+        ("401 Unauthorized", "no \u{1b}[2Jentry", "SPROF_..._HEADERS"),
+        ("500 Internal Server Error", "disk", "may have the profile"),
+        ("200 OK", "<html>Sign in</html>", "not JSON"),
+        ("302 Found", "", "302"),
+        ("", "", "may have the profile"),
+    ] {
+        let broken = StandIn::start(status, reply.as_bytes().to_vec());
+        let fine = StandIn::start("200 OK", b"{}".to_vec());
+        let to = [format!("pyroscope={}", broken.url), format!("parca={}", fine.url)];
+        let output = push(&file, &to, &["-v"]);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(125), "{status}: {said}");
+        assert!(
+            said.contains(expected) && said.contains("1 of 2 servers"),
+            "{status}: {said}"
+        );
+        assert!(!said.contains('\u{1b}'), "{said:?}");
+        assert_eq!((broken.posted().len(), fine.posted().len()), (1, 1), "{status}");
+    }
+}
+
+#[test]
+fn what_cannot_be_pushed_is_said_before_anything_is_read() {
+    let dir = temp_dir();
+    let missing = dir.path().join("missing.json");
+    for (to, expected) in [
+        ("https://example.org", "pyroscope=URL"),
+        ("pyroscope=http://example.org", "not encrypted"),
+        ("otlp=https://me:word@example.org", "password"),
+    ] {
+        let output = push(&missing, &[to.to_owned()], &[]);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    // Nobody listens there.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    drop(taken);
+    let output = push(&profile(dir.path()), &[format!("parca=http://{address}")], &[]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("refused") && !said.contains("may have"), "{said}");
+}
