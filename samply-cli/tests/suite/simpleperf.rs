@@ -1,6 +1,6 @@
 //! Files of Android's simpleperf, built by hand: what they name has its name.
 
-#[path = "../../../perf-data/tests/common/mod.rs"]
+#[path = "../../../perf-data/tests/suite/common/mod.rs"]
 mod perf_file;
 use crate::support::perf::load;
 use crate::support::temp_dir;

@@ -1,16 +1,13 @@
 //! Ground truth: samples inside of signal handlers reach the interrupted function and its callers.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::cell::RefCell;
 use std::hint::black_box;
 use std::rc::Rc;
 
-use common::sys::signals::{Where, handle_trap, trap};
-use common::{Collector, OwnMemory, capture, names, sample, unwinder_without};
+use crate::common::sys::signals::{Where, handle_trap, trap};
+use crate::common::{Collector, OwnMemory, capture, names, sample, unwinder_without};
 use recording::quality::Quality;
 use recording::sink::EventSink;
 use recording::stack::Frame;

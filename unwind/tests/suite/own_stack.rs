@@ -2,11 +2,9 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-mod common;
-
 use std::hint::black_box;
 
-use common::{Captured, OwnMemory, capture, names, sample, unwinder};
+use crate::common::{Captured, OwnMemory, capture, names, sample, unwinder};
 use recording::clock::Timestamp;
 use recording::event::Pid;
 use recording::sink::{EventSink, NoMemory, TargetMemory};

@@ -1,15 +1,8 @@
 //! perf.data files built by hand: of every layout, cut off, damaged, and made to hurt.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test ends where its premise fails"
-)]
-
-mod common;
 
 use std::io::Cursor;
 
-use common::*;
+use crate::common::*;
 use perf_data::import::{Import, ImportError, Imported};
 use proptest::prelude::*;
 use recording::event::{Event, EventKind, LostCause, ProcessEvent, RecordingEvent, ThreadEvent};

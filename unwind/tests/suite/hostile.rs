@@ -1,14 +1,11 @@
 //! Files that lie and stacks that are not stacks: the unwinder neither panics nor hangs, and says what it could not do.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 
-use common::{Captured, Collector, PID, capture, map, own_mappings, sample, sp};
+use crate::common::{Captured, Collector, PID, capture, map, own_mappings, sample, sp};
 use proptest::prelude::*;
 use recording::clock::Timestamp;
 use recording::event::{Event, Mapping, Pid, ProcessEvent};

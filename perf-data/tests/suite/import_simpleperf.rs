@@ -1,17 +1,10 @@
 //! Files as Android's simpleperf writes them, built by hand.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test ends where its premise fails"
-)]
-
-mod common;
 
 use std::io::Cursor;
 use std::time::{Duration, SystemTime};
 
-use common::simpleperf::*;
-use common::*;
+use crate::common::simpleperf::*;
+use crate::common::*;
 use perf_data::import::{Import, Imported, RecordedFile, RecordedFunction};
 use proptest::prelude::*;
 use recording::address::Avma;

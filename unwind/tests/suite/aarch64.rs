@@ -1,13 +1,10 @@
 //! aarch64 on any machine: a file and a stack made by hand.
 
 #![cfg(unix)]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::{Captured, Collector, PID, map, sample};
+use crate::common::{Captured, Collector, PID, map, sample};
 use recording::address::Avma;
 use recording::event::{Mapping, Pid};
 use recording::quality::Quality;

@@ -2,11 +2,9 @@
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
-mod common;
-
 use std::hint::black_box;
 
-use common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappings, sample_of, unwinder};
+use crate::common::{Captured, Collector, OwnFiles, PID, capture, map, own_mappings, sample_of, unwinder};
 use recording::clock::Timestamp;
 use recording::event::{Event, Pid, ProcessEvent, Role, Sample, Thread};
 use recording::sink::{EventSink, ModuleMiss, NoMemory};

@@ -1,9 +1,4 @@
 //! A recording that went to disk and came back is the same recording, as far as the format can hold it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test ends where its premise fails"
-)]
 
 use std::fs::File;
 use std::io::{self, BufReader};

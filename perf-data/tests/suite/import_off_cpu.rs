@@ -1,15 +1,8 @@
 //! perf.data files with waits, built by hand: what this system's perf can't record is here, too.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test ends where its premise fails"
-)]
-
-mod common;
 
 use std::io::Cursor;
 
-use common::*;
+use crate::common::*;
 use perf_data::import::{Import, Imported};
 use proptest::prelude::*;
 use recording::address::Avma;
