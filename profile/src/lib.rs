@@ -13,6 +13,7 @@
 //! 4. [`export`]: the file formats.
 //! 5. [`merge`](mod@merge): several profiles as one.
 //! 6. [`read`]: saved profiles of sprof and of other profilers, of every known version.
+//!    [`sanitize`](mod@sanitize): what others are not to see, taken out.
 //! 7. [`view`]: the terminal's views; [`text`]: safe display of names from outside.
 
 pub mod build;
@@ -27,6 +28,7 @@ pub mod harness;
 pub mod merge;
 mod model;
 pub mod read;
+pub mod sanitize;
 mod source_paths;
 pub mod sources;
 pub mod text;

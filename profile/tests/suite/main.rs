@@ -22,6 +22,7 @@ mod offcpu;
 mod read;
 mod reference;
 mod report;
+mod sanitize;
 mod top;
 mod tracks;
 mod v8;

@@ -1,0 +1,318 @@
+//! What a profile says about its machine and user, taken out before others see the profile.
+//!
+//! [`sanitize`] cleans every string of a [`Saved`] profile. Names of functions lose only paths, because they are the result; all other strings also lose
+//! the names of user and host. Arguments are removed. Fields that this module does not know are dropped: nobody has checked what is in them.
+//! Functions, samples and their weights stay as they are, so all shares stay. `text` cleans one string, `path` shortens one path.
+
+mod path;
+mod text;
+
+use recording::source_path::SourcePath;
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+use crate::data::{Data, Fields, NONE, RowValue, Saved, TextFields};
+use crate::sources::Sources;
+use crate::unique::Unique;
+use text::{Cleaner, Kind};
+
+/// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more of it.
+#[derive(Clone, Debug, Default)]
+pub struct Private {
+    /// Home folders.
+    pub homes: Vec<String>,
+    /// Names of users.
+    pub users: Vec<String>,
+    /// Names of hosts.
+    pub hosts: Vec<String>,
+    /// Values of environment variables that are secret.
+    pub values: Vec<String>,
+}
+
+/// What stays in the profile because the user wants it there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Include {
+    /// The arguments of programs.
+    pub args: bool,
+    /// Whole paths, with the home folder.
+    pub paths: bool,
+    /// Names of users and hosts.
+    pub names: bool,
+    /// The texts of source files that are not public.
+    pub sources: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Paths and addresses that were shortened, each counted once.
+    pub paths: usize,
+    /// Strings in which a user, a host, an argument or a value of the environment was replaced.
+    pub strings: usize,
+    /// The program's arguments were recorded, and are removed.
+    pub arguments: bool,
+    /// Texts of source files.
+    pub sources: usize,
+    /// Fields that are not known, by name.
+    pub fields: Vec<String>,
+}
+
+/// Fields of `meta` that may stay (`ProfileMeta` of the front end's src/types/profile.ts).
+const META: [&str; 31] = [
+    "CPUName",
+    "abi",
+    "appBuildID",
+    "debug",
+    "endTime",
+    "extra",
+    "importedFrom",
+    "initialSelectedThreads",
+    "initialVisibleThreads",
+    "interval",
+    "keepProfileThreadOrder",
+    "logicalCPUs",
+    "mainMemory",
+    "misc",
+    "oscpu",
+    "physicalCPUs",
+    "platform",
+    "processType",
+    "product",
+    "profilingEndTime",
+    "profilingStartTime",
+    "sampleUnits",
+    "sourceCodeIsNotOnSearchfox",
+    "sprof",
+    "stackwalk",
+    "startTime",
+    "startTimeAsClockMonotonicNanosecondsSinceBoot",
+    "toolkit",
+    "updateChannel",
+    "usesOnlyOneStackType",
+    "version",
+];
+
+/// Fields of a thread that may stay (`RawThread`).
+const THREAD: [&str; 9] = [
+    "jsAllocations",
+    "nativeAllocations",
+    "pausedRanges",
+    "processShutdownTime",
+    "processStartupTime",
+    "processType",
+    "registerTime",
+    "showMarkersInTimeline",
+    "unregisterTime",
+];
+
+/// Takes out of a profile what is private, except for what is to be included.
+pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Removed {
+    let data = &mut data.0;
+    let mut removed = Removed::default();
+    drop_fields(data, include, &mut removed);
+    let mut cleaner = Cleaner::new(private, include, &data.arguments, &data.libs);
+    for text in all_texts(data) {
+        cleaner.learn(text);
+    }
+    removed.sources = clean_sources(data, include, &mut cleaner);
+    removed.arguments = !include.args && !data.arguments.is_empty();
+    match include.args {
+        true => cleaner.clean(&mut data.arguments, Kind::Text),
+        false => data.arguments.clear(),
+    }
+    clean_tables(data, &mut cleaner);
+    clean_threads(data, &mut cleaner);
+    clean_about(data, &mut cleaner);
+    removed.paths = cleaner.paths();
+    removed.strings = cleaner.replaced;
+    removed
+}
+
+/// The strings that paths of home folders are looked for in.
+fn all_texts(data: &Data) -> impl Iterator<Item = &str> {
+    let texts = data.texts.iter().map(|text| &**text);
+    let paths = data.sources.keys().map(|path| &**path);
+    let of_libs = data.libs.iter().flat_map(|lib| [&lib.path, &lib.debug_path]);
+    let threads = data
+        .threads
+        .iter()
+        .flat_map(|thread| [&*thread.name, &*thread.process_name]);
+    texts
+        .chain(paths)
+        .chain(of_libs.flatten().map(String::as_str))
+        .chain(threads)
+}
+
+fn drop_fields(data: &mut Data, include: Include, removed: &mut Removed) {
+    fn keep(fields: &mut Fields, known: impl Fn(&str, &Value) -> bool, dropped: &mut Vec<String>) {
+        fields.retain(|key, value| {
+            let stays = known(key, value);
+            if !stays && !dropped.contains(key) {
+                dropped.push(key.clone());
+            }
+            stays
+        });
+    }
+    let dropped = &mut removed.fields;
+    let own = |key: &str| {
+        matches!(
+            key,
+            "arguments" | "preprocessedProfileVersion" | "categories" | "symbolicated" | "markerSchema"
+        )
+    };
+    keep(&mut data.meta, |key, _| META.contains(&key) || own(key), dropped);
+    if !include.args {
+        data.meta.remove("arguments");
+    }
+    keep(&mut data.rest, |_, _| false, dropped);
+    for thread in &mut data.threads {
+        keep(&mut thread.rest, |key, _| THREAD.contains(&key), dropped);
+        // Columns of numbers hold no text.
+        let is_numbers = |value: &Value| {
+            let all = value.as_array();
+            all.is_some_and(|all| all.iter().all(|value| value.is_number() || value.is_null()))
+        };
+        keep(&mut thread.samples.rest, |_, value| is_numbers(value), dropped);
+    }
+    // A name of a field may be anything.
+    dropped.retain(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    dropped.sort();
+}
+
+/// Removes the texts of source files that not everybody can have. Returns how many.
+fn clean_sources(data: &mut Data, include: Include, cleaner: &mut Cleaner) -> usize {
+    let before = data.embedded_sources();
+    let kept = std::mem::take(&mut data.sources)
+        .into_iter()
+        .filter_map(|(path, text)| {
+            let is_public = match SourcePath::parse(&path) {
+                SourcePath::RustLibrary { .. } => true,
+                SourcePath::Package { registry, .. } => registry.is_crates_io(),
+                _ => false,
+            };
+            (is_public || include.sources).then(|| {
+                let mut path = String::from(path);
+                cleaner.clean(&mut path, Kind::Path);
+                (path.into(), text)
+            })
+        });
+    data.sources = kept.collect::<Sources>();
+    before - data.embedded_sources()
+}
+
+/// Texts that functions, symbols and markers share by index. One text may be a function's name and a marker's value, which are cleaned differently.
+fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
+    let old = std::mem::take(&mut data.texts);
+    let mut texts: Unique<Box<str>> = Unique::default();
+    let mut known: FxHashMap<(u32, Kind), u32> = FxHashMap::default();
+    let mut cleaned = |index: u32, kind: Kind| {
+        let Some(text) = old.get(index as usize) else {
+            return NONE;
+        };
+        *known.entry((index, kind)).or_insert_with(|| {
+            let mut text = text.to_string();
+            cleaner.clean(&mut text, kind);
+            texts.index(text.into())
+        })
+    };
+    for func in &mut data.funcs {
+        func.name = cleaned(func.name, Kind::Code);
+        func.file = cleaned(func.file, Kind::Path);
+    }
+    for symbol in &mut data.symbols {
+        symbol.name = cleaned(symbol.name, Kind::Code);
+    }
+    for origin in data.scripts.iter_mut().filter_map(|script| script.resource.as_mut()) {
+        origin.name = cleaned(origin.name, Kind::Text);
+        origin.host = cleaned(origin.host, Kind::Text);
+    }
+    let text_fields = TextFields::of(&data.schemas);
+    for marker in data.threads.iter_mut().flat_map(|thread| &mut thread.markers) {
+        marker.name = cleaned(marker.name, Kind::Text);
+        if let Some(fields) = &mut marker.fields {
+            text_fields.map(fields, |text| cleaned(text, Kind::Text));
+        }
+    }
+    data.texts = texts.all;
+    for lib in &mut data.libs {
+        let paths = [&mut lib.path, &mut lib.debug_path];
+        paths
+            .into_iter()
+            .flatten()
+            .for_each(|path| cleaner.clean(path, Kind::Path));
+        let others = [
+            &mut lib.name,
+            &mut lib.debug_name,
+            &mut lib.breakpad_id,
+            &mut lib.code_id,
+            &mut lib.arch,
+        ];
+        others
+            .into_iter()
+            .flatten()
+            .for_each(|text| cleaner.clean(text, Kind::Fixed));
+    }
+    for category in &mut data.categories {
+        cleaner.clean(&mut category.name, Kind::Text);
+        cleaner.clean(&mut category.color, Kind::Fixed);
+        let names = category.subcategories.iter_mut();
+        names.for_each(|name| cleaner.clean(name, Kind::Text));
+    }
+}
+
+fn clean_threads(data: &mut Data, cleaner: &mut Cleaner) {
+    for thread in &mut data.threads {
+        cleaner.clean_process(&mut thread.process_name);
+        cleaner.clean(&mut thread.name, Kind::Text);
+        cleaner.clean(&mut thread.pid, Kind::Text);
+        cleaner.clean(&mut thread.tid, Kind::Text);
+        let events = [&mut thread.event, &mut thread.event_of].into_iter().flatten();
+        events.for_each(|event| cleaner.clean(event, Kind::Text));
+        cleaner.clean_fields(&mut thread.rest, Kind::Text);
+        let fields = thread.markers.iter_mut().filter_map(|marker| marker.fields.as_mut());
+        fields.for_each(|fields| cleaner.clean_fields(fields, Kind::Text));
+    }
+    for counter in &mut data.counters {
+        cleaner.clean_fields(&mut counter.fields, Kind::Text);
+    }
+    let schemas = data.schemas.iter_mut();
+    schemas.for_each(|schema| cleaner.clean_json(schema, Kind::Text));
+}
+
+/// What is said about the recording: typed, and once more in `meta`.
+fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
+    cleaner.clean_process(&mut data.product);
+    let mut texts = vec![&mut data.imported_from, &mut data.os, &mut data.cpu];
+    texts.extend(&mut data.event);
+    texts.extend(&mut data.point_events);
+    if let Some(weights) = &mut data.weights {
+        texts.extend([&mut weights.name, &mut weights.unit]);
+        texts.extend(&mut weights.others);
+    }
+    texts.into_iter().for_each(|text| cleaner.clean(text, Kind::Text));
+    if let Some(recorded) = &mut data.recorded {
+        cleaner.clean(&mut recorded.event, Kind::Text);
+        cleaner.clean(&mut recorded.kernel_code, Kind::Text);
+        for limit in &mut recorded.limits {
+            cleaner.clean(&mut limit.what, Kind::Text);
+            limit
+                .words
+                .iter_mut()
+                .for_each(|words| cleaner.clean(words, Kind::Text));
+        }
+    }
+    for section in &mut data.extra {
+        cleaner.clean(&mut section.label, Kind::Text);
+        for row in &mut section.rows {
+            cleaner.clean(&mut row.label, Kind::Text);
+            cleaner.clean(&mut row.format, Kind::Fixed);
+            if let RowValue::Text(text) = &mut row.value {
+                cleaner.clean(text, Kind::Text);
+            }
+        }
+    }
+    if let Some(Value::String(product)) = data.meta.get_mut("product") {
+        cleaner.clean_process(product);
+    }
+    cleaner.clean_fields(&mut data.meta, Kind::Text);
+}

@@ -1,0 +1,428 @@
+//! One string, cleaned.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::Value;
+
+use super::path::{in_home, is_absolute, is_windows, short};
+use super::{Include, Private};
+use crate::data::{Fields, SavedLib};
+
+/// What a string is, and so what is looked for in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// The name of a function: paths and secret values.
+    Code,
+    /// A path as a whole.
+    Path,
+    /// A word of the format, or the name of a library: also users and hosts.
+    Fixed,
+    /// Any other text: also arguments and the environment.
+    Text,
+}
+
+/// Names that say nothing about who uses them.
+const GENERIC: [&str; 14] = [
+    "root",
+    "user",
+    "users",
+    "admin",
+    "ubuntu",
+    "debian",
+    "fedora",
+    "runner",
+    "vscode",
+    "nobody",
+    "home",
+    "localhost",
+    "localdomain",
+    "build",
+];
+
+/// Fields whose values are words of the format, or the name of another field (`MarkerSchema` and `CounterDisplayConfig` of the front end).
+const OF_FORMAT: [&str; 9] = [
+    "color",
+    "colorField",
+    "display",
+    "format",
+    "graphType",
+    "key",
+    "sampleUnits",
+    "unit",
+    "weightType",
+];
+
+pub(super) struct Cleaner {
+    include: Include,
+    homes: Vec<String>,
+    /// Words, and what stands for them.
+    names: Vec<(String, &'static str)>,
+    arguments: Vec<String>,
+    values: Vec<String>,
+    /// Short forms by path. Different paths have different short forms: else functions of two files would become one.
+    shortened: FxHashMap<Box<str>, Box<str>>,
+    taken: FxHashSet<Box<str>>,
+    pub(super) replaced: usize,
+}
+
+impl Cleaner {
+    pub(super) fn new(private: &Private, include: Include, arguments: &str, libs: &[SavedLib]) -> Cleaner {
+        let mut cleaner = Cleaner {
+            include,
+            homes: Vec::new(),
+            names: Vec::new(),
+            arguments: Vec::new(),
+            values: private
+                .values
+                .iter()
+                .filter(|value| value.len() >= 4)
+                .cloned()
+                .collect(),
+            shortened: FxHashMap::default(),
+            taken: FxHashSet::default(),
+            replaced: 0,
+        };
+        for home in &private.homes {
+            let home = home.trim_end_matches('/');
+            if home.len() > 1 && is_absolute(home) {
+                cleaner.homes.push(home.to_owned());
+                cleaner.learn(home);
+            }
+        }
+        private.users.iter().for_each(|user| cleaner.add_name(user, "[user]"));
+        for host in &private.hosts {
+            cleaner.add_name(host, "[host]");
+            cleaner.add_name(host.split('.').next().unwrap_or_default(), "[host]");
+        }
+        if !include.args {
+            cleaner.add_arguments(arguments);
+            // `taskset -c 1 app`: what runs is a result.
+            let is_lib = |word: &String| libs.iter().any(|lib| lib.name.as_ref() == Some(word));
+            cleaner.arguments.retain(|word| !is_lib(word));
+        }
+        cleaner.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        cleaner.homes.sort_by_key(|home| std::cmp::Reverse(home.len()));
+        cleaner
+    }
+
+    fn add_name(&mut self, name: &str, instead: &'static str) {
+        let is_known = self.names.iter().any(|(known, _)| known == name);
+        if name.len() < 2 || is_known || GENERIC.contains(&name) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        self.names.push((name.to_owned(), instead));
+        // A name may be a part of another one.
+        self.names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    }
+
+    /// Words of the arguments; the first word is the program. Names of options say nothing.
+    fn add_arguments(&mut self, arguments: &str) {
+        for word in arguments.split_whitespace().skip(1) {
+            let value = match (word.starts_with('-'), word.split_once('=')) {
+                (_, Some((_, value))) => value,
+                (true, None) => continue,
+                (false, None) => word,
+            };
+            let name = value.rsplit('/').next().unwrap_or_default();
+            for part in [word, value, name] {
+                let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
+                if part.len() >= if is_number { 6 } else { 3 } {
+                    self.arguments.push(part.to_owned());
+                }
+            }
+        }
+        self.arguments.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        self.arguments.dedup();
+    }
+
+    /// Finds home folders of other machines, and so users.
+    pub(super) fn learn(&mut self, text: &str) {
+        for at in path_starts(text) {
+            if let Some((user, _)) = in_home(&text[at..]) {
+                let end = user.find(is_end).unwrap_or(user.len());
+                let user = user[..end].to_owned();
+                self.add_name(&user, "[user]");
+            }
+        }
+    }
+
+    /// Number of different paths and URLs that became shorter.
+    pub(super) fn paths(&self) -> usize {
+        self.shortened.iter().filter(|(path, short)| path != short).count()
+    }
+
+    /// A name of a process may have the arguments after the program.
+    pub(super) fn clean_process(&mut self, name: &mut String) {
+        if !self.include.args {
+            let ends = [" -", " /", " ./", " ~"].iter().filter_map(|start| name.find(start));
+            if let Some(end) = ends.min() {
+                name.truncate(end);
+                self.replaced += 1;
+            }
+        }
+        self.clean(name, Kind::Text);
+    }
+
+    pub(super) fn clean_fields(&mut self, fields: &mut Fields, kind: Kind) {
+        let old = std::mem::take(fields);
+        for (mut key, mut value) in old {
+            let kind = if OF_FORMAT.contains(&key.as_str()) {
+                Kind::Fixed
+            } else {
+                kind
+            };
+            self.clean(&mut key, Kind::Fixed);
+            self.clean_json(&mut value, kind);
+            fields.insert(key, value);
+        }
+    }
+
+    pub(super) fn clean_json(&mut self, value: &mut Value, kind: Kind) {
+        match value {
+            Value::String(text) => self.clean(text, kind),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.clean_json(value, kind)),
+            Value::Object(fields) => self.clean_fields(fields, kind),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    pub(super) fn clean(&mut self, text: &mut String, kind: Kind) {
+        // Ids of processes and threads, which other fields refer to.
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        if !self.include.paths {
+            match kind {
+                Kind::Path => *text = self.shorten(text),
+                _ => self.clean_paths(text),
+            }
+            for home in &self.homes {
+                if text.contains(home.as_str()) {
+                    *text = text.replace(home.as_str(), "~");
+                }
+            }
+        }
+        let before = text.len();
+        let mut is_changed = false;
+        for value in &self.values {
+            is_changed |= text.contains(value.as_str());
+            *text = text.replace(value.as_str(), "[value]");
+        }
+        if kind == Kind::Text {
+            is_changed |= without_variables(text);
+            for word in &self.arguments {
+                is_changed |= replace_word(text, word, "[argument]");
+            }
+        }
+        if kind != Kind::Code && !self.include.names {
+            for (name, instead) in &self.names {
+                is_changed |= replace_word(text, name, instead);
+            }
+        }
+        self.replaced += usize::from(is_changed || text.len() != before);
+    }
+
+    /// The paths and URLs in a text.
+    fn clean_paths(&mut self, text: &mut String) {
+        if !text.contains(['/', '\\']) {
+            return;
+        }
+        let mut out = String::new();
+        let mut done = 0;
+        let starts: Vec<usize> = path_starts(text).collect();
+        for at in starts.into_iter().filter(|at| *at < text.len()) {
+            if at < done {
+                continue;
+            }
+            let rest = &text[at..];
+            let home = self.homes.iter().find(|home| rest.starts_with(home.as_str()));
+            let is_url = !rest.starts_with('/') && !is_windows(rest);
+            let skipped = home.map_or(if is_windows(rest) { 3 } else { 0 }, String::len);
+            // Ports, and a password.
+            let ends = |c: char| is_end(c) && !(is_url && c == ':');
+            let end = rest[skipped..].find(ends).map_or(rest.len(), |end| skipped + end);
+            let path = &rest[..end];
+            let levels = path.split(['/', '\\']).filter(|part| !part.is_empty()).count();
+            if home.is_none() && levels < 2 {
+                continue;
+            }
+            out.push_str(&text[done..at]);
+            out.push_str(&self.shorten(path));
+            done = at + end;
+        }
+        if done > 0 {
+            out.push_str(&text[done..]);
+            *text = out;
+        }
+    }
+
+    fn shorten(&mut self, path: &str) -> String {
+        if let Some(known) = self.shortened.get(path) {
+            return known.to_string();
+        }
+        let mut result = short(path, &self.homes).into_owned();
+        // A path that stays takes its own name first come, first served: it can't be that of a longer one later.
+        let plain = result.clone();
+        let mut number = 1;
+        while result != path && !self.taken.insert(result.as_str().into()) {
+            number += 1;
+            result = format!("({number})/{plain}");
+        }
+        self.taken.insert(result.as_str().into());
+        self.shortened.insert(path.into(), result.as_str().into());
+        result
+    }
+}
+
+/// Where paths from the root and URLs may start in a text.
+fn path_starts(text: &str) -> impl Iterator<Item = usize> {
+    let is_of_name =
+        |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | '\\' | '~' | '$' | ')' | ']' | '>' | '*');
+    let places = text.match_indices(['/', '\\']).map(|(at, _)| at);
+    places.filter_map(move |at| {
+        let before = text[..at].chars().next_back();
+        if before == Some(':') {
+            let name = text[..at - 1]
+                .rfind(|c: char| !c.is_ascii_alphanumeric())
+                .map_or(0, |end| end + text[end..].chars().next().map_or(1, char::len_utf8));
+            let is_url = text[at..].starts_with("//") && name < at - 1;
+            let is_drive = at - 1 == name + 1 && is_windows(&text[name..]);
+            if is_url || is_drive {
+                return Some(name);
+            }
+        }
+        let starts = text[at..].starts_with('/') && !before.is_some_and(is_of_name);
+        starts.then_some(at)
+    })
+}
+
+/// Ends a path in a text.
+fn is_end(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(
+            c,
+            '"' | '\'' | '`' | ':' | ';' | ',' | '(' | ')' | '[' | ']' | '{' | '}' | '<' | '>' | '|'
+        )
+}
+
+/// Replaces a word where no letter or digit is beside it. True if the text changed.
+fn replace_word(text: &mut String, word: &str, instead: &str) -> bool {
+    if word.is_empty() || !text.contains(word) {
+        return false;
+    }
+    let is_open = |c: Option<char>| !c.is_some_and(char::is_alphanumeric);
+    let (mut out, mut done) = (String::new(), 0);
+    for (at, _) in text.match_indices(word) {
+        let end = at + word.len();
+        if is_open(text[..at].chars().next_back()) && is_open(text[end..].chars().next()) {
+            out.push_str(&text[done..at]);
+            out.push_str(instead);
+            done = end;
+        }
+    }
+    if done == 0 {
+        return false;
+    }
+    out.push_str(&text[done..]);
+    *text = out;
+    true
+}
+
+/// Replaces the values of what looks like environment variables: `NAME=value`, the name in capitals. True if the text changed.
+fn without_variables(text: &mut String) -> bool {
+    if !text.contains('=') {
+        return false;
+    }
+    let is_variable = |word: &str| {
+        let (name, value) = word.split_once('=')?;
+        let is_name = name.len() >= 2 && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
+        let is_name = is_name
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+        (is_name && !value.is_empty()).then(|| format!("{name}=[value]"))
+    };
+    let words = text.split_inclusive(char::is_whitespace).map(|word| {
+        let bare = word.trim_end();
+        match is_variable(bare) {
+            Some(replaced) => replaced + &word[bare.len()..],
+            None => word.to_owned(),
+        }
+    });
+    let cleaned: String = words.collect();
+    let is_changed = cleaned != *text;
+    *text = cleaned;
+    is_changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(text: &str, kind: Kind) -> String {
+        let private = Private {
+            homes: vec!["/home/ann smith".into()],
+            users: vec!["ann".into(), "root".into()],
+            hosts: vec!["workbench.example.org".into()],
+            values: vec!["hunter2hunter2".into()],
+        };
+        let mut cleaner = Cleaner::new(
+            &private,
+            Include::default(),
+            "/home/ann/app --key=topsecret 12 input.csv -v",
+            &[],
+        );
+        let mut text = text.to_owned();
+        cleaner.clean(&mut text, kind);
+        text
+    }
+
+    #[test]
+    fn text_for_people_loses_all_that_is_private() {
+        for (text, expected) in [
+            (
+                "reads /home/ann smith/a/b/c/d.txt, then input.csv",
+                "reads b/c/d.txt, then [argument]",
+            ),
+            ("ann@workbench: 12 ms", "[user]@[host]: 12 ms"),
+            ("ann's plan is planned by joann", "[user]'s plan is planned by joann"),
+            ("API_KEY=abc app", "API_KEY=[value] app"),
+            ("x hunter2hunter2y", "x [value]y"),
+            ("key topsecret", "key [argument]"),
+            ("root cut", "root cut"),
+            ("a/b and a / b", "a/b and a / b"),
+            ("PATH-like:/home/bob/bin:/usr/bin", "PATH-like:bin:/usr/bin"),
+            (
+                "GET https://u:p@example.org/x?t=1 done",
+                "GET https://example.org/x done",
+            ),
+        ] {
+            assert_eq!(cleaned(text, Kind::Text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_functions_lose_only_paths_and_secret_values() {
+        for (name, expected) in [
+            ("ann::topsecret::input.csv", "ann::topsecret::input.csv"),
+            ("operator/(A const&)", "operator/(A const&)"),
+            ("<impl at /home/bob/x/y/z/w.rs:3:5>::f", "<impl at y/z/w.rs:3:5>::f"),
+            ("f [with T = int]", "f [with T = int]"),
+            ("load https://example.org/a.js?t=1", "load https://example.org/a.js"),
+        ] {
+            assert_eq!(cleaned(name, Kind::Code), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn different_paths_stay_different() {
+        let mut cleaner = Cleaner::new(&Private::default(), Include::default(), "", &[]);
+        let mut short = |path: &str| {
+            let mut path = path.to_owned();
+            cleaner.clean(&mut path, Kind::Path);
+            path
+        };
+        assert_eq!(short("/srv/a/x/src/main.rs"), "x/src/main.rs");
+        assert_eq!(short("/srv/b/x/src/main.rs"), "(2)/x/src/main.rs");
+        assert_eq!(short("/srv/a/x/src/main.rs"), "x/src/main.rs");
+    }
+}
