@@ -13,7 +13,8 @@
 //!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
-//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines; [`push`]: a profile to servers that keep profiles.
+//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines: [`share`] to the store of shared profiles, [`push`]
+//!    to servers that keep profiles.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
@@ -31,10 +32,6 @@ mod downloads;
 mod exit;
 mod file_kind;
 mod fit;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "the commands that use it follow")
-)]
 mod http;
 mod import;
 mod input;
@@ -54,6 +51,7 @@ mod recorder;
 mod report;
 mod screen;
 mod serve;
+mod share;
 mod sources;
 mod spool;
 mod stdin;
@@ -87,6 +85,7 @@ fn main() -> ExitCode {
             Command::Annotate(args) => command::annotate::run(&args),
             Command::Export(args) => command::export::run(&args),
             Command::Flamegraph(args) => command::flamegraph::run(*args),
+            Command::Share(args) => command::share::run(&args),
             Command::Push(args) => command::push::run(&args),
             Command::Doctor(args) => command::doctor::run(&args),
             Command::Completions { shell } => command::docs::completions(shell),

@@ -174,6 +174,22 @@ fn partial_in(folder: &Path, name: &str) -> io::Result<NamedTempFile> {
         .tempfile_in(folder)
 }
 
+/// Writes a small file that only its user may read, whole or not at all, as `name.json` in a folder, or with the next free number. Returns the path.
+pub(crate) fn write_private(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    let mut partial = partial_in(folder, name)?;
+    give_to_sudo_caller(partial.as_file());
+    partial.write_all(bytes)?;
+    partial.as_file().sync_data()?;
+    let path = |number: u32| match number {
+        0 => folder.join(format!("{name}.json")),
+        number => folder.join(format!("{name}.{number}.json")),
+    };
+    let path = free_name(0, path, |path| take_name(partial.path(), path))?;
+    // A crash must not lose the name.
+    File::open(folder)?.sync_all()?;
+    Ok(path)
+}
+
 fn fill(file: &File, write: &impl Fn(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut buffered = BufWriter::with_capacity(1 << 16, file);
     write(&mut buffered)?;

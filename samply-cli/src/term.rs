@@ -97,6 +97,12 @@ impl Term {
         self.print(format_args!("{} {text}", self.style(Style::Dim, "sprof:")));
     }
 
+    /// A question; the answer stands in the same line.
+    pub(crate) fn ask(&self, question: &str) {
+        self.erase_progress();
+        self.write(&self.message(format_args!("{} {question}", self.style(Style::Dim, "sprof:"))));
+    }
+
     /// A limit of the result.
     pub(crate) fn warning(&self, text: impl fmt::Display) {
         self.always(format_args!("{} {text}", self.style(Style::Warning, "warning:")));

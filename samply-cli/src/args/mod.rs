@@ -18,6 +18,7 @@ mod record;
 mod report;
 mod select;
 mod serve;
+mod share;
 pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
@@ -33,6 +34,7 @@ pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_env
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;
 pub(crate) use serve::ServeArgs;
+pub(crate) use share::{Private, ShareArgs, UploadArgs};
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -106,6 +108,8 @@ pub(crate) enum Command {
     Export(Box<ExportArgs>),
     /// Record a program and draw its flame graph, or draw the flame graph of a saved profile.
     Flamegraph(Box<FlamegraphArgs>),
+    /// Upload a profile, without what is private in it, and print a link that others can open.
+    Share(Box<ShareArgs>),
     /// Send a profile to a server that keeps profiles: Pyroscope, Parca, a collector of OpenTelemetry.
     Push(Box<PushArgs>),
     /// Show what this machine permits, what it refuses, and the command that helps.
@@ -147,6 +151,7 @@ impl Command {
             Command::Diff(args) => args.files.iter_mut().chain(&mut args.new).collect(),
             Command::Check(args) => args.files.iter_mut().chain(&mut args.base).collect(),
             Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),
+            Command::Share(args) => args.file.iter_mut().collect(),
             Command::Record(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)

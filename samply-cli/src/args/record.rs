@@ -8,6 +8,7 @@ use clap::Args;
 use recording::info::SampleBy;
 
 use super::serve::ServeArgs;
+use super::share::UploadArgs;
 use super::value;
 
 /// Options that need a program that sprof launches: only such a program has an exit status, and arguments on this command line.
@@ -141,7 +142,9 @@ and TERM=dumb are honoured.";
                       sprof record [OPTIONS] -p PID[,PID]... [[--] COMMAND [ARGS]...]\n       \
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
     before_help = EXAMPLES,
-    after_help = EXIT_STATUS
+    after_help = EXIT_STATUS,
+    mut_arg("yes", |arg| arg.requires("share").help_heading("Sharing")),
+    mut_arg("server", |arg| arg.requires("share").help_heading("Sharing"))
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
@@ -173,6 +176,14 @@ pub(crate) struct RecordArgs {
     /// Print a summary as one line of JSON to stdout when the program has ended.
     #[arg(long, help_heading = "The profile")]
     pub(crate) json: bool,
+
+    /// Upload the saved profile without what is private in it, after a question, and print a link that others can open, instead of
+    /// serving it: see `sprof share --help`.
+    #[arg(long, help_heading = "Sharing", conflicts_with = "json")]
+    pub(crate) share: bool,
+
+    #[command(flatten)]
+    pub(crate) upload: UploadArgs,
 
     #[command(flatten)]
     pub(crate) serve: ServeArgs,

@@ -114,6 +114,16 @@ pub(crate) fn ui_url(text: &str) -> Result<String, String> {
     }
 }
 
+/// The UI that was given, or that `PROFILER_URL` names; `None` for the public one.
+pub(crate) fn named_ui(given: Option<&str>) -> Result<Option<String>, String> {
+    if let Some(given) = given {
+        return Ok(Some(given.to_owned()));
+    }
+    let named = std::env::var("PROFILER_URL").ok().filter(|url| !url.is_empty());
+    let named = named.map(|url| ui_url(&url).map_err(|reason| format!("PROFILER_URL: {reason}")));
+    named.transpose()
+}
+
 /// A part of the recording, in seconds since its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimeRange {

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &MergeArgs) -> Outcome {
     let output = Output::prepare(&args.output, FileKind::Profile, Earlier::Kept)?;
     let inputs = args.files.iter().map(|path| {
         term.progress(false, format_args!("reading {}", path.display()));
-        let data = read(path, args, &term);
+        let data = whole(path, None, &args.input.symbols, &term);
         term.erase_progress();
         Ok(Input {
             name: name(path),
@@ -66,11 +66,10 @@ fn name(path: &Path) -> String {
     stem.unwrap_or(&name).to_owned()
 }
 
-/// A file of any kind, with names, in the form of a Firefox profile.
-fn read(path: &Path, args: &MergeArgs, term: &Term) -> Result<Saved, Failure> {
-    let symbols = &args.input.symbols;
+/// A file of any kind, with names, in the form of a Firefox profile. `event` is for files of other profilers.
+pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Saved, Failure> {
     let interrupt = Interrupt::default();
-    if let Some(data) = converted(path, None, symbols, &interrupt, term)? {
+    if let Some(data) = converted(path, event, symbols, &interrupt, term)? {
         return Ok(data);
     }
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;

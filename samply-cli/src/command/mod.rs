@@ -17,5 +17,6 @@ pub(crate) mod merge;
 pub(crate) mod push;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod share;
 mod show;
 mod target;

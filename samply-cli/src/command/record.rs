@@ -12,12 +12,14 @@ use profile::Tracks;
 use profile::build::BuildOptions;
 use profile::enrich::Enriched;
 use profile::export::firefox;
+use profile::sanitize::Include;
 use recording::command::{on_file, own};
 use recording::event::Pid;
 use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYTES, Whom};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
+use super::share::{STEP, Sharing};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
 use crate::cargo;
@@ -45,9 +47,15 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
     let mut plan = plan(&args.recording, &args.serve.input.symbols, "record", &term)?;
 
     // Everything that can fail early fails before the program runs.
-    let listener = match shows(&args) {
-        true => Some(show::listen(&args.serve, &term)?),
-        false => None,
+    let then = match (args.share, shows(&args)) {
+        (true, _) => Then::Share(Sharing::prepare(
+            "record",
+            &args.upload,
+            args.serve.ui_url.as_deref(),
+            STEP,
+        )?),
+        (false, true) => Then::Show(show::listen(&args.serve, &term)?),
+        (false, false) => Then::End,
     };
     let output = output(&args.output, FileKind::Profile)?;
     let interrupt = Interrupt::watch()?;
@@ -71,7 +79,10 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         }
     }
     // A user who ended sprof with a signal wants no server.
-    let listener = listener.filter(|_| recorded.stop != StopReason::Terminated && !interrupt.is_seen());
+    let then = match recorded.stop == StopReason::Terminated || interrupt.is_seen() {
+        true => Then::End,
+        false => then,
+    };
     let highlights = Highlights::of(&recorded.profile, &look_ups);
     let status = save_and_show(
         &args,
@@ -79,7 +90,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         recorded,
         output,
         (highlights, enriched),
-        listener,
+        then,
         &symbolicator,
     )?;
     failure.map_or(Ok(status), Err)
@@ -124,10 +135,15 @@ fn save_and_show(
     recorded: Recorded,
     output: Output,
     (highlights, enriched): (Highlights, Option<Enriched>),
-    listener: Option<Listener>,
+    then: Then,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, recorded)?;
+    let (listener, sharing) = match then {
+        Then::Show(listener) => (Some(listener), None),
+        Then::Share(sharing) => (None, Some(sharing)),
+        Then::End => (None, None),
+    };
     // Opened before the program ends: the next recording may replace the file.
     let opened = (listener.as_ref()).map(|_| File::open(saved.path.as_deref().unwrap_or(Path::new("-"))));
     let links = (listener.as_ref()).map(|listener| listener.links(Some(&Tracks::of(&recorded.profile))));
@@ -156,6 +172,13 @@ fn save_and_show(
     }
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
+    if let (Some(sharing), Some(path)) = (sharing, &saved.path) {
+        let done = sharing.share(path, None, &args.serve.input.symbols, Include::default(), term)?;
+        if let Some(done) = done {
+            screen::print("the link", |out| writeln!(out, "{}", done.link))?;
+        }
+        return Ok(status);
+    }
     let (Some(listener), Some(links), Some(opened)) = (listener, links, opened) else {
         return Ok(status);
     };
@@ -180,6 +203,13 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     exit
 }
 
+/// What follows when the profile is saved.
+enum Then {
+    End,
+    Show(Listener),
+    Share(Sharing),
+}
+
 /// True if a user at a terminal can read the link and end the server.
 fn shows(args: &RecordArgs) -> bool {
     !args.save_only && !to_stdout(args) && show::may_open()
@@ -194,6 +224,9 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
     let refused = |message| args::refuse("record", message);
     if args.json && to_stdout(args) {
         return refused("--json and the profile cannot both go to stdout; name a file with -o");
+    }
+    if args.share && to_stdout(args) {
+        return refused("--share prints a link on stdout, so the profile can't go there; name a file with -o");
     }
     if to_stdout(args) && io::stdout().is_terminal() {
         return refused("the profile cannot go to a terminal; redirect stdout, or name a file with -o");

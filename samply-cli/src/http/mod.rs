@@ -23,7 +23,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, SendBody, http};
 
 pub(crate) use address::Address;
-pub(crate) use error::{Error, Phase, Reason, Sent};
+pub(crate) use error::{Error, Reason, Sent};
 pub(crate) use ureq::http::Method;
 
 /// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl has the same limit. The

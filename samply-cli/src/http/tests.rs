@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::error::Phase;
 use super::*;
 
 const SECRET: &str = "Bearer eyJhbGciOiJIUzI1NiJ9.eyJwcm9maWxlVG9rZW4iOiJhYmMifQ.c2lnbmF0dXJl";

@@ -261,7 +261,7 @@ fn json(
 }
 
 /// `2026-11-21 10:44:20 UTC`. Days to dates: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-fn utc(unix_ms: f64) -> String {
+pub(crate) fn utc(unix_ms: f64) -> String {
     let seconds = (unix_ms / 1000.0) as i64;
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let days = days + 719_468;

@@ -40,6 +40,7 @@ mod push;
 mod rates;
 mod report;
 mod server;
+mod share;
 mod simpleperf;
 mod source_paths;
 mod spool;

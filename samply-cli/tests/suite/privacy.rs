@@ -94,9 +94,14 @@ fn no_command_uses_the_network_unless_the_user_asks() {
         $SPROF export web.json.gz -f folded -o web.folded
         $SPROF flamegraph web.json.gz -o web.svg
         $SPROF diff web.json.gz stripped.json.gz
+        export XDG_DATA_HOME=$PWD/data
+        $SPROF share --list
+        ! $SPROF share web.json.gz
         $SPROF doctor || true";
     assert_eq!(attempts(by_default, dir.path()), 0);
     assert!(dir.path().join("web.svg").exists(), "the commands ran to their end");
+    let asked = "XDG_DATA_HOME=$PWD/data $SPROF share --yes --ui-url https://ui.example.org --server https://203.0.113.1 web.json.gz";
+    assert!(attempts(asked, dir.path()) > 0);
 
     let Some(()) = client() else { return };
     // The user asks: the counts above would have shown it.

@@ -1,0 +1,119 @@
+//! What the user sees before a profile leaves.
+
+use std::collections::HashSet;
+
+use profile::data::Saved;
+use profile::sanitize::{Include, Removed};
+
+use crate::numbers::{bytes, count, time};
+use crate::style::Style;
+use crate::term::Term;
+
+/// A profile that is ready to leave.
+pub(super) struct Shown {
+    pub(super) program: String,
+    pub(super) bytes: u64,
+    processes: u64,
+    threads: u64,
+    duration_ms: Option<f64>,
+    sources: u64,
+    removed: Removed,
+    include: Include,
+}
+
+impl Shown {
+    pub(super) fn of(data: &Saved, removed: Removed, include: Include, bytes: u64) -> Shown {
+        let processes: HashSet<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
+        let ends = data.threads.iter().filter_map(|thread| thread.samples.time_ms.last());
+        let last = ends.copied().fold(None, |last: Option<f64>, end| {
+            Some(last.map_or(end, |last| last.max(end)))
+        });
+        Shown {
+            program: data.product.clone(),
+            bytes,
+            processes: processes.len() as u64,
+            threads: data.threads.len() as u64,
+            // Sums have no times.
+            duration_ms: data.duration_ms.or(last).filter(|_| !data.is_summed),
+            sources: data.embedded_sources() as u64,
+            removed,
+            include,
+        }
+    }
+
+    pub(super) fn print(&self, server: &str, term: &Term) {
+        let duration = self.duration_ms.map(|ms| format!(", {}", time(ms))).unwrap_or_default();
+        let program = match self.program.as_str() {
+            "" => String::new(),
+            program => format!(" of {program}"),
+        };
+        term.always(format_args!(
+            "to be uploaded to {}: {}{program}, {}, {}{duration}",
+            term.style(Style::Link, server),
+            bytes(self.bytes as f64),
+            count(self.processes, "process", "processes"),
+            count(self.threads, "thread", "threads"),
+        ));
+        term.always("who has the link can read it");
+        term.always(format_args!("taken out: {}", self.taken_out()));
+        term.always(format_args!("left in it: {}", self.left()));
+    }
+
+    fn taken_out(&self) -> String {
+        let removed = &self.removed;
+        let mut all = Vec::new();
+        let mut add = |number: usize, what: String| {
+            if number > 0 {
+                all.push(what);
+            }
+        };
+        let number = removed.paths as u64;
+        add(
+            removed.paths,
+            format!("parts of {}", count(number, "path or address", "paths and addresses")),
+        );
+        add(usize::from(removed.arguments), "the program's arguments".to_owned());
+        let number = removed.strings as u64;
+        let what = "users, hosts, arguments and environment";
+        add(removed.strings, format!("{what} in {}", count(number, "text", "texts")));
+        let number = removed.sources as u64;
+        add(removed.sources, count(number, "source file", "source files"));
+        let fields = removed.fields.join(", ");
+        add(
+            removed.fields.len(),
+            format!("fields that sprof does not know ({fields})"),
+        );
+        match all.is_empty() {
+            true => "nothing, there was nothing private that sprof knows of".to_owned(),
+            false => all.join("; "),
+        }
+    }
+
+    fn left(&self) -> String {
+        let mut all =
+            vec!["names of functions, files, processes, threads and libraries; times; processor and system".to_owned()];
+        if self.sources > 0 {
+            all.push(count(self.sources, "source file", "source files"));
+        }
+        for (is_included, what) in [
+            (self.include.args, "arguments"),
+            (self.include.paths, "whole paths"),
+            (self.include.names, "names of users and hosts"),
+        ] {
+            if is_included {
+                all.push(what.to_owned());
+            }
+        }
+        all.join("; ")
+    }
+
+    pub(super) fn removed_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "paths": self.removed.paths,
+            "arguments": self.removed.arguments,
+            "texts": self.removed.strings,
+            "sources": self.removed.sources,
+            "fields": self.removed.fields,
+        })
+    }
+}

@@ -1,0 +1,782 @@
+//! `sprof share` against a stand-in of the store that keeps its contract to the letter, and against slow, failing, lying and half-closed ones: nothing
+//! private arrives, nothing is sent twice, no key is lost or shown.
+#![cfg(target_os = "linux")]
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+
+use crate::support::skip::perf_events;
+use crate::support::{program, sprof, temp_dir, tests_dir};
+
+const ACCEPT: &str = "application/vnd.firefox-profiler+json;version=1.0";
+const UI: &str = "https://ui.example.org";
+/// What must not leave the machine.
+const SECRETS: [&str; 4] = ["annaplant", "plantbox", "argumentplant", "environmentplant"];
+
+/// How a stand-in behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Behaviour {
+    Honest,
+    /// Replies to each call with this status.
+    Status(u16),
+    /// Replies 200 with this text.
+    Says(&'static str),
+    /// Replies without end.
+    Endless,
+    /// Takes the beginning of the body, and closes the connection.
+    HalfClosed,
+    /// Takes the body, and closes the connection without a reply.
+    NoReply,
+    /// Takes the body, and replies nothing.
+    Silent,
+    /// Takes the head of the request, and nothing more.
+    Stuck,
+    /// Sends to another address.
+    Redirects,
+}
+
+#[derive(Default)]
+struct State {
+    /// Profiles by token.
+    stored: HashMap<String, Value>,
+    /// `POST /api/compressed-store`
+    calls: Vec<String>,
+    count: usize,
+}
+
+/// A store on this machine.
+struct StandIn {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl StandIn {
+    fn start(behaviour: Behaviour) -> StandIn {
+        StandIn::serve(move |stream, state| conversation(stream, behaviour, state))
+    }
+
+    /// The same behind TLS, with the certificate of `tests/tls`.
+    fn start_tls() -> StandIn {
+        let tls = tests_dir().join("tls");
+        let chain = vec![CertificateDer::from_pem_file(tls.join("server.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(tls.join("server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let config = Arc::new(config);
+        StandIn::serve(move |stream, state| {
+            let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+            conversation(rustls::StreamOwned::new(connection, stream), Behaviour::Honest, state);
+        })
+    }
+
+    fn serve(converse: impl Fn(TcpStream, &Mutex<State>) + Send + Sync + 'static) -> StandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state: Arc<Mutex<State>> = Arc::default();
+        let (shared, converse) = (state.clone(), Arc::new(converse));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (shared, converse) = (shared.clone(), converse.clone());
+                std::thread::spawn(move || converse(stream.unwrap(), &shared));
+            }
+        });
+        StandIn { port, state }
+    }
+
+    fn api(&self) -> String {
+        format!("http://127.0.0.1:{}/api", self.port)
+    }
+
+    fn calls(&self) -> Vec<String> {
+        self.state.lock().unwrap().calls.clone()
+    }
+
+    fn stored(&self) -> Vec<Value> {
+        self.state.lock().unwrap().stored.values().cloned().collect()
+    }
+
+    fn wait_for_call(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.calls().is_empty() {
+            assert!(Instant::now() < until, "no call came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// One request and its reply.
+fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mutex<State>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            // The client does not trust the certificate.
+            _ => return,
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.split("\r\n");
+    let first = lines.next().unwrap().to_owned();
+    let headers: HashMap<String, &str> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect();
+    let call = first.strip_suffix(" HTTP/1.1").unwrap().to_owned();
+    state.lock().unwrap().calls.push(call.clone());
+    let size: usize = headers.get("content-length").map_or(0, |size| size.parse().unwrap());
+    if behaviour == Behaviour::Stuck {
+        if headers.contains_key("expect") {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    if headers.contains_key("expect") {
+        if let Behaviour::Status(status) = behaviour {
+            let _ = stream.write_all(format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n").as_bytes());
+            return;
+        }
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+    }
+    let mut body = vec![
+        0;
+        if behaviour == Behaviour::HalfClosed {
+            size / 2
+        } else {
+            size
+        }
+    ];
+    stream.read_exact(&mut body).unwrap();
+    let (status, text) = match behaviour {
+        Behaviour::Honest => honest(&call, &headers, &body, &mut state.lock().unwrap()),
+        Behaviour::Status(status) => (status, format!("no, {}", headers.get("authorization").unwrap_or(&""))),
+        Behaviour::Says(text) => (200, text.to_owned()),
+        Behaviour::Redirects => (307, String::new()),
+        Behaviour::Endless => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+            return;
+        }
+        Behaviour::Silent => {
+            std::thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        Behaviour::HalfClosed | Behaviour::NoReply | Behaviour::Stuck => return,
+    };
+    let elsewhere = format!("Location: {UI}/\r\n");
+    let location = if status == 307 { elsewhere.as_str() } else { "" };
+    let reply = format!(
+        "HTTP/1.1 {status} x\r\n{location}Content-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(reply.as_bytes()).unwrap();
+    stream.flush().unwrap();
+}
+
+/// The contract of the store.
+fn honest(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> (u16, String) {
+    if headers.get("accept") != Some(&ACCEPT) {
+        return (406, "wrong version of the API".into());
+    }
+    if call == "POST /api/compressed-store" {
+        let mut json = String::new();
+        if GzDecoder::new(body).read_to_string(&mut json).is_err() {
+            return (400, "no gzip".into());
+        }
+        let Ok(profile) = serde_json::from_str::<Value>(&json) else {
+            return (400, "no JSON".into());
+        };
+        if !profile["meta"].is_object() || !profile["threads"].is_array() {
+            return (400, "no profile".into());
+        }
+        state.count += 1;
+        let token = format!("token{}", state.count);
+        state.stored.insert(token.clone(), profile);
+        return (200, jwt(&token));
+    }
+    if let Some(token) = call.strip_prefix("DELETE /api/profile/") {
+        if !state.stored.contains_key(token) {
+            return (404, "no such profile".into());
+        }
+        if headers.get("authorization") != Some(&format!("Bearer {}", jwt(token)).as_str()) {
+            return (401, "wrong key".into());
+        }
+        state.stored.remove(token);
+        return (200, "deleted".into());
+    }
+    (404, "no such path".into())
+}
+
+fn jwt(token: &str) -> String {
+    let base64url = |text: &str| {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut out = String::new();
+        for three in text.as_bytes().chunks(3) {
+            let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+            for digit in 0..=three.len() {
+                out.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]));
+            }
+        }
+        out
+    };
+    let header = base64url("{\"alg\":\"HS256\",\"typ\":\"JWT\"}");
+    let payload = base64url(&format!("{{\"profileToken\":\"{token}\"}}"));
+    format!("{header}.{payload}.c2lnbmF0dXJl-{token}")
+}
+
+/// A user with a folder of data.
+struct User {
+    folder: tempfile::TempDir,
+}
+
+impl User {
+    fn new() -> User {
+        User { folder: temp_dir() }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// A small file: folded stacks, which hold nothing of the machine.
+    fn file(&self) -> PathBuf {
+        let path = self.folder.path().join("app.folded");
+        std::fs::write(&path, "main;work;leaf 12\nmain;rest 4\n").unwrap();
+        path
+    }
+
+    /// A file of 10 MB also when it is compressed: more than the sockets of this machine hold (tcp_wmem, tcp(7)).
+    fn large_file(&self) -> PathBuf {
+        let path = self.folder.path().join("large.folded");
+        let (mut text, mut random) = (String::new(), 1u64);
+        for _ in 0..9000 {
+            text.push_str("main;f");
+            for _ in 0..170 {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                write!(text, "{:012x}", random >> 16).unwrap();
+            }
+            text.push_str(" 1\n");
+        }
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn sprof(&self) -> Command {
+        let mut command = sprof();
+        for variable in [
+            "HTTPS_PROXY",
+            "https_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+            "PROFILER_URL",
+            "SSL_CERT_FILE",
+            "SUDO_USER",
+        ] {
+            command.env_remove(variable);
+        }
+        command
+            .env("XDG_DATA_HOME", self.data())
+            .env("HOME", "/home/annaplant")
+            .env("USER", "annaplant")
+            .env("HOSTNAME", "plantbox")
+            .env("PLANT_TOKEN", "environmentplant");
+        command
+    }
+
+    fn share(&self, store: &StandIn, file: &Path, options: &[&str]) -> Command {
+        let mut command = self.sprof();
+        command.args(["share", "--yes", "--ui-url", UI, "--server", &store.api()]);
+        command.args(options).arg(file);
+        command
+    }
+
+    fn keys(&self) -> Vec<PathBuf> {
+        let all = std::fs::read_dir(self.data().join("sprof/shared"));
+        let all = all.into_iter().flatten().map(|entry| entry.unwrap().path());
+        all.collect()
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The output has no key, and no part of one.
+fn shows_no_key(output: &Output) {
+    for stream in [&output.stdout, &output.stderr] {
+        assert!(!text(stream).contains("eyJ"), "{}", text(stream));
+        assert!(!text(stream).contains("c2lnbmF0"), "{}", text(stream));
+    }
+}
+
+/// Runs a command that fails with this status and these words, and prints nothing on stdout.
+fn fails(command: &mut Command, status: i32, words: &[&str]) {
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{stderr}");
+    for word in words {
+        assert!(stderr.contains(word), "{word} in {stderr}");
+    }
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    shows_no_key(&output);
+}
+
+#[test]
+fn a_shared_profile_is_listed_and_deleted_by_its_link() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let output = user.share(&store, &user.file(), &["-v"]).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let link = format!("{UI}/public/token1");
+    assert_eq!(text(&output.stdout), format!("{link}\n"));
+    shows_no_key(&output);
+    for words in [
+        &format!("to be uploaded to {}: ", store.api()),
+        "1 process, 1 thread",
+        "who has the link can read it",
+        "taken out: ",
+        "left in it: names of functions",
+        &format!("share --delete {link}"),
+    ] {
+        assert!(stderr.contains(words), "{words} in {stderr}");
+    }
+    assert_eq!(store.calls(), ["POST /api/compressed-store"]);
+    let keys = user.keys();
+    assert_eq!(keys.len(), 1);
+    assert_eq!(std::fs::metadata(&keys[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&keys[0]).unwrap().contains(&jwt("token1")));
+
+    let listed = user.sprof().args(["share", "--list"]).output().unwrap();
+    shows_no_key(&listed);
+    let line = text(&listed.stdout);
+    assert!(
+        line.contains(&link) && line.contains(&store.api()) && line.contains(" UTC "),
+        "{line}"
+    );
+    let listed = user.sprof().args(["share", "--list", "--json"]).output().unwrap();
+    shows_no_key(&listed);
+    let json: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(json["schema"], "sprof-shared");
+    assert_eq!(json["shared"][0]["link"], link.as_str());
+
+    // As the browser's address bar has it.
+    let from_browser = format!("{link}/calltree/?thread=0&v=11");
+    let deleted = user
+        .sprof()
+        .args(["share", "--delete", &from_browser])
+        .output()
+        .unwrap();
+    assert!(deleted.status.success(), "{}", text(&deleted.stderr));
+    shows_no_key(&deleted);
+    assert_eq!(store.calls()[1..], ["DELETE /api/profile/token1"]);
+    assert!(store.stored().is_empty() && user.keys().is_empty());
+    fails(
+        user.sprof().args(["share", "--delete", &link]),
+        125,
+        &["there is no key for", "--list"],
+    );
+    assert_eq!(store.calls().len(), 2);
+}
+
+#[test]
+fn json_has_what_a_script_needs() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let output = user.share(&store, &user.file(), &["--json"]).output().unwrap();
+    shows_no_key(&output);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&json["schema"], &json["schema_version"]),
+        (&"sprof-share".into(), &1.into())
+    );
+    assert_eq!(json["link"], format!("{UI}/public/token1"));
+    assert!(json["delete"].as_str().unwrap().contains("share --delete"));
+    assert!(json["bytes"].as_u64().unwrap() > 100);
+    assert_eq!(json["server"], store.api());
+}
+
+#[test]
+fn nothing_is_sent_where_something_is_wrong_before() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let file = user.file();
+    let with = |options: &[&str]| {
+        let mut command = user.sprof();
+        command.arg("share").args(options).arg(&file);
+        command
+    };
+    let api = store.api();
+    fails(
+        &mut with(&["--server", &api, "--ui-url", UI]),
+        2,
+        &["no terminal", "--yes"],
+    );
+    fails(&mut with(&["--yes", "--server", &api]), 2, &["--ui-url"]);
+    fails(
+        &mut with(&["--yes", "--ui-url", UI, "--server", "http://example.org"]),
+        2,
+        &["https://"],
+    );
+    fails(
+        &mut with(&["--yes", "--ui-url", UI, "--server", "example.org"]),
+        2,
+        &["https://"],
+    );
+    // The key could not be kept.
+    let broken = user.folder.path().join("file");
+    std::fs::write(&broken, "").unwrap();
+    let mut unkept = user.share(&store, &file, &[]);
+    fails(
+        unkept.env("XDG_DATA_HOME", &broken),
+        125,
+        &["can't be kept", "XDG_DATA_HOME", "Nothing was shared"],
+    );
+    fails(
+        &mut user.share(&store, &user.folder.path().join("none"), &[]),
+        125,
+        &["none"],
+    );
+    assert!(store.calls().is_empty(), "{:?}", store.calls());
+}
+
+#[test]
+fn a_store_that_fails_or_lies_gets_the_profile_once_and_leaves_no_key() {
+    const NOTHING: &str = "Nothing was shared";
+    const UNKNOWN: &str = "unknown whether the profile arrived";
+    for (behaviour, words) in [
+        (Behaviour::Status(500), ["status 500", UNKNOWN]),
+        (Behaviour::Status(413), ["413", NOTHING]),
+        (Behaviour::Status(403), ["403", NOTHING]),
+        (Behaviour::Redirects, ["another address", NOTHING]),
+        (Behaviour::Says("<html>eyJhbGciOi</html>"), ["an HTML page", UNKNOWN]),
+        (
+            Behaviour::Says("eyJhbGciOi.eyJhbGciOi.eyJhbGciOi"),
+            ["not the token", UNKNOWN],
+        ),
+        (Behaviour::Says(""), ["empty", UNKNOWN]),
+        (Behaviour::Endless, ["larger than", UNKNOWN]),
+        (Behaviour::NoReply, ["closed without a reply", UNKNOWN]),
+        (Behaviour::Silent, ["within 0.5 s", UNKNOWN]),
+    ] {
+        let (user, store) = (User::new(), StandIn::start(behaviour));
+        let mut command = user.share(&store, &user.file(), &["-v", "--timeout", "0.5"]);
+        fails(&mut command, 125, &words);
+        assert_eq!(store.calls(), ["POST /api/compressed-store"], "{behaviour:?}");
+        assert!(user.keys().is_empty(), "{behaviour:?}");
+    }
+}
+
+#[test]
+fn a_large_profile_that_does_not_arrive_whole_is_not_shared() {
+    let user = User::new();
+    let file = user.large_file();
+    for (behaviour, words) in [
+        (Behaviour::HalfClosed, ["closed without a reply", "MB of"]),
+        (Behaviour::Status(413), ["413", "Nothing was shared"]),
+        (Behaviour::Stuck, ["took nothing", "Nothing was shared"]),
+    ] {
+        let store = StandIn::start(behaviour);
+        fails(&mut user.share(&store, &file, &["--timeout", "1"]), 125, &words);
+        assert_eq!(store.calls().len(), 1, "{behaviour:?}");
+        assert!(user.keys().is_empty(), "{behaviour:?}");
+    }
+    let store = StandIn::start(Behaviour::Honest);
+    assert!(user.share(&store, &file, &[]).status().unwrap().success());
+    assert_eq!(store.stored().len(), 1);
+}
+
+#[test]
+fn ctrl_c_ends_an_upload() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Stuck));
+    let mut command = user.share(&store, &user.large_file(), &[]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    store.wait_for_call();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(
+        stderr.contains("ended by Ctrl-C") && stderr.contains("Nothing was shared"),
+        "{stderr}"
+    );
+    assert!(user.keys().is_empty());
+}
+
+#[test]
+fn a_store_that_is_not_there_is_named() {
+    let user = User::new();
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = user.sprof();
+    command.args([
+        "share",
+        "--yes",
+        "--ui-url",
+        UI,
+        "--server",
+        &format!("http://127.0.0.1:{gone}"),
+    ]);
+    let host = format!("http://127.0.0.1:{gone}");
+    fails(command.arg(user.file()), 125, &[&host, "refused", "Nothing was shared"]);
+}
+
+#[test]
+fn a_key_is_forgotten_only_when_the_profile_is_gone() {
+    let user = User::new();
+    let shared = |api: &str| {
+        let folder = user.data().join("sprof/shared");
+        std::fs::create_dir_all(&folder).unwrap();
+        let json = serde_json::json!({
+            "version": 1, "link": format!("{UI}/public/token1"), "server": api, "name": "token1", "key": jwt("token1"),
+            "program": "app\u{1b}[2J", "shared_ms": 0, "bytes": 1,
+        });
+        std::fs::write(folder.join("a.json"), json.to_string()).unwrap();
+    };
+    let delete = || {
+        let mut command = user.sprof();
+        command.args([
+            "share",
+            "--timeout",
+            "0.5",
+            "-v",
+            "--delete",
+            &format!("{UI}/public/token1"),
+        ]);
+        command
+    };
+    for (behaviour, words) in [
+        (Behaviour::Status(500), "status 500"),
+        // It repeats the key, too.
+        (Behaviour::Status(403), "Bearer [...]"),
+        (Behaviour::NoReply, "closed without a reply"),
+        (Behaviour::Silent, "within 0.5 s"),
+    ] {
+        let store = StandIn::start(behaviour);
+        shared(&store.api());
+        fails(&mut delete(), 125, &[words]);
+        assert_eq!(store.calls(), ["DELETE /api/profile/token1"]);
+        assert_eq!(user.keys().len(), 1, "{behaviour:?}");
+    }
+    let listed = user.sprof().args(["share", "--list"]).output().unwrap();
+    assert!(!listed.stdout.contains(&0x1b), "{listed:?}");
+    let store = StandIn::start(Behaviour::Honest);
+    shared(&store.api());
+    let output = delete().output().unwrap();
+    assert!(
+        output.status.success() && text(&output.stderr).contains("deleted before"),
+        "{output:?}"
+    );
+    assert!(user.keys().is_empty());
+}
+
+#[test]
+fn several_at_once_keep_all_keys() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let file = user.file();
+    let start = |_| {
+        user.share(&store, &file, &[])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+    };
+    let all: Vec<_> = (0..4).map(start).collect();
+    for child in all {
+        assert!(child.unwrap().wait().unwrap().success());
+    }
+    assert_eq!((store.stored().len(), user.keys().len()), (4, 4));
+}
+
+#[test]
+fn a_question_is_asked_once_on_a_terminal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "skipped: no `script` (Debian: bsdutils)");
+        return;
+    }
+    for (answer, stored) in [("y\n", 1), ("n\n", 0), ("\n", 0)] {
+        let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+        let line = format!(
+            "'{}' share --ui-url {UI} --server {} '{}'",
+            env!("CARGO_BIN_EXE_sprof"),
+            store.api(),
+            user.file().display()
+        );
+        let mut child = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .env("XDG_DATA_HOME", user.data())
+            .env("HOME", "/home/annaplant")
+            .env("SPROF_CACHE", "off")
+            .env_remove("PROFILER_URL")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(shown.matches("[y/N]").count(), 1, "{shown}");
+        assert_eq!(store.stored().len(), stored, "{answer:?}: {shown}");
+        assert_eq!(shown.contains(&format!("{UI}/public/token1")), stored == 1, "{shown}");
+        assert_eq!(shown.contains("nothing was shared"), stored == 0, "{shown}");
+    }
+}
+
+#[test]
+fn certificates_are_checked_and_may_be_named() {
+    let (user, store) = (User::new(), StandIn::start_tls());
+    let share = || {
+        let mut command = user.sprof();
+        command.args([
+            "share",
+            "--yes",
+            "--ui-url",
+            UI,
+            "--server",
+            &format!("https://localhost:{}/api", store.port),
+        ]);
+        command.arg(user.file());
+        command
+    };
+    fails(
+        &mut share(),
+        125,
+        &["certificate is not valid", "SSL_CERT_FILE", "Nothing was shared"],
+    );
+    assert!(store.calls().is_empty());
+    let output = share()
+        .env("SSL_CERT_FILE", tests_dir().join("tls/ca.pem"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(store.stored().len(), 1);
+}
+
+#[test]
+fn a_proxy_that_refuses_is_named_without_its_password() {
+    let user = User::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let proxy = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream
+            .write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        String::from_utf8(head).unwrap()
+    });
+    let mut command = user.sprof();
+    command.args([
+        "share",
+        "-v",
+        "--yes",
+        "--ui-url",
+        UI,
+        "--server",
+        "https://store.example.org/api",
+    ]);
+    command
+        .arg(user.file())
+        .env("HTTPS_PROXY", format!("http://me:hunter2@127.0.0.1:{port}"));
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{stderr}");
+    assert!(stderr.contains(&format!("by the proxy 127.0.0.1:{port}")), "{stderr}");
+    assert!(stderr.contains("403") && stderr.contains("NO_PROXY"), "{stderr}");
+    assert!(!stderr.contains("hunter2"), "{stderr}");
+    let asked = proxy.join().unwrap();
+    assert!(asked.starts_with("CONNECT store.example.org:443 "), "{asked}");
+}
+
+#[test]
+fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
+    let Some(()) = perf_events() else { return };
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    // A folder with the user's name, as programs and sources have it.
+    let folder = user.folder.path().join("home/annaplant/project");
+    std::fs::create_dir_all(&folder).unwrap();
+    let copy = folder.join("split");
+    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    let saved = folder.join("profile.json.gz");
+    let mut command = user.sprof();
+    command.env("HOME", user.folder.path().join("home/annaplant"));
+    command.args([
+        "record",
+        "--share",
+        "--yes",
+        "--include-args",
+        "--ui-url",
+        UI,
+        "--server",
+        &store.api(),
+        "-o",
+    ]);
+    command.arg(&saved).arg("--").arg(&copy).args(["300", "argumentplant"]);
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    // The program prints, too.
+    assert!(
+        text(&output.stdout).ends_with(&format!("{UI}/public/token1\n")),
+        "{output:?}"
+    );
+    shows_no_key(&output);
+    let shared = store.stored().pop().unwrap();
+    let mut original = String::new();
+    GzDecoder::new(std::fs::File::open(&saved).unwrap())
+        .read_to_string(&mut original)
+        .unwrap();
+    assert!(original.contains("annaplant") && original.contains("argumentplant"));
+    let json = shared.to_string();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    for secret in SECRETS
+        .iter()
+        .copied()
+        .chain([host.as_str(), user.folder.path().to_str().unwrap()])
+    {
+        assert!(!json.contains(secret), "{secret} in {json}");
+    }
+    let again = user.folder.path().join("shared.json");
+    std::fs::write(&again, &json).unwrap();
+    // Function, library, its own time, and with what it calls; the paths of files are shorter.
+    let tables = |file: &Path| -> Vec<Value> {
+        let output = user
+            .sprof()
+            .args(["report", "--format", "json"])
+            .arg(file)
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = report["views"][0]["rows"].as_array().unwrap().iter();
+        let columns = ["function", "library", "self", "total"];
+        rows.map(|row| columns.iter().map(|column| row[column].clone()).collect())
+            .collect()
+    };
+    let functions = tables(&saved);
+    assert!(functions.len() > 1, "{functions:?}");
+    assert_eq!(tables(&again), functions);
+}
