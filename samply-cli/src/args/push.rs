@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::export::PickArgs;
 use super::input::{EventArgs, InputArgs};
+use super::share::Private;
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -18,6 +19,8 @@ Examples:
 What a server needs to let sprof in stands in a variable of the environment, because other users can read arguments:
 SPROF_PYROSCOPE_HEADERS, SPROF_PARCA_HEADERS and SPROF_OTLP_HEADERS, for example
 SPROF_PYROSCOPE_HEADERS='Authorization=Bearer%20TOKEN,X-Scope-OrgID=team'.
+Taken out before, as by `sprof share`: home folders and other paths down to their last parts, arguments, secrets of the
+environment, names of users and hosts.
 Nothing is sent twice: where it is unknown whether a profile arrived, sprof says so and ends.",
     mut_arg("event", |arg| arg.help("Send this event, if the file has several [default: the file's choice, or the first event]")),
     mut_arg("wall", |arg| arg.help("Send CPU time and waits together: the whole time of the threads")),
@@ -57,6 +60,10 @@ pub(crate) struct PushArgs {
 
     #[command(flatten)]
     pub(crate) event: EventArgs,
+
+    /// Leave this in the profile, which otherwise loses it. May be given several times, or as a list: args,paths.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) include: Vec<Private>,
 
     /// Send unencrypted to other machines, too: everyone on the way can read the profile and the headers.
     #[arg(long)]

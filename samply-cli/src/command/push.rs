@@ -2,10 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use profile::data::Saved;
 use profile::export::Picked;
+use profile::sanitize::sanitize;
 use recording::command::own;
 
 use super::export::{say_what_is_missing, time};
+use super::share::include;
 use crate::args::{self, PushArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::http::{Error, Reason};
@@ -13,6 +16,7 @@ use crate::input;
 use crate::interrupt::Interrupt;
 use crate::numbers::{bytes, count};
 use crate::push::{Destination, Given, Headers, Labels, PushError, Shipment};
+use crate::share::private;
 use crate::style::Style;
 use crate::term::Term;
 
@@ -27,7 +31,9 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
         servers.push((server, headers.map_err(|why| format!("{name}: {why}"))?));
     }
     let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
-    let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
+    let mut data = Saved(input.data);
+    sanitize(&mut data, &private(), include(&args.include));
+    let picked = Picked::new(&data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
     let given = Given {
         service: args.service.as_deref(),
@@ -35,7 +41,7 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
         commit: args.commit.as_deref(),
         labels: &args.label,
     };
-    let labels = Labels::new(given, &input.data.product, &variable)?;
+    let labels = Labels::new(given, &data.product, &variable)?;
     let shipment = Shipment {
         picked: &picked,
         labels: &labels,

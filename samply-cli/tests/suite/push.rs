@@ -87,13 +87,13 @@ fn profile(dir: &Path) -> PathBuf {
                  "symbolicated": true, "categories": [{"name": "Other", "color": "grey", "subcategories": ["Other"]}]},
         "libs": [],
         "shared": {
-            "stringArray": ["main", "work"],
+            "stringArray": ["main", "work", "/home/secret-user/app/main.c"],
             "stackTable": {"frame": [0, 1], "prefix": [null, 0], "length": 2},
             "frameTable": {"func": [0, 1], "line": [1, 2], "category": [0, 0], "subcategory": [0, 0], "address": [-1, -1],
                            "inlineDepth": [0, 0], "length": 2},
-            "funcTable": {"name": [0, 1], "resource": [-1, -1], "source": [null, null], "length": 2},
+            "funcTable": {"name": [0, 1], "resource": [-1, -1], "source": [0, null], "length": 2},
             "resourceTable": {"lib": [], "name": [], "host": [], "type": [], "length": 0},
-            "sources": {"filename": [], "length": 0},
+            "sources": {"filename": [2], "length": 1},
         },
         "threads": [thread(7, &[1, 1, 0]), thread(8, &[1])],
     });
@@ -165,6 +165,9 @@ fn keys(value: &Value) -> Vec<&str> {
 fn own_times(dir: &Path, raw: &Value) -> BTreeMap<String, u64> {
     use base64::Engine as _;
     let bytes = base64::prelude::BASE64_STANDARD.decode(raw.as_str().unwrap()).unwrap();
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut plain).unwrap();
+    assert!(has(&plain, b"app/main.c") && !has(&plain, b"secret-user"));
     let path = dir.join("received.pb.gz");
     std::fs::write(&path, bytes).unwrap();
     let output = sprof()
@@ -182,6 +185,10 @@ fn own_times(dir: &Path, raw: &Value) -> BTreeMap<String, u64> {
         *times.entry(leaf.to_owned()).or_default() += weight.parse::<u64>().unwrap();
     }
     times
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 fn expected_times() -> BTreeMap<String, u64> {
@@ -275,8 +282,21 @@ fn a_collector_gets_otlp_and_what_it_refuses_is_said() {
         .read_to_end(&mut sent)
         .unwrap();
     // The exporter is tested against the published messages in the crate `profile`.
-    let exported = sprof().arg("export").arg(&file).args(["-f", "otlp"]).output().unwrap();
-    assert_eq!(sent, exported.stdout);
+    let exported = sprof()
+        .arg("export")
+        .arg(&file)
+        .args(["-f", "otlp"])
+        .output()
+        .unwrap()
+        .stdout;
+    assert!(has(&sent, b"app/main.c") && !has(&sent, b"secret-user") && has(&exported, b"secret-user"));
+    let output = push(&file, &[format!("otlp={}", server.url)], &["--include", "paths,names"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let mut whole = Vec::new();
+    flate2::read::GzDecoder::new(&*server.posted()[1].body)
+        .read_to_end(&mut whole)
+        .unwrap();
+    assert_eq!(whole, exported);
 
     // ExportProfilesServiceResponse { partial_success { rejected_profiles: 1, error_message: "full" } }
     let refuses = StandIn::start("200 OK", b"\x0a\x08\x08\x01\x12\x04full".to_vec());

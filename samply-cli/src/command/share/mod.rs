@@ -46,13 +46,7 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     let Some(file) = &args.file else {
         return args::refuse("share", "which file? Name one, or --list, or --delete LINK");
     };
-    let has = |what: Private| args.include.contains(&what);
-    let include = Include {
-        args: has(Private::Args),
-        paths: has(Private::Paths),
-        names: has(Private::Names),
-        sources: has(Private::Sources),
-    };
+    let include = include(&args.include);
     let sharing = Sharing::prepare("share", &args.upload, args.ui_url.as_deref(), args.timeout)?;
     let done = sharing.share(file, args.event.name(), &args.input.symbols, include, &term)?;
     let Some(done) = done else {
@@ -62,6 +56,17 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
         true => writeln!(out, "{}", done.json()),
         false => writeln!(out, "{}", done.link),
     })
+}
+
+/// What the user wants to stay in what leaves this machine.
+pub(super) fn include(named: &[Private]) -> Include {
+    let has = |what: Private| named.contains(&what);
+    Include {
+        args: has(Private::Args),
+        paths: has(Private::Paths),
+        names: has(Private::Names),
+        sources: has(Private::Sources),
+    }
 }
 
 /// Where a profile goes to: checked before anything else is done.
