@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use profile::data::Data;
 use profile::read::{self, Kind, ReadError, ReadLimits};
-use profile::view::name_addresses;
 use recording::symbol::SymbolSource;
 use symbolicator::Symbolicator;
 
@@ -107,11 +106,7 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
         say_nameless(&data, term);
     }
     let mut look_ups = LookUps::new(&symbolicator, term);
-    let named = name_addresses(&mut data, |lib, addresses| {
-        let module = module(lib).filter(|_| !interrupt.is_seen())?;
-        term.progress(false, format_args!("looking up symbols: {}", module.name()));
-        look_ups.look_up(&module, addresses)
-    });
+    let named = look_ups.name_read(&mut data, &interrupt);
     if interrupt.is_seen() {
         return Err(Failure::failed("interrupted while names were looked up"));
     }

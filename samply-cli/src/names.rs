@@ -9,9 +9,10 @@ use profile::Profile;
 use profile::data::Data;
 use profile::enrich::{Enriched, enrich};
 use profile::view::names::is_nameless;
-use recording::module::{Module, ModuleKind};
+use profile::view::{Named, asked_addresses, name_addresses};
+use recording::module::Module;
 use recording::symbol::{AddressInfo, SymbolSource};
-use symbolicator::{ModuleKey, SymbolError, SymbolOptions, Symbolicator};
+use symbolicator::{Ahead, ModuleKey, SymbolError, SymbolOptions, Symbolicator};
 
 use crate::args::SymbolArgs;
 use crate::downloads;
@@ -77,10 +78,10 @@ impl<'a> LookUps<'a> {
         }
     }
 
-    /// The names at these addresses of a module; `None` if the module has no names.
-    pub(crate) fn look_up(&mut self, module: &Module, addresses: &[u64]) -> Option<Vec<AddressInfo>> {
+    /// Looks up the names of addresses; `None` if the module has no names.
+    fn look_up(&mut self, module: &Module, addresses: &[u64], ahead: &Ahead<'_>) -> Option<Vec<AddressInfo>> {
         let path = module.path.display();
-        let found = self.symbolicator.lookup(module, addresses);
+        let found = ahead.lookup(module, addresses);
         let source = match &found {
             Ok(_) => self.symbolicator.looked_up_in(module),
             Err(error) => error.source(),
@@ -129,18 +130,10 @@ impl<'a> LookUps<'a> {
         term.progress(true, format_args!("looking up symbols in {modules} modules"));
         let started = Instant::now();
         let mut done = 0;
-        let mut libs = profile.libs().into_iter();
-        let kernel = libs.find(|lib| lib.module.kind == ModuleKind::Kernel);
+        let libs = profile.libs().into_iter();
+        let requests: Vec<(Arc<Module>, Vec<u64>)> = libs.map(|lib| (lib.module, lib.addresses)).collect();
         let symbolicator = self.symbolicator;
-        let enriched = std::thread::scope(|scope| {
-            // It takes the kernel 50 ms to write its list of symbols. Whether that succeeds is seen when the names are looked up.
-            if let Some(kernel) = &kernel {
-                let thread = std::thread::Builder::new().name("kernel symbols".to_owned());
-                // The highest address shows whether code of modules was sampled; no cache has that.
-                let highest = kernel.addresses.last().map_or(&[][..], std::slice::from_ref);
-                // Without a thread the look-up reads the list.
-                let _ = thread.spawn_scoped(scope, || symbolicator.lookup(&kernel.module, highest));
-            }
+        let enriched = symbolicator.look_up_ahead(&requests, |ahead| {
             enrich(profile, |module, addresses| {
                 done += 1;
                 if interrupt.is_seen() {
@@ -149,7 +142,7 @@ impl<'a> LookUps<'a> {
                 }
                 let name = module.name();
                 term.progress(false, format_args!("looking up symbols: {done} of {modules}, {name}"));
-                self.look_up(module, addresses)
+                self.look_up(module, addresses, ahead)
             })
         });
         profile.add_damaged_symbols(self.damage.iter().cloned());
@@ -165,6 +158,25 @@ impl<'a> LookUps<'a> {
             term.warning("interrupted: saving without the remaining symbols");
         }
         enriched
+    }
+
+    /// Gives names to all addresses of data that was read. After an interrupt, the rest has none.
+    pub(crate) fn name_read(&mut self, data: &mut Data, interrupt: &Interrupt) -> Named {
+        let asked = data.libs.iter().zip(asked_addresses(data));
+        let requests: Vec<(Arc<Module>, Vec<u64>)> = asked
+            .filter(|(_, addresses)| !addresses.is_empty())
+            .filter_map(|(lib, addresses)| Some((Arc::new(module(lib)?), addresses)))
+            .collect();
+        let (symbolicator, term) = (self.symbolicator, self.term);
+        let named = symbolicator.look_up_ahead(&requests, |ahead| {
+            name_addresses(data, |lib, addresses| {
+                let module = module(lib).filter(|_| !interrupt.is_seen())?;
+                term.progress(false, format_args!("looking up symbols: {}", module.name()));
+                self.look_up(&module, addresses, ahead)
+            })
+        });
+        term.erase_progress();
+        named
     }
 
     /// Files that could not be read, or not wholly, a sentence each.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// Threads for one look-up at most, with the one that asks.
-const MAX_THREADS: usize = 4;
+pub(crate) const MAX_THREADS: usize = 4;
 
 /// Helpers of all look-ups at this moment.
 static HELPERS: AtomicUsize = AtomicUsize::new(0);

@@ -13,8 +13,9 @@
 //! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
 //! code, `foreign` the symbol files of other systems, `recorded` names that came with the recording, `cache` what the next start need not find out
 //! again, `debuginfod` files that this machine lacks, `kernel` the functions of the kernel, `vmlinux` and `kernel_modules` their debug info,
-//! `held` which modules stay in memory, [`probe`] the way from a name to its address, `source` and `asm` the code.
+//! `held` which modules stay in memory, `ahead` look-ups of several modules at once, [`probe`] the way from a name to its address, `source` and `asm` the code.
 
+mod ahead;
 pub mod api;
 mod asm;
 mod cache;
@@ -39,6 +40,7 @@ mod sys;
 mod vdso;
 mod vmlinux;
 
+pub use crate::ahead::Ahead;
 pub use crate::asm::{AsmError, Assembly, Instruction, Target};
 pub use crate::debuginfod::{Debuginfod, DebuginfodError, Download, Watcher};
 pub use crate::demangle::demangle;

@@ -50,7 +50,7 @@ impl ModuleKey {
 }
 
 /// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other, and a
-/// look-up of thousands of addresses uses up to 4 CPUs. What was read of a module
+/// look-up of thousands of addresses, or in many modules, uses up to 4 CPUs. What was read of a module
 /// stays in memory for its next look-up, unless many modules need more than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,
@@ -238,6 +238,11 @@ impl Symbolicator {
 
     pub(crate) fn options(&self) -> &SymbolOptions {
         &self.options
+    }
+
+    /// True if look-ups may download.
+    pub(crate) fn asks_servers(&self) -> bool {
+        self.options.debuginfod.is_some() || self.options.symbol_servers.is_some()
     }
 
     /// Where sources of Rust's library and of cargo's packages are.

@@ -29,6 +29,6 @@ mod waits;
 
 pub use crate::built::recorded;
 pub use event::NoSuchEvent;
-pub use symbolicate::{Named, name_addresses};
+pub use symbolicate::{Named, asked_addresses, name_addresses};
 pub use top::{TopFunction, TopView, top};
 pub use waits::{WaitPlace, wait_places};

@@ -32,17 +32,10 @@ pub fn name_addresses(
     if data.symbolicated {
         return named;
     }
-    let mut asked: Vec<Vec<u64>> = vec![Vec::new(); data.libs.len()];
-    for frame in &data.frames {
-        if let (Some(asked), Some(address)) = (asked.get_mut(frame.lib as usize), frame.address) {
-            asked.push(address);
-        }
-    }
+    let asked = asked_addresses(data);
     let mut found = false;
     let mut known: Vec<FxHashMap<u64, AddressInfo>> = Vec::with_capacity(asked.len());
-    for (lib, mut addresses) in data.libs.iter().zip(asked) {
-        addresses.sort_unstable();
-        addresses.dedup();
+    for (lib, addresses) in data.libs.iter().zip(asked) {
         let answers = match addresses.is_empty() {
             true => None,
             false => resolve(lib, &addresses).filter(|answers| answers.len() == addresses.len()),
@@ -61,6 +54,22 @@ pub fn name_addresses(
         data.symbolicated = true;
     }
     named
+}
+
+/// The addresses that [`name_addresses`] asks for, of each library; none for symbolicated data.
+pub fn asked_addresses(data: &Data) -> Vec<Vec<u64>> {
+    let mut asked: Vec<Vec<u64>> = vec![Vec::new(); data.libs.len()];
+    let frames = data.frames.iter().filter(|_| !data.symbolicated);
+    for frame in frames {
+        if let (Some(asked), Some(address)) = (asked.get_mut(frame.lib as usize), frame.address) {
+            asked.push(address);
+        }
+    }
+    for addresses in &mut asked {
+        addresses.sort_unstable();
+        addresses.dedup();
+    }
+    asked
 }
 
 /// The new tables under construction.

@@ -7,7 +7,6 @@ use profile::export::firefox;
 use profile::merge::{Align, Input, merge, usual_align};
 use profile::read::{self, ReadLimits};
 use profile::saved_form;
-use profile::view::name_addresses;
 
 use super::convert::say_saved;
 use crate::args::{self, AlignBy, MergeArgs, SymbolArgs};
@@ -16,7 +15,6 @@ use crate::file_kind::FileKind;
 use crate::import;
 use crate::input;
 use crate::interrupt::Interrupt;
-use crate::library::module;
 use crate::names::{LookUps, symbolicator_of};
 use crate::numbers::count;
 use crate::output::{Earlier, Output};
@@ -75,7 +73,7 @@ pub(super) fn whole(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut look_ups = LookUps::new(&symbolicator, term);
     let mut data = read::everything(path, ReadLimits::default())?;
-    name_addresses(&mut data, |lib, addresses| look_ups.look_up(&module(lib)?, addresses));
+    look_ups.name_read(&mut data, &interrupt);
     for damage in look_ups.damage() {
         term.warning(format_args!("{}: symbols were not read: {damage}", path.display()));
     }
