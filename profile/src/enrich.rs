@@ -6,6 +6,7 @@ use recording::v8;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::category::{Installed, Kind};
+use crate::crate_sources::CrateSources;
 use crate::model::Profile;
 use crate::model::stacks::{StackId, Stacks};
 use crate::model::strings::{StringId, Strings};
@@ -52,11 +53,12 @@ pub fn enrich(profile: &mut Profile, mut resolve: impl FnMut(&Module, &[u64]) ->
         let unknown = AddressInfo::default();
         let file = lib.module.name();
         new.installed = installed(&file, infos.iter().flatten());
+        let crates = CrateSources::of(infos.iter().flatten());
         for frame in new.frames_of(LibId(index as u32)) {
             let address = profile.tables.frame(frame).address.unwrap_or_default();
             let known = lib.addresses.binary_search(&address).ok();
             let info = known.and_then(|at| infos.as_ref()?.get(at)).unwrap_or(&unknown);
-            let named = new.expand(profile, frame, info);
+            let named = new.expand(profile, frame, info, &crates);
             result.addresses_without_name += u64::from(!named);
         }
     }
@@ -74,6 +76,7 @@ pub(crate) fn functions_at(info: &AddressInfo) -> impl Iterator<Item = (u16, Opt
         file: None,
         line: None,
         column: None,
+        krate: None,
     }];
     let frames = if info.frames.is_empty() { NOWHERE } else { &info.frames };
     let outer = info.function.as_ref().map(|function| function.name.as_str());
@@ -145,7 +148,7 @@ impl Rebuilt {
     }
 
     /// Replaces one frame by the frames of all functions at its address. Returns true if any has a name.
-    fn expand(&mut self, profile: &Profile, old: FrameId, info: &AddressInfo) -> bool {
+    fn expand(&mut self, profile: &Profile, old: FrameId, info: &AddressInfo, crates: &CrateSources<'_>) -> bool {
         let row = *profile.tables.frame(old);
         let hex = profile.strings.get(profile.tables.func(row.func).name);
         let native_symbol = row.lib.and_then(|lib| self.symbol(lib, info));
@@ -157,6 +160,7 @@ impl Rebuilt {
                 lib: row.lib,
                 source: (source.file.as_deref()).map(|path| self.sources.index(path, |path| self.strings.intern(path))),
                 start: v8.start.filter(|_| inline_depth == 0),
+                krate: (crates.crate_at(info, inline_depth, source)).map(|krate| self.strings.intern(krate)),
             };
             let func = self.func(func);
             if info.function.as_ref().is_some_and(|function| !function.is_named) {
@@ -184,7 +188,7 @@ impl Rebuilt {
 
     fn keep_frames_without_lib(&mut self, profile: &Profile) {
         for old in self.by_lib.pop().unwrap_or_default() {
-            self.expand(profile, old, &AddressInfo::default());
+            self.expand(profile, old, &AddressInfo::default(), &CrateSources::default());
         }
     }
 

@@ -19,6 +19,7 @@
 pub mod build;
 mod built;
 mod category;
+mod crate_sources;
 pub mod data;
 pub mod embed;
 pub mod enrich;

@@ -13,7 +13,7 @@
 //! 5. [`sink`]: how events travel, and what a stage may ask of the target.
 //! 6. [`quality`], [`cpu_account`], [`info`]: what was lost, guessed or not recorded, and the recording as a whole.
 //! 7. [`session`]: the contract of every recorder.
-//! 8. [`symbol`]: names for addresses, as plain data; [`rust_name`], [`v8`]: one form for names of Rust and JavaScript; [`source_path`]: one
+//! 8. [`symbol`]: names for addresses, as plain data; [`rust_crate`]: their crates; [`rust_name`], [`v8`]: one form for names of Rust and JavaScript; [`source_path`]: one
 //!    meaning for all forms of a source file's path.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
 //! 10. [`proc`]: texts of /proc that several crates read.
@@ -30,6 +30,7 @@ pub mod module;
 pub mod probe;
 pub mod proc;
 pub mod quality;
+pub mod rust_crate;
 pub mod rust_name;
 pub mod session;
 pub mod sink;

@@ -33,6 +33,8 @@ pub struct FunctionSymbol {
     pub start: u64,
     /// Size in bytes, if known.
     pub size: Option<u64>,
+    /// The crate that defines it, or the package that it was compiled from: see [`rust_crate`](crate::rust_crate).
+    pub krate: Option<String>,
     /// For code that V8 compiled.
     pub v8: Option<v8::Code>,
 }
@@ -45,6 +47,7 @@ impl FunctionSymbol {
             is_named: true,
             start,
             size,
+            krate: None,
             v8: None,
         }
     }
@@ -56,13 +59,14 @@ impl FunctionSymbol {
             is_named: false,
             start: addresses.start,
             size: addresses.end.checked_sub(addresses.start),
+            krate: None,
             v8: None,
         }
     }
 }
 
 /// One function at an address, with the place in its source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceFrame {
     /// Demangled name.
     pub function: Option<String>,
@@ -72,6 +76,8 @@ pub struct SourceFrame {
     pub line: Option<u32>,
     /// 1-based column.
     pub column: Option<u32>,
+    /// The crate that defines the function, or the package that it was compiled from: see [`rust_crate`](crate::rust_crate).
+    pub krate: Option<String>,
 }
 
 /// What a module's names were looked up in.

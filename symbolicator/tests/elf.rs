@@ -155,6 +155,16 @@ fn rust_names_have_generics_and_no_hash() {
             "{mangling}: {:?}",
             infos.iter().map(shape).collect::<Vec<_>>()
         );
+        // Functions of `core` that are inlined here are of `core`, by their symbol and by their source.
+        let frames = || infos.iter().flat_map(|info| &info.frames);
+        for frame in frames() {
+            let name = frame.function.as_deref().unwrap();
+            let expected = if name.starts_with("inline::") { "inline" } else { "core" };
+            assert_eq!(frame.krate.as_deref(), Some(expected), "{mangling}: {name}");
+        }
+        assert!(frames().any(|frame| frame.krate.as_deref() == Some("core")));
+        let function = infos[0].function.as_ref().unwrap();
+        assert_eq!(function.krate.as_deref(), Some("inline"));
     }
 }
 

@@ -116,6 +116,7 @@ pub(crate) fn symbols(address: u64) -> AddressInfo {
         file: Some(format!("/home/me/project/src/module_{}.rs", start % 97)),
         line: Some(address as u32 & 0xff),
         column: Some(9),
+        krate: None,
     };
     AddressInfo {
         function: Some(FunctionSymbol {
@@ -124,6 +125,7 @@ pub(crate) fn symbols(address: u64) -> AddressInfo {
             start,
             size: Some(0x100),
             v8: None,
+            krate: None,
         }),
         frames: (0..=(start >> 8) % 2 * 2).rev().map(frame).collect(),
     }

@@ -177,6 +177,7 @@ impl FrameResolver {
             lib,
             source: None,
             start: None,
+            krate: None,
         });
         self.tables.push_frame(FrameRow {
             address,

@@ -229,6 +229,7 @@ fn tables(profile: &Profile) -> Data {
         let lib = frame.lib.map_or(NONE, |lib| lib.0);
         let func = Func {
             script: func.start.map_or(NONE, |start| scripts.index(Script::of(start))),
+            krate: func.krate.map_or(NONE, |krate| krate.0),
             ..Func::native(func.name.0, lib, func.source.map_or(NONE, |source| source.0))
         };
         let (category, subcategory) = frame.kind.category(frame.inline_depth > 0);

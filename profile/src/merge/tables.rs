@@ -62,6 +62,7 @@ impl Tables {
                 lib: of(&libs, func.lib),
                 file: of(&texts, func.file),
                 script: of(&scripts, func.script),
+                krate: of(&texts, func.krate),
             })
         });
         let funcs: Vec<u32> = funcs.collect();

@@ -46,6 +46,8 @@ pub(crate) struct FuncRow {
     pub(crate) source: Option<StringId>,
     /// For a function of JavaScript.
     pub(crate) start: Option<Start>,
+    /// The crate that defines it.
+    pub(crate) krate: Option<StringId>,
 }
 
 /// A symbol of a library that contains frames.

@@ -1,7 +1,7 @@
 //! Views of a profile as plain data.
 //!
 //! Views of a profile that was read ([`data`](crate::data)): [`select`] chooses samples, and each view is a function of the selection.
-//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`annotate`]. [`mod@shortfalls`]: what a result lacks, and
+//! [`functions`], [`lines`], [`arcs`], [`tree`], [`buckets`], [`breakdown`], [`mod@crates`], [`annotate`]. [`mod@shortfalls`]: what a result lacks, and
 //! why.
 //!
 //! Views of a new recording: [`recorded()`] converts it to such data; `top` and `waits` take it directly.
@@ -12,6 +12,7 @@ pub mod breakdown;
 pub mod buckets;
 mod callees;
 pub mod cost;
+pub mod crates;
 pub mod diff;
 mod event;
 pub mod functions;

@@ -4,6 +4,7 @@ use recording::symbol::{AddressInfo, FunctionSymbol};
 use rustc_hash::FxHashMap;
 
 use crate::category::{CATEGORIES, INLINED_NAME, Installed, Kind};
+use crate::crate_sources::CrateSources;
 use crate::data::{Data, Frame, Func, NONE, Script, Stack, Symbol};
 use crate::enrich::{functions_at, installed, v8_code};
 use crate::read::SavedLib;
@@ -85,10 +86,12 @@ struct Naming<'a> {
     categories: [Option<u32>; 3],
     /// By library: packages that it is, and does not depend on.
     installed: Vec<Installed>,
+    /// By library.
+    crates: Vec<CrateSources<'a>>,
 }
 
 impl<'a> Naming<'a> {
-    fn new(data: &'a mut Data, known: &[FxHashMap<u64, AddressInfo>]) -> Self {
+    fn new(data: &'a mut Data, known: &'a [FxHashMap<u64, AddressInfo>]) -> Self {
         let category = |kind: Kind| {
             let name = CATEGORIES[kind.category(false).0].name;
             let at = data.categories.iter().position(|category| category.name == name)?;
@@ -100,6 +103,7 @@ impl<'a> Naming<'a> {
         Naming {
             categories: [Kind::Program, Kind::RustStd, Kind::Dependency].map(category),
             installed: data.libs.iter().zip(known).map(of_lib).collect(),
+            crates: known.iter().map(|known| CrateSources::of(known.values())).collect(),
             texts: std::mem::take(&mut data.texts).into(),
             sources: PathIndex::default(),
             symbols: FxHashMap::default(),
@@ -159,19 +163,22 @@ impl<'a> Naming<'a> {
 
     /// Adds the frames of all functions at the frame's address: at least one.
     fn expand(&mut self, old: Frame, old_func: Func, info: Option<&AddressInfo>) {
-        let unknown = AddressInfo::default();
+        let (unknown, no_crates) = (AddressInfo::default(), CrateSources::default());
         let info = info.unwrap_or(&unknown);
         let of_lib = info.function.as_ref().filter(|_| old.lib != NONE);
         let native = of_lib.map_or(old.symbol, |symbol| self.symbol(old.lib, symbol));
         let v8 = v8_code(info);
         for (inline_depth, name, source) in functions_at(info) {
             let start = v8.start.filter(|_| inline_depth == 0);
+            let crates = self.crates.get(old.lib as usize).unwrap_or(&no_crates);
+            let krate = crates.crate_at(info, inline_depth, source);
             let func = Func {
                 script: start.map_or(old_func.script, |start| self.scripts.index(Script::of(start))),
                 name: name.map_or(old_func.name, |name| self.texts.index_of(name)),
                 file: (source.file.as_deref()).map_or(old_func.file, |file| {
                     self.sources.index(file, |file| self.texts.index_of(file))
                 }),
+                krate: krate.map_or(old_func.krate, |krate| self.texts.index_of(krate)),
                 ..old_func
             };
             let category = self.category(&old, source.file.as_deref().unwrap_or_default());

@@ -174,6 +174,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
         file: (!depth.is_multiple_of(2)).then(|| "/rustc/1/library/x.rs".into()),
         line: Some(depth as u32),
         column: None,
+        krate: None,
     };
     (addresses.iter())
         .map(|address| AddressInfo {
@@ -183,6 +184,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
                 start: address / 16 * 16,
                 size: None,
                 v8: None,
+                krate: None,
             }),
             frames: (0..address % 4).map(frame).collect(),
         })

@@ -92,6 +92,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
         file: Some("/src/main.rs".into()),
         line: Some(line),
         column: None,
+        krate: Some("app".to_owned()),
     };
     (addresses.iter())
         .map(|address| AddressInfo {
@@ -101,6 +102,7 @@ fn symbols(addresses: &[u64]) -> Vec<AddressInfo> {
                 start: address & !0xff,
                 size: Some(0x100),
                 v8: None,
+                krate: None,
             }),
             frames: vec![
                 frame(format!("inlined_{address:x}"), 20),

@@ -13,6 +13,7 @@ fn frame(function: &str, file: &str, line: u32) -> SourceFrame {
         file: Some(file.into()),
         line: Some(line),
         column: Some(7),
+        krate: None,
     }
 }
 
@@ -23,6 +24,7 @@ fn symbol(name: &str, start: u64) -> Option<FunctionSymbol> {
         start,
         size: Some(0x80),
         v8: None,
+        krate: None,
     })
 }
 

@@ -467,6 +467,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
                 start: 0x10,
                 size: Some(8),
                 v8: None,
+                krate: None,
             }),
             frames: ["inner", "outer"]
                 .map(|function| recording::symbol::SourceFrame {
@@ -474,6 +475,7 @@ fn names_that_one_file_lacks_are_looked_up_with_the_stacks_of_its_markers() {
                     file: None,
                     line: None,
                     column: None,
+                    krate: None,
                 })
                 .into(),
         };

@@ -12,11 +12,13 @@ use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
 /// `work` without debug info; `leaf`, which inlined `helper`, which inlined a part of the standard library.
 fn symbols(address: u64) -> AddressInfo {
+    let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/iter/range.rs";
     let source = |function: &str, file: &str, line| SourceFrame {
         function: Some(function.into()),
         file: Some(file.into()),
         line: Some(line),
         column: None,
+        krate: (file == std).then(|| "core".to_owned()),
     };
     let symbol = |name: &str, start| FunctionSymbol {
         is_named: true,
@@ -24,8 +26,8 @@ fn symbols(address: u64) -> AddressInfo {
         start,
         size: Some(0x100),
         v8: None,
+        krate: Some("app".to_owned()),
     };
-    let std = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/iter/range.rs";
     match address {
         0x000..0x100 => AddressInfo {
             function: Some(symbol("work", 0)),
@@ -69,8 +71,9 @@ fn shown(data: &Data) -> Vec<(String, Vec<String>)> {
             let frame = data.frames[node.frame as usize];
             let func = data.funcs[frame.func as usize];
             frames.push(format!(
-                "{} {:?} {} {} {} {} {}",
+                "{} {} {:?} {} {} {} {} {}",
                 data.func_name(frame.func),
+                data.text(func.krate),
                 data.lib_name(frame.func),
                 data.text(func.file),
                 frame.line,
@@ -101,6 +104,16 @@ fn names_come_to_the_same_before_and_after_saving() {
     let expected = read(&profile);
     assert!(data.symbolicated && expected.symbolicated);
     assert_eq!(shown(&data), shown(&expected));
+    let crates = |name: &str| {
+        let of_name = |func: &&profile::data::Func| expected.text(func.name) == name;
+        let funcs = expected.funcs.iter().filter(of_name);
+        funcs.map(|func| expected.text(func.krate)).collect::<Vec<_>>()
+    };
+    // Inlined functions are of their own crate, and without a symbol of that of their folder; code without debug info is of its symbol's.
+    assert_eq!(
+        ["next", "helper", "leaf", "work"].map(crates),
+        [["core"], ["app"], ["app"], ["app"]]
+    );
     assert_eq!(data.funcs.len(), expected.funcs.len());
     assert_eq!(
         (named.addresses, named.addresses_without_name),

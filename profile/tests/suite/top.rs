@@ -70,6 +70,7 @@ fn source(function: &str, file: &str) -> SourceFrame {
         file: Some(file.into()),
         line: Some(1),
         column: None,
+        krate: None,
     }
 }
 
@@ -94,6 +95,7 @@ fn symbols(module: &str, address: u64) -> AddressInfo {
             size: Some(0x100),
             is_named: true,
             v8: None,
+            krate: None,
         }),
         frames,
     }

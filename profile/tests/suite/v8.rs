@@ -37,6 +37,7 @@ fn answer(address: u64) -> AddressInfo {
             file: Some("/tmp/busy.js".to_owned()),
             line: None,
             column: None,
+            krate: None,
         }],
     }
 }

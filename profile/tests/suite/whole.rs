@@ -24,6 +24,7 @@ fn symbols(address: u64) -> AddressInfo {
         file: Some(format!("/src/{function}.rs")),
         line: Some(line),
         column: None,
+        krate: Some("app".to_owned()),
     };
     let symbol = |name: &str, start| FunctionSymbol {
         is_named: true,
@@ -31,6 +32,7 @@ fn symbols(address: u64) -> AddressInfo {
         start,
         size: Some(0x100),
         v8: None,
+        krate: None,
     };
     match address {
         0x000..0x100 => AddressInfo {
@@ -326,6 +328,11 @@ fn what_points_beyond_its_table_is_named_with_its_place() {
             "/shared/funcTable/name/1",
             json!(123_456),
             "shared.funcTable.name[1] is 123456",
+        ),
+        (
+            "/shared/funcTable/crate/1",
+            json!(123_456),
+            "shared.funcTable.crate[1] is 123456",
         ),
         (
             "/threads/0/samples/timeDeltas",

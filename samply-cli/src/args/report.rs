@@ -20,7 +20,7 @@ pub(crate) struct ReportArgs {
     pub(crate) file: PathBuf,
 
     /// What to show [default: summary]: summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes,
-    /// categories or buckets. May be given several times.
+    /// crates, categories or buckets. May be given several times.
     #[arg(long, value_name = "VIEW", value_parser = view)]
     pub(crate) view: Vec<View>,
 
@@ -61,6 +61,8 @@ pub(crate) enum View {
     Callers(String),
     Threads,
     Processes,
+    /// Crates of Rust, libraries of others, the kernel.
+    Crates,
     Categories,
     /// Kinds of cost: allocating, cloning, hashing, locks and others.
     Buckets,
@@ -96,6 +98,7 @@ fn view(text: &str) -> Result<View, String> {
         "bottom-up" => View::BottomUp,
         "threads" => View::Threads,
         "processes" => View::Processes,
+        "crates" => View::Crates,
         "categories" => View::Categories,
         "buckets" => View::Buckets,
         _ => match text.split_once('=') {
@@ -103,7 +106,7 @@ fn view(text: &str) -> Result<View, String> {
             _ => {
                 return Err(
                     "expected summary, functions, lines, tree, bottom-up, callers=FUNCTION, threads, processes, \
-                            categories or buckets"
+                            crates, categories or buckets"
                         .to_owned(),
                 );
             }

@@ -5,6 +5,7 @@ use profile::view::arcs::{self, ArcRow};
 use profile::view::breakdown::{self, PartRow};
 use profile::view::buckets::buckets;
 use profile::view::cost::Cost;
+use profile::view::crates::{CrateRow, Origin, crates};
 use profile::view::functions::{FunctionRow, functions};
 use profile::view::lines::lines;
 use profile::view::select::{NotFound, Selection};
@@ -55,6 +56,7 @@ pub(crate) fn tables(selection: &Selection<'_>, view: &View, extent: Extent) -> 
         View::Callers(function) => of.callers(function)?,
         View::Threads => vec![of.parts("threads", "Threads", breakdown::threads(selection))],
         View::Processes => vec![of.parts("processes", "Processes", breakdown::processes(selection))],
+        View::Crates => vec![of.crates()],
         View::Categories => vec![of.categories()],
         View::Buckets => vec![of.buckets()],
     })
@@ -168,6 +170,43 @@ impl Build<'_> {
             ..self.function_row(row.func)
         });
         self.table(id, title, rows.collect())
+    }
+
+    fn crates(&self) -> Table {
+        let mut found = crates(self.selection);
+        let total = |row: &CrateRow| row.total.unwrap_or(row.own);
+        match self.extent.sort {
+            Sort::Own => {}
+            Sort::Total => found.sort_by(|a, b| total(b).weight.total_cmp(&total(a).weight)),
+            Sort::Name => found.sort_by(|a, b| a.name.cmp(&b.name)),
+        }
+        let is_own = self.extent.sort == Sort::Own;
+        found.retain(|row| self.is_enough(if is_own { row.own } else { total(row) }, 0.0));
+        let rows = found.into_iter().map(|row| {
+            let origin = match row.origin {
+                Origin::Crate => "crate",
+                Origin::Library => "library",
+                Origin::Kernel => "kernel",
+                Origin::Jit => "jit",
+                Origin::Mark => "mark",
+                Origin::Unknown => "unknown",
+            };
+            let fields = vec![("name", json!(row.name)), ("origin", json!(origin))];
+            let (name, place) = match row.origin {
+                Origin::Crate | Origin::Library => (row.name, origin),
+                Origin::Kernel | Origin::Jit | Origin::Mark => (row.name, ""),
+                Origin::Unknown => ("code of no file".to_owned(), ""),
+            };
+            Row {
+                name,
+                place: place.to_owned(),
+                own: Some(row.own),
+                total: row.total,
+                fields,
+                ..Row::default()
+            }
+        });
+        self.table("crates", "Crates and libraries", rows.collect())
     }
 
     fn lines(&self) -> Table {

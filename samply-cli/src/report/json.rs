@@ -13,7 +13,7 @@
 //! weights         of imported files, else null: name, unit: as in the file; others: its other events
 //! notes           limits of the data, a sentence each
 //! views           id, rows, left_out: number of rows that are not listed
-//!   rows          function, library, file, line, name, pid, tid, process, threads, bucket, functions, subcategories: if known
+//!   rows          origin (of a crate: "crate", "library", "kernel", "jit", "mark", "unknown"), function, library, file, line, name, pid, tid, process, threads, bucket, functions, subcategories: if known
 //!                 depth: in trees; rows are in depth-first order
 //!                 self, total, other_kind: samples (null if the file has none), weight, share (0 to 1), time_ms
 //!                 (null if samples stand for no time)

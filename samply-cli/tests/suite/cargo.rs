@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::support;
 use crate::support::Profile;
 use crate::support::cargo::{Recorded, cargo, cargo_sprof, crates, nextest, record_cargo, run, workspace};
@@ -93,6 +95,22 @@ fn assert_no_builder(profile: &Profile) {
     assert_eq!(rustc.hits, 0, "{}", profile.summary());
 }
 
+/// The crates of all functions of this name, with any path.
+fn crates_of(profile: &Profile, function: &str) -> Vec<String> {
+    let (texts, table) = (
+        &profile.json["shared"]["stringArray"],
+        &profile.json["shared"]["funcTable"],
+    );
+    let text = |index: &Value| index.as_u64().and_then(|index| texts[index as usize].as_str());
+    let names = table["name"].as_array().unwrap().iter();
+    let is_it = |name: &Value| text(name).unwrap().rsplit("::").next() == Some(function);
+    (0..)
+        .zip(names)
+        .filter(|(_, name)| is_it(name))
+        .map(|(at, _): (usize, _)| text(&table["crate"][at]).unwrap_or("none").to_owned())
+        .collect()
+}
+
 fn assert_nothing_built(recorded: &Recorded) {
     assert!(!recorded.stderr.contains("Compiling"), "{}", recorded.stderr);
     assert!(recorded.stderr.contains("Finished"), "{}", recorded.stderr);
@@ -127,6 +145,14 @@ fn each_benchmark_is_a_process_with_names_lines_and_inlined_functions_and_the_se
     ] {
         let found = inlined(&profile, function, into, file, comment);
         assert!(found > 50, "{function}: {found}\n{}", profile.summary());
+    }
+    // Inlined functions have no symbol of their own with this debug info: their file has their crate.
+    for (function, krate) in [("scattered", "sort"), ("added", "sort"), ("mixed", "work")] {
+        let found = crates_of(&profile, function);
+        assert!(
+            !found.is_empty() && found.iter().all(|found| found == krate),
+            "{function}: {found:?}"
+        );
     }
     // Each benchmark's samples are those while its marker lasts. Criterion's names have parameters; divan's cases of one
     // function are one benchmark here.

@@ -113,6 +113,7 @@ fn every_command_that_reads_files_prints_names_as_text() {
             "bottom-up",
             "threads",
             "processes",
+            "crates",
             "categories",
             "lines",
             "libraries",

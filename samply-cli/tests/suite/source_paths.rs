@@ -47,6 +47,11 @@ fn saved_profiles_have_paths_that_the_ui_can_show_and_other_tools_get_files_of_t
         assert!(lines.contains(" demo-1.2.3/src/lib.rs:3 "), "{lines}");
         let lines = printed(&here, &["report", file, "--view", "lines", "--format", "json"]);
         assert!(lines.contains(&format!("\"{SPECIAL}\"")), "{lines}");
+        let crates = printed(&here, &["report", file, "--view", "crates", "--format", "json"]);
+        let expected = r#"{"name":"demo","origin":"crate","self":{"samples":null,"share":0.9,"#;
+        assert!(crates.contains(expected), "{crates}");
+        let crates = printed(&here, &["report", file, "--view", "crates", "--format", "md"]);
+        assert!(crates.contains("| 90.0 | 900 | `demo` | crate |"), "{crates}");
         let source_line = |text: &str| text.lines().any(|line| line.ends_with("3      work();"));
         let text = printed(&here, &["annotate", file, "demo::hot"]);
         assert!(source_line(&text), "{text}");

@@ -53,6 +53,7 @@ struct Function {
     is_named: bool,
     start: u64,
     size: Option<u64>,
+    krate: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,6 +62,7 @@ struct Frame {
     file: Option<u32>,
     line: Option<u32>,
     column: Option<u32>,
+    krate: Option<u32>,
 }
 
 impl Answers {
@@ -146,8 +148,9 @@ impl Answers {
 fn heap_of(answer: &AddressInfo) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let frames = answer.frames.iter();
-    let frames = frames.map(|frame| size_of::<SourceFrame>() + text(&frame.function) + text(&frame.file));
-    let name = answer.function.as_ref().map_or(0, |function| function.name.len());
+    let frames =
+        frames.map(|frame| size_of::<SourceFrame>() + text(&frame.function) + text(&frame.file) + text(&frame.krate));
+    let name = (answer.function.as_ref()).map_or(0, |function| function.name.len() + text(&function.krate));
     size_of::<(u64, AddressInfo)>() + name + frames.sum::<usize>()
 }
 
@@ -173,12 +176,14 @@ fn encode(identity: [u8; 32], known: &FxHashMap<u64, AddressInfo>) -> Option<Vec
             is_named: function.is_named,
             start: function.start,
             size: function.size,
+            krate: function.krate.as_deref().map(|name| texts.number(name)),
         });
         let frames = info.frames.iter().map(|frame| Frame {
             function: frame.function.as_deref().map(|name| texts.number(name)),
             file: frame.file.as_deref().map(|file| texts.number(file)),
             line: frame.line,
             column: frame.column,
+            krate: frame.krate.as_deref().map(|name| texts.number(name)),
         });
         let frames = frames.collect();
         answers.push((*address, Answer { function, frames }));
@@ -226,6 +231,7 @@ fn decode(identity: [u8; 32], bytes: &[u8]) -> Option<FxHashMap<u64, AddressInfo
                 is_named: function.is_named,
                 start: function.start,
                 size: function.size,
+                krate: optional(function.krate)?,
                 v8: None,
             }),
             None => None,
@@ -236,6 +242,7 @@ fn decode(identity: [u8; 32], bytes: &[u8]) -> Option<FxHashMap<u64, AddressInfo
                 file: optional(frame.file)?,
                 line: frame.line,
                 column: frame.column,
+                krate: optional(frame.krate)?,
             })
         });
         Some(AddressInfo {

@@ -104,6 +104,7 @@ impl ElfModule {
         // Debug info of assembly has lines and no functions, like that of units whose split part is missing.
         let named = function.as_ref().filter(|function| function.is_named);
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
+            outer.krate = outer.krate.take().or_else(|| function.krate.clone());
             let name = outer.function.get_or_insert_with(|| function.name.clone());
             if let Some(full) = with_its_scope(name, &function.name) {
                 *name = full;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{Object, ObjectSection, elf};
+use recording::rust_crate;
 use recording::symbol::FunctionSymbol;
 
 use super::by_address::{ByAddress, Place};
@@ -74,12 +75,17 @@ impl SymbolTable {
         let symbol = self.place(address)?;
         let symbol = self.symbols.get(symbol);
         let file = self.symbols.files().get(usize::from(symbol.file))?;
-        let mut name = demangle(name_at(file, symbol.name_offset));
+        let mangled = name_at(file, symbol.name_offset);
+        let mut name = demangle(mangled);
+        let krate = rust_crate::of_function(mangled, &name, None);
         if symbol.kind == Kind::Stub {
             name.push_str("@plt");
         }
         let size = (symbol.size > 0).then_some(symbol.size);
-        Some(FunctionSymbol::named(name, symbol.start, size))
+        Some(FunctionSymbol {
+            krate,
+            ..FunctionSymbol::named(name, symbol.start, size)
+        })
     }
 
     /// The end of a function without a size: the start of the next function, or the end of its section.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use recording::module::Module;
+use recording::rust_crate;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use samply_symbols::debugid::DebugId;
 use samply_symbols::{
@@ -123,7 +124,13 @@ fn info(found: SyncAddressInfo) -> AddressInfo {
     // The engine names functions of which it knows nothing but the address.
     let function = match symbol.name == format!("fun_{start:x}") {
         true => FunctionSymbol::unnamed(&(start..start + size.unwrap_or(0))),
-        false => FunctionSymbol::named(demangle(&symbol.name), start, size),
+        false => {
+            let name = demangle(&symbol.name);
+            FunctionSymbol {
+                krate: rust_crate::of_function(&symbol.name, &name, None),
+                ..FunctionSymbol::named(name, start, size)
+            }
+        }
     };
     let frames = match found.frames {
         Some(FramesLookupResult::Available(frames)) => frames.into_iter().map(frame).collect(),
@@ -144,8 +151,14 @@ fn frame(frame: FrameDebugInfo) -> SourceFrame {
         }
         Some(MappedPath::Cargo { .. }) | None => path.into_raw_path(),
     });
+    let function = frame.function.as_deref().map(demangle);
+    let (mangled, demangled) = (
+        frame.function.unwrap_or_default(),
+        function.as_deref().unwrap_or_default(),
+    );
     SourceFrame {
-        function: frame.function.map(|name| demangle(&name)),
+        krate: rust_crate::of_function(&mangled, demangled, file.as_deref()),
+        function,
         file,
         // Debug info for "no line".
         line: frame.line_number.filter(|line| *line > 0),

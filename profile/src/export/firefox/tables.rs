@@ -64,6 +64,10 @@ fn shared<S: Iterator<Item = Stack>>(data: &Data, stacks: impl Fn() -> S, json: 
             put_optional(buf, script(func).and_then(|script| some(script.column)))
         })?;
         json.constant_column("originalLocation", count, "null")?;
+        // sprof's own.
+        if data.funcs.iter().any(|func| func.krate != NONE) {
+            json.column("crate", funcs(), |buf, func| put_optional(buf, some(func.krate)))?;
+        }
         json.entry("length", &count)
     })?;
     json.key("resourceTable")?;

@@ -240,6 +240,7 @@ impl Normal {
             true => (Column(at, "funcTable.source", &raw.source.0), &places.sources),
             false => (Column(at, "funcTable.fileName", &raw.file_name.0), texts),
         };
+        let krates = Column(at, "funcTable.crate", &raw.krate.0);
         let flags = Column(at, "funcTable.flags", &raw.flags.0);
         let has_flags = self.version >= FLAGS_OF_FUNCS;
         let resource_libs = &resources.lib.0;
@@ -269,6 +270,7 @@ impl Normal {
                     lib: self.lib(lib, || format!("{at}.resourceTable.lib[{resource}]"))?,
                     file: id(file_ids, file),
                     script: NONE,
+                    krate: id(texts, krates.optional(index, texts.len(), "texts")?),
                 };
                 Ok((func, scripts.of(index, resource_of.get(index), texts)))
             })

@@ -146,6 +146,9 @@ pub(super) struct RawFuncs<E: Extent> {
     pub(super) column_number: E::Of<Ids>,
     /// From version 75: which other columns are valid.
     pub(super) flags: Ids,
+    /// sprof's own field: a text.
+    #[serde(rename = "crate")]
+    pub(super) krate: Ids,
 }
 
 /// [`RawFuncs::flags`].

@@ -107,6 +107,7 @@ impl Lines {
                 file: self.path(unit, row.file),
                 line: known.then_some(row.line),
                 column: (known && row.column != 0).then_some(row.column),
+                krate: None,
             }
         });
         (place, flaw)

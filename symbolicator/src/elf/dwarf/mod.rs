@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gimli::DwarfPackage;
+use recording::rust_crate;
 use recording::symbol::{FunctionSymbol, SourceFrame};
 use typed_arena::Arena;
 
@@ -41,7 +42,7 @@ use self::names::Names;
 pub(super) use self::store::reads_section;
 use self::store::{Slice, Store};
 use self::unit::Split;
-use self::units::Units;
+use self::units::{EntryName, Units};
 use super::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate::SplitDwarfPaths;
@@ -176,14 +177,22 @@ impl Dwarf {
             let frames: Vec<SourceFrame> = found
                 .frames
                 .into_iter()
-                .map(|(frame, name)| SourceFrame {
-                    function: name.and_then(|name| names.demangled(&name)),
-                    ..frame
+                .map(|(frame, name)| {
+                    let function = name.and_then(|name| names.demangled(&name));
+                    SourceFrame {
+                        krate: crate_of(name.as_ref(), function.as_deref(), frame.file.as_deref()),
+                        function,
+                        ..frame
+                    }
                 })
                 .collect();
-            let name = frames.last().and_then(|outer| outer.function.clone());
-            let function = (found.function.zip(name))
-                .map(|((begin, size), name)| FunctionSymbol::named(name, begin.wrapping_sub(base_svma), Some(size)));
+            let outer = frames
+                .last()
+                .and_then(|outer| Some((outer.function.clone()?, outer.krate.clone())));
+            let function = (found.function.zip(outer)).map(|((begin, size), (name, krate))| FunctionSymbol {
+                krate,
+                ..FunctionSymbol::named(name, begin.wrapping_sub(base_svma), Some(size))
+            });
             (frames, function)
         })
     }
@@ -225,6 +234,12 @@ impl Dwarf {
     pub(super) fn missing_dwo(&self) -> &[PathBuf] {
         &self.missing_dwo
     }
+}
+
+/// The crate of a function, by its linkage name and its source.
+fn crate_of(name: Option<&EntryName<'_>>, demangled: Option<&str>, source: Option<&str>) -> Option<String> {
+    let mangled = name.and_then(|name| std::str::from_utf8(name.best.slice()).ok());
+    rust_crate::of_function(mangled.unwrap_or_default(), demangled.unwrap_or_default(), source)
 }
 
 fn debug_bytes(dwarf: &gimli::Dwarf<Slice<'_>>) -> u64 {

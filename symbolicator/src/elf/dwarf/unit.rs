@@ -145,6 +145,7 @@ impl<'a> Unit<'a> {
             file: None,
             line: None,
             column: None,
+            krate: None,
         });
         for call in chain.iter().rev() {
             let outer = SourceFrame {
@@ -152,6 +153,7 @@ impl<'a> Unit<'a> {
                 file: call.call_file.and_then(|file| self.lines.path(skeleton, file)),
                 line: call.call_line,
                 column: call.call_column,
+                krate: None,
             };
             frames.push((std::mem::replace(&mut place, outer), Some(call.entry)));
         }
