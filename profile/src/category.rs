@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use recording::rust_crate;
 use recording::source_path::SourcePath;
 use recording::v8::Tier;
 use recording::wait::WaitReason;
@@ -239,10 +240,11 @@ impl Kind {
         }
     }
 
-    /// The kind of a function in code of this kind, by its source.
-    pub(crate) fn of_source(self, source: &str, installed: &Installed) -> Kind {
+    /// The kind of a function in code of this kind, by its source; without debug info, by its crate.
+    pub(crate) fn of_source(self, source: &str, krate: Option<&str>, installed: &Installed) -> Kind {
         match self {
             _ if Kind::is_rust_std_source(source) => Kind::RustStd,
+            Kind::Program if source.is_empty() && krate.is_some_and(rust_crate::is_library) => Kind::RustStd,
             Kind::Program if package(source).is_some() && !installed.has(source) => Kind::Dependency,
             kind => kind,
         }
@@ -331,6 +333,16 @@ mod tests {
     }
 
     #[test]
+    fn without_debug_info_rust_std_is_known_by_its_crate() {
+        let none = Installed::default();
+        let of = |kind: Kind, source: &str, krate: &str| kind.of_source(source, Some(krate), &none);
+        assert_eq!(of(Kind::Program, "", "alloc"), Kind::RustStd);
+        assert_eq!(of(Kind::Program, "", "words"), Kind::Program);
+        assert_eq!(of(Kind::Program, "/home/me/core/src/lib.rs", "core"), Kind::Program);
+        assert_eq!(of(Kind::Kernel, "", "core"), Kind::Kernel);
+    }
+
+    #[test]
     fn both_forms_of_a_path_are_of_one_kind() {
         let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
         let registry = "/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f";
@@ -348,8 +360,12 @@ mod tests {
             ("/home/me/app/src/main.rs".to_owned(), Kind::Program),
         ] {
             let of_profile = in_profile(&path);
-            assert_eq!(Kind::Program.of_source(&path, &installed), kind, "{path}");
-            assert_eq!(Kind::Program.of_source(&of_profile, &installed), kind, "{of_profile}");
+            assert_eq!(Kind::Program.of_source(&path, None, &installed), kind, "{path}");
+            assert_eq!(
+                Kind::Program.of_source(&of_profile, None, &installed),
+                kind,
+                "{of_profile}"
+            );
             assert_eq!(is_library_source(&path), is_library_source(&of_profile), "{path}");
             assert_eq!(
                 is_library_source(&path),
@@ -371,41 +387,45 @@ mod tests {
             ("my-rg", "serde_json::de::from_str", &serde),
         ];
         let none = Installed::default();
-        assert_eq!(Kind::Program.of_source(&serde, &none), Kind::Dependency);
+        assert_eq!(Kind::Program.of_source(&serde, None, &none), Kind::Dependency);
         assert_eq!(
-            Kind::Program.of_source("/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs", &none),
+            Kind::Program.of_source(
+                "/home/me/.cargo/git/checkouts/a-1949cf8c6b5b557f/34/src/lib.rs",
+                None,
+                &none
+            ),
             Kind::Dependency
         );
         assert_eq!(
-            Kind::Program.of_source("/home/me/go/pkg/mod/example.org/a@v1/a.go", &none),
+            Kind::Program.of_source("/home/me/go/pkg/mod/example.org/a@v1/a.go", None, &none),
             Kind::Dependency
         );
         assert_eq!(
-            Kind::Program.of_source("/home/me/app/src/main.rs", &none),
+            Kind::Program.of_source("/home/me/app/src/main.rs", None, &none),
             Kind::Program
         );
         assert_eq!(
-            Kind::Library.of_source(&serde, &none),
+            Kind::Library.of_source(&serde, None, &none),
             Kind::Library,
             "in a file of its own"
         );
         // `cargo install my-rg`.
         let installed = Installed::of(functions.into_iter());
-        assert_eq!(Kind::Program.of_source(&main, &installed), Kind::Program);
-        assert_eq!(Kind::Program.of_source(&serde, &installed), Kind::Dependency);
+        assert_eq!(Kind::Program.of_source(&main, None, &installed), Kind::Program);
+        assert_eq!(Kind::Program.of_source(&serde, None, &installed), Kind::Dependency);
         let go = "/home/me/go/pkg/mod/example.org/tool@v1.0.0/main.go";
-        assert_eq!(Kind::Program.of_source(go, &none), Kind::Dependency);
+        assert_eq!(Kind::Program.of_source(go, None, &none), Kind::Dependency);
         let installed = Installed::of([("tool", "main.main", go)].into_iter());
-        assert_eq!(Kind::Program.of_source(go, &installed), Kind::Program);
+        assert_eq!(Kind::Program.of_source(go, None, &installed), Kind::Program);
         for own in [
             "/home/me/app/crates/registry/src/lib.rs",
             "/home/me/git/checkouts/app/src/main.rs",
             "/home/me/go/pkg/mod/golang.org/toolchain@v0.0.1-go1.22.0.linux-amd64/src/runtime/proc.go",
         ] {
-            assert_eq!(Kind::Program.of_source(own, &none), Kind::Program, "{own}");
+            assert_eq!(Kind::Program.of_source(own, None, &none), Kind::Program, "{own}");
         }
         let hash_map = "/rust/deps/hashbrown-0.16.1/src/raw/mod.rs";
-        assert_eq!(Kind::Program.of_source(hash_map, &none), Kind::RustStd);
+        assert_eq!(Kind::Program.of_source(hash_map, None, &none), Kind::RustStd);
     }
 
     #[test]

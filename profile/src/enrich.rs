@@ -155,12 +155,13 @@ impl Rebuilt {
         let first = self.tables.frames.len() as u32;
         let v8 = v8_code(info);
         for (inline_depth, known, source) in functions_at(info) {
+            let krate = crates.crate_at(info, inline_depth, source);
             let func = FuncRow {
                 name: self.strings.intern(known.unwrap_or(hex)),
                 lib: row.lib,
                 source: (source.file.as_deref()).map(|path| self.sources.index(path, |path| self.strings.intern(path))),
                 start: v8.start.filter(|_| inline_depth == 0),
-                krate: (crates.crate_at(info, inline_depth, source)).map(|krate| self.strings.intern(krate)),
+                krate: krate.map(|krate| self.strings.intern(krate)),
             };
             let func = self.func(func);
             if info.function.as_ref().is_some_and(|function| !function.is_named) {
@@ -170,7 +171,7 @@ impl Rebuilt {
                 Some(tier) if inline_depth == 0 => Kind::V8(tier),
                 _ => row
                     .kind
-                    .of_source(source.file.as_deref().unwrap_or_default(), &self.installed),
+                    .of_source(source.file.as_deref().unwrap_or_default(), krate, &self.installed),
             };
             self.tables.push_frame(FrameRow {
                 func,

@@ -9,6 +9,11 @@ use crate::source_path::SourcePath;
 /// The crates of Rust's library that know no other ones.
 const LIBRARY: &[&str] = &["core", "alloc", "std", "proc_macro", "test"];
 
+/// True for a crate of Rust's library.
+pub fn is_library(krate: &str) -> bool {
+    LIBRARY.contains(&krate)
+}
+
 /// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled from.
 ///
 /// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate of either. There the

@@ -143,8 +143,8 @@ impl<'a> Naming<'a> {
             .map_stacks(|stack| leaf_of.get(stack as usize).copied().unwrap_or(NONE));
     }
 
-    /// The category of a function of this source, where the frame has another one until now.
-    fn category(&self, old: &Frame, source: &str) -> u32 {
+    /// The category of a function of this source and crate, where the frame has another one until now.
+    fn category(&self, old: &Frame, source: &str, krate: Option<&str>) -> u32 {
         let [program, rust_std, dependency] = self.categories;
         let none = Installed::default();
         let installed = self.installed.get(old.lib as usize).unwrap_or(&none);
@@ -153,7 +153,7 @@ impl<'a> Naming<'a> {
         } else {
             Kind::Unknown
         };
-        let known = match kind.of_source(source, installed) {
+        let known = match kind.of_source(source, krate, installed) {
             Kind::RustStd => rust_std,
             Kind::Dependency => dependency,
             _ => None,
@@ -181,7 +181,7 @@ impl<'a> Naming<'a> {
                 krate: krate.map_or(old_func.krate, |krate| self.texts.index_of(krate)),
                 ..old_func
             };
-            let category = self.category(&old, source.file.as_deref().unwrap_or_default());
+            let category = self.category(&old, source.file.as_deref().unwrap_or_default(), krate);
             let inlined = || {
                 let names = &self.data.categories.get(category as usize)?.subcategories;
                 names.iter().position(|name| name == INLINED_NAME)
