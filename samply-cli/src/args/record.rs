@@ -143,8 +143,10 @@ and TERM=dumb are honoured.";
                       sprof record [OPTIONS] -a [[--] COMMAND [ARGS]...]",
     before_help = EXAMPLES,
     after_help = EXIT_STATUS,
-    mut_arg("yes", |arg| arg.requires("share").help_heading("Sharing")),
-    mut_arg("server", |arg| arg.requires("share").help_heading("Sharing"))
+    // Not `requires("share")`: SPROF_YES and SPROF_SERVER are for `sprof share`, too.
+    mut_arg("yes", |arg| arg.help_heading("Sharing").help("With --share: upload without asking. Needed where there is no terminal")),
+    mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: that of the Firefox Profiler]. \
+                                                             Needs --ui-url"))
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]

@@ -136,6 +136,16 @@ fn help_lists_what_exists_and_nothing_else() {
 }
 
 #[test]
+fn variables_for_sharing_are_no_reason_to_refuse_a_recording() {
+    let output = sprof(&["record", "-e", "list:page-faults"])
+        .env("SPROF_YES", "1")
+        .env("SPROF_SERVER", "https://store.example.org")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
 fn completions_and_man_pages_come_from_the_definition() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);

@@ -88,6 +88,8 @@ impl StandIn {
 
     fn serve(converse: impl Fn(TcpStream, &Mutex<State>) + Send + Sync + 'static) -> StandIn {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Else the kernel takes tens of megabytes for a reader that reads nothing (tcp_rmem, tcp(7)); the sender's side holds 4 MB (tcp_wmem).
+        rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1 << 16).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state: Arc<Mutex<State>> = Arc::default();
         let (shared, converse) = (state.clone(), Arc::new(converse));
@@ -263,7 +265,7 @@ impl User {
         path
     }
 
-    /// A file of 10 MB also when it is compressed: more than the sockets of this machine hold (tcp_wmem, tcp(7)).
+    /// A file of 10 MB also when it is compressed: more than the sockets hold.
     fn large_file(&self) -> PathBuf {
         let path = self.folder.path().join("large.folded");
         let (mut text, mut random) = (String::new(), 1u64);
