@@ -13,13 +13,14 @@
 //! 4. [`export`]: the file formats.
 //! 5. [`merge`](mod@merge): several profiles as one.
 //! 6. [`read`]: saved profiles of sprof and of other profilers, of every known version.
-//!    [`sanitize`](mod@sanitize): what others are not to see, taken out.
+//!    [`sanitize`](mod@sanitize): what others are not to see, taken out. [`cut`](mod@cut): a part of a profile.
 //! 7. [`view`]: the terminal's views; [`text`]: safe display of names from outside.
 
 pub mod build;
 mod built;
 mod category;
 mod crate_sources;
+pub mod cut;
 pub mod data;
 pub mod embed;
 pub mod enrich;

@@ -354,7 +354,7 @@ fn not_found(kind: &'static str, asked: &str, mut known: Vec<String>) -> NotFoun
 /// The two names of a thread, or of its process.
 type Names = fn(&Thread) -> [&str; 2];
 
-fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
+pub(crate) fn wanted_threads(data: &Data, filter: &Filter) -> Result<Vec<bool>, NotFound> {
     let mut wanted = vec![true; data.threads.len()];
     let parts: [(&'static str, &[String], Names); 2] = [
         ("thread", &filter.threads, |thread| [&thread.name, &thread.tid]),

@@ -11,6 +11,7 @@ mod any_events;
 mod build;
 mod client;
 mod common;
+mod cut;
 mod diff;
 mod differential;
 mod enrich;

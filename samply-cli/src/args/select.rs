@@ -6,10 +6,9 @@ use profile::view::select::Filter;
 use super::input::{EventArgs, SymbolArgs, VerboseArgs};
 use super::value;
 
-/// Which samples: the flags that `report`, `annotate`, `diff` and `check` share.
+/// Which threads and times.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which samples")]
-pub(crate) struct PartArgs {
+pub(crate) struct TracksArgs {
     /// Only threads with this name or tid. May be given several times.
     #[arg(short, long, value_name = "NAME|TID")]
     pub(crate) thread: Vec<String>,
@@ -18,13 +17,21 @@ pub(crate) struct PartArgs {
     #[arg(long, value_name = "NAME|PID")]
     pub(crate) process: Vec<String>,
 
-    /// Only samples in code of this category, for example Kernel. May be given several times.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) category: Vec<String>,
-
     /// Only this time, in seconds since the recording started: 1.5..3, 2.. or ..0.5.
     #[arg(long, value_name = "FROM..TO", value_parser = value::time_range)]
     pub(crate) time_range: Option<value::TimeRange>,
+}
+
+/// Which samples: the flags that `report`, `annotate`, `diff` and `check` share.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Which samples")]
+pub(crate) struct PartArgs {
+    #[command(flatten)]
+    pub(crate) tracks: TracksArgs,
+
+    /// Only samples in code of this category, for example Kernel. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) category: Vec<String>,
 
     /// Only samples during a marker with this name, in a thread of the same process.
     #[arg(long, value_name = "NAME")]
@@ -91,6 +98,20 @@ impl SelectArgs {
     }
 }
 
+impl TracksArgs {
+    /// All samples of these threads and times.
+    pub(crate) fn filter(&self) -> Filter {
+        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
+        Filter {
+            threads: self.thread.clone(),
+            processes: self.process.clone(),
+            from_ms: ms(self.time_range.and_then(|range| range.from_s)),
+            to_ms: ms(self.time_range.and_then(|range| range.to_s)),
+            ..Filter::default()
+        }
+    }
+}
+
 impl PartArgs {
     /// True if these are all samples.
     pub(crate) fn is_all(&self) -> bool {
@@ -99,16 +120,11 @@ impl PartArgs {
 
     /// Which samples of a file, of running threads.
     pub(crate) fn filter(&self) -> Filter {
-        let ms = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1000.0);
         Filter {
-            threads: self.thread.clone(),
-            processes: self.process.clone(),
             categories: self.category.clone(),
-            from_ms: ms(self.time_range.and_then(|range| range.from_s)),
-            to_ms: ms(self.time_range.and_then(|range| range.to_s)),
             marker: self.marker.clone(),
             focus: self.focus.clone(),
-            ..Filter::default()
+            ..self.tracks.filter()
         }
     }
 
@@ -120,12 +136,12 @@ impl PartArgs {
                 words.push(format!("{what} {}", values.join(" or ")));
             }
         };
-        list("threads", &self.thread);
-        list("processes", &self.process);
+        list("threads", &self.tracks.thread);
+        list("processes", &self.tracks.process);
         list("category", &self.category);
         list("while marker", self.marker.as_slice());
         list("stacks with", &self.focus);
-        if let Some(range) = self.time_range {
+        if let Some(range) = self.tracks.time_range {
             words.push(format!("time {range}"));
         }
         words

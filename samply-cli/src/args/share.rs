@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::input::{EventArgs, InputArgs};
+use super::select::TracksArgs;
 use super::value;
 
 const KEPT: &str = "Shared before";
@@ -42,6 +43,19 @@ pub(crate) struct ShareArgs {
     /// Leave this in the profile. May be given several times, or as a list: args,paths.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = "What to share")]
     pub(crate) include: Vec<Private>,
+
+    #[command(flatten, next_help_heading = "What to share")]
+    pub(crate) tracks: TracksArgs,
+
+    /// Give the samples of stacks that fewer than N samples have to their callers.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "1",
+        hide_default_value = true,
+        help_heading = "What to share"
+    )]
+    pub(crate) drop_thin: u64,
 
     #[command(flatten, next_help_heading = "What to share")]
     pub(crate) event: EventArgs,

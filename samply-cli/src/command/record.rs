@@ -12,14 +12,13 @@ use profile::Tracks;
 use profile::build::BuildOptions;
 use profile::enrich::Enriched;
 use profile::export::firefox;
-use profile::sanitize::Include;
 use recording::command::{on_file, own};
 use recording::event::Pid;
 use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYTES, Whom};
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
-use super::share::{STEP, Sharing};
+use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
 use crate::cargo;
@@ -173,7 +172,7 @@ fn save_and_show(
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
     if let (Some(sharing), Some(path)) = (sharing, &saved.path) {
-        let done = sharing.share(path, None, &args.serve.input.symbols, Include::default(), term)?;
+        let done = sharing.share(path, &What::default(), &args.serve.input.symbols, term)?;
         if let Some(done) = done {
             screen::print("the link", |out| writeln!(out, "{}", done.link))?;
         }

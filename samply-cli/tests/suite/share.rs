@@ -782,3 +782,19 @@ fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
     assert!(functions.len() > 1, "{functions:?}");
     assert_eq!(tables(&again), functions);
 }
+
+#[test]
+fn a_part_is_shared_alone() {
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let file = user.file();
+    let output = user.share(&store, &file, &["--drop-thin", "5"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json = store.stored().pop().unwrap().to_string();
+    assert!(json.contains("leaf") && !json.contains("rest"), "{json}");
+    fails(
+        &mut user.share(&store, &file, &["--thread", "nobody"]),
+        125,
+        &["there is no thread", "nobody"],
+    );
+    assert_eq!(store.calls().len(), 1);
+}

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use profile::cut::{Part, cut};
 use profile::data::Saved;
 use profile::export::firefox;
 use profile::sanitize::{Include, sanitize};
@@ -48,7 +49,15 @@ pub(crate) fn run(args: &ShareArgs) -> Outcome {
     };
     let include = include(&args.include);
     let sharing = Sharing::prepare("share", &args.upload, args.ui_url.as_deref(), args.timeout)?;
-    let done = sharing.share(file, args.event.name(), &args.input.symbols, include, &term)?;
+    let what = What {
+        event: args.event.name(),
+        part: Part {
+            filter: args.tracks.filter(),
+            min_samples: args.drop_thin,
+        },
+        include,
+    };
+    let done = sharing.share(file, &what, &args.input.symbols, &term)?;
     let Some(done) = done else {
         return Ok(Status::PARTIAL);
     };
@@ -67,6 +76,15 @@ pub(super) fn include(named: &[Private]) -> Include {
         names: has(Private::Names),
         sources: has(Private::Sources),
     }
+}
+
+/// What of a file is shared.
+#[derive(Default)]
+pub(crate) struct What<'a> {
+    /// Of a file of another profiler.
+    event: Option<&'a str>,
+    part: Part,
+    include: Include,
 }
 
 /// Where a profile goes to: checked before anything else is done.
@@ -124,16 +142,16 @@ impl Sharing {
     pub(crate) fn share(
         &self,
         path: &Path,
-        event: Option<&str>,
+        what: &What<'_>,
         symbols: &SymbolArgs,
-        include: Include,
         term: &Term,
     ) -> Result<Option<Done>, Failure> {
         term.progress(false, format_args!("reading {}", path.display()));
-        let data = merge::whole(path, event, symbols, term);
+        let data = merge::whole(path, what.event, symbols, term);
         term.erase_progress();
         let mut data = data?;
-        let removed = sanitize(&mut data, &private(), include);
+        cut(&mut data, &what.part).map_err(|error| format!("{}: {error}", path.display()))?;
+        let removed = sanitize(&mut data, &private(), what.include);
         term.progress(false, "writing the profile");
         let file = convert::unnamed_file(path, |out| write_gz(&data, out));
         term.erase_progress();
@@ -144,14 +162,15 @@ impl Sharing {
             .len();
         if self.store.is_public() && size > PUBLIC_MAX_BYTES {
             return Err(Failure::failed(format_args!(
-                "{} has {}, and the public store takes {} at most; nothing was shared. A shorter recording (-d SECONDS), a lower rate (-r HZ) or \
-                 fewer threads (--main-thread-only) make a smaller one; a store of your own (--server URL) may take more",
+                "{} has {}, and the public store takes {} at most; nothing was shared. `{} share` takes a part: --time-range FROM..TO, --thread NAME, \
+                 --process NAME, or --drop-thin 10 without rare stacks. A store of your own (--server URL) may take more",
                 path.display(),
                 bytes(size as f64),
-                bytes(PUBLIC_MAX_BYTES as f64)
+                bytes(PUBLIC_MAX_BYTES as f64),
+                own()
             )));
         }
-        let shown = Shown::of(&data, removed, include, size);
+        let shown = Shown::of(&data, removed, what.include, size);
         shown.print(self.store.url(), term);
         if !self.yes && !asked(term) {
             term.always("nothing was shared");

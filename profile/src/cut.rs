@@ -1,0 +1,179 @@
+//! A part of a profile as a smaller profile: some of its threads, a range of time, without stacks that few samples have.
+
+use serde_json::Value;
+
+use crate::data::{Calls, Data, NONE, Saved};
+use crate::view::select::{Filter, NotFound, wanted_threads};
+
+/// What stays of a profile.
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    /// Threads, processes and time, each empty for all. The other conditions are not used.
+    pub filter: Filter,
+    /// Stacks with fewer samples, including those of their callees, become their callers. 0 or 1: all stacks stay.
+    pub min_samples: u64,
+}
+
+impl Part {
+    /// True if everything stays.
+    pub fn is_all(&self) -> bool {
+        let filter = &self.filter;
+        let has_range = filter.from_ms.is_some() || filter.to_ms.is_some();
+        filter.threads.is_empty() && filter.processes.is_empty() && !has_range && self.min_samples < 2
+    }
+}
+
+/// Leaves only a part. Counters keep their whole time.
+///
+/// # Errors
+///
+/// No thread or process has a name that is asked for.
+pub fn cut(data: &mut Saved, part: &Part) -> Result<(), NotFound> {
+    if part.is_all() {
+        return Ok(());
+    }
+    let data = &mut data.0;
+    let wanted = wanted_threads(data, &part.filter)?;
+    if wanted.contains(&false) {
+        keep_threads(data, &wanted);
+    }
+    keep_times(data, part.filter.from_ms, part.filter.to_ms);
+    if part.min_samples > 1 {
+        drop_thin(data, part.min_samples);
+    }
+    drop_unused(data);
+    Ok(())
+}
+
+/// New indices of what is kept; [`NONE`] for the rest.
+fn renumbered(kept: &[bool]) -> Vec<u32> {
+    let mut next = 0..;
+    kept.iter()
+        .map(|kept| if *kept { next.next().unwrap_or(NONE) } else { NONE })
+        .collect()
+}
+
+fn retain<T>(all: &mut Vec<T>, kept: &[bool]) {
+    let mut kept = kept.iter();
+    all.retain(|_| kept.next().copied().unwrap_or(false));
+}
+
+fn keep_threads(data: &mut Data, wanted: &[bool]) {
+    let new = renumbered(wanted);
+    let of = |thread: u32| new.get(thread as usize).copied().unwrap_or(NONE);
+    retain(&mut data.threads, wanted);
+    data.counters.retain_mut(|counter| {
+        counter.thread = of(counter.thread);
+        counter.thread != NONE
+    });
+    if let Calls::Arcs(arcs) = &mut data.calls {
+        arcs.retain_mut(|arc| {
+            arc.thread = of(arc.thread);
+            arc.thread != NONE
+        });
+    }
+    for key in ["initialVisibleThreads", "initialSelectedThreads"] {
+        let Some(Value::Array(threads)) = data.meta.get_mut(key) else {
+            continue;
+        };
+        let left = threads
+            .iter()
+            .filter_map(|thread| Some(of(u32::try_from(thread.as_u64()?).ok()?)));
+        let left: Vec<Value> = left.filter(|thread| *thread != NONE).map(Value::from).collect();
+        // The front end wants one.
+        *threads = if left.is_empty() { vec![0.into()] } else { left };
+    }
+}
+
+fn keep_times(data: &mut Data, from_ms: Option<f64>, to_ms: Option<f64>) {
+    if from_ms.is_none() && to_ms.is_none() {
+        return;
+    }
+    let is_after_start = |time: f64| from_ms.is_none_or(|from| time >= from);
+    let is_before_end = |time: f64| to_ms.is_none_or(|to| time < to);
+    for thread in &mut data.threads {
+        let times = thread.samples.time_ms.iter();
+        let kept: Vec<bool> = times
+            .map(|time| is_after_start(*time) && is_before_end(*time))
+            .collect();
+        thread.samples.retain(&kept);
+        // A span that reaches into the range.
+        let markers = &mut thread.markers;
+        markers.retain(|marker| is_after_start(marker.end_ms.max(marker.start_ms)) && is_before_end(marker.start_ms));
+    }
+}
+
+/// The samples of stacks with few samples become samples of their callers.
+fn drop_thin(data: &mut Data, min_samples: u64) {
+    let mut samples = vec![0u64; data.stacks.len()];
+    for thread in &data.threads {
+        for (at, (_, stack, weight)) in thread.samples.iter().enumerate() {
+            if let Some(sum) = samples.get_mut(stack as usize) {
+                *sum += data.count_of(&thread.samples, at, weight).max(1);
+            }
+        }
+    }
+    for stack in (0..samples.len()).rev() {
+        let prefix = data.stacks[stack].prefix;
+        if prefix != NONE {
+            samples[prefix as usize] += samples[stack];
+        }
+    }
+    let mut instead: Vec<u32> = Vec::with_capacity(samples.len());
+    for (stack, at) in data.stacks.iter().zip(0..) {
+        let is_thin = samples[at as usize] < min_samples && stack.prefix != NONE;
+        instead.push(if is_thin { instead[stack.prefix as usize] } else { at });
+    }
+    data.map_stacks(|stack| instead.get(stack as usize).copied().unwrap_or(stack));
+}
+
+/// Drops stacks, frames, functions and symbols that nothing refers to.
+fn drop_unused(data: &mut Data) {
+    let mut used = vec![false; data.stacks.len()];
+    for thread in &mut data.threads {
+        thread.map_stacks(|stack| {
+            if let Some(used) = used.get_mut(stack as usize) {
+                *used = true;
+            }
+            stack
+        });
+    }
+    for stack in (0..used.len()).rev().filter(|stack| data.stacks[*stack].prefix != NONE) {
+        let prefix = data.stacks[stack].prefix as usize;
+        used[prefix] |= used[stack];
+    }
+    let new = renumbered(&used);
+    retain(&mut data.stacks, &used);
+    for stack in data.stacks.iter_mut().filter(|stack| stack.prefix != NONE) {
+        stack.prefix = new[stack.prefix as usize];
+    }
+    data.map_stacks(|stack| new.get(stack as usize).copied().unwrap_or(stack));
+    // Of callgrind's files other tables refer to these, too.
+    if !matches!(data.calls, Calls::Paths) || !data.part_of.is_empty() {
+        return;
+    }
+    let mut used = vec![false; data.frames.len()];
+    data.stacks.iter().for_each(|stack| used[stack.frame as usize] = true);
+    let new = renumbered(&used);
+    retain(&mut data.frames, &used);
+    data.stacks
+        .iter_mut()
+        .for_each(|stack| stack.frame = new[stack.frame as usize]);
+
+    let mut used = vec![false; data.funcs.len()];
+    data.frames.iter().for_each(|frame| used[frame.func as usize] = true);
+    let new = renumbered(&used);
+    retain(&mut data.funcs, &used);
+    data.frames
+        .iter_mut()
+        .for_each(|frame| frame.func = new[frame.func as usize]);
+
+    let mut used = vec![false; data.symbols.len()];
+    let of_frames = data.frames.iter().filter(|frame| frame.symbol != NONE);
+    of_frames.for_each(|frame| used[frame.symbol as usize] = true);
+    let new = renumbered(&used);
+    retain(&mut data.symbols, &used);
+    for frame in data.frames.iter_mut().filter(|frame| frame.symbol != NONE) {
+        frame.symbol = new[frame.symbol as usize];
+    }
+}

@@ -1,0 +1,130 @@
+//! A part of a profile as a profile: what it keeps is as it was, and nothing else is in the file.
+
+use std::collections::BTreeMap;
+
+use crate::common::*;
+use profile::cut::{Part, cut};
+use profile::data::{Data, NONE, Saved};
+use profile::saved_form;
+use profile::view::select::Filter;
+
+/// Samples each ms, in turn in the threads 1 and 2; the second one is called `worker`.
+fn recorded(ips: &[u64]) -> Saved {
+    let mut stream = Stream::with_app();
+    stream.thread(1, 2, 0);
+    stream.rename(1, 2, "worker", 1);
+    for (ms, at) in (2..).zip(ips) {
+        stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(*at), ret(0x1021)]);
+    }
+    saved_form(&stream.finish())
+}
+
+/// Number of samples by stack, as addresses, root first.
+fn stacks(data: &Data) -> BTreeMap<Vec<Option<u64>>, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, mut stack, _) in data.threads.iter().flat_map(|thread| thread.samples.iter()) {
+        let mut addresses = Vec::new();
+        while stack != NONE {
+            let node = data.stacks[stack as usize];
+            addresses.insert(0, data.frames[node.frame as usize].address);
+            stack = node.prefix;
+        }
+        *counts.entry(addresses).or_default() += 1;
+    }
+    counts
+}
+
+fn written(data: &Saved) -> serde_json::Value {
+    let mut bytes = Vec::new();
+    profile::export::firefox::write_data(data, &mut bytes).unwrap();
+    let json = serde_json::from_slice(&bytes).unwrap();
+    check::check(&json);
+    json
+}
+
+fn part(filter: Filter) -> Part {
+    Part { filter, min_samples: 0 }
+}
+
+#[test]
+fn a_thread_alone_keeps_its_samples_and_functions() {
+    let mut data = recorded(&[0x1110, 0x1220, 0x1110, 0x1330]);
+    let before = data.clone();
+    cut(&mut data, &Part::default()).unwrap();
+    assert_eq!(data, before);
+    let worker = part(Filter {
+        threads: vec!["worker".into()],
+        ..Filter::default()
+    });
+    cut(&mut data, &worker).unwrap();
+    let json = written(&data);
+    assert_eq!(json["threads"].as_array().unwrap().len(), 1);
+    assert_eq!(data.threads[0].samples, {
+        let mut samples = before
+            .threads
+            .iter()
+            .find(|thread| thread.name == "worker")
+            .unwrap()
+            .samples
+            .clone();
+        samples.stack.clone_from(&data.threads[0].samples.stack);
+        samples
+    });
+    let all = stacks(&before);
+    let left = stacks(&data);
+    assert!(
+        left.len() < all.len() && left.keys().all(|stack| all.contains_key(stack)),
+        "{left:?}"
+    );
+    assert!(data.funcs.len() < before.funcs.len() && data.stacks.len() < before.stacks.len());
+    let selected = json["meta"]["initialSelectedThreads"].as_array();
+    assert!(
+        selected.is_none_or(|threads| threads.iter().all(|thread| thread == 0)),
+        "{selected:?}"
+    );
+    let nobody = part(Filter {
+        threads: vec!["nobody".into()],
+        ..Filter::default()
+    });
+    assert!(cut(&mut data, &nobody).unwrap_err().to_string().contains("worker"));
+}
+
+#[test]
+fn a_range_of_time_keeps_what_is_in_it() {
+    let mut data = recorded(&[0x1110, 0x1220, 0x1110, 0x1330]);
+    let range = part(Filter {
+        from_ms: Some(3.0),
+        to_ms: Some(5.0),
+        ..Filter::default()
+    });
+    cut(&mut data, &range).unwrap();
+    written(&data);
+    let mut times: Vec<f64> = data
+        .threads
+        .iter()
+        .flat_map(|thread| thread.samples.time_ms.clone())
+        .collect();
+    times.sort_by(f64::total_cmp);
+    assert_eq!(times, [3.0, 4.0]);
+}
+
+#[test]
+fn samples_of_thin_stacks_become_samples_of_their_callers() {
+    let mut data = recorded(&[0x1110, 0x1110, 0x1220, 0x1110, 0x1110]);
+    let before = stacks(&data);
+    assert_eq!(before.len(), 2, "{before:?}");
+    let (thin, root) = before
+        .iter()
+        .find_map(|(stack, count)| (*count == 1).then(|| (stack.clone(), vec![stack[0]])))
+        .unwrap();
+    let thinned = Part {
+        min_samples: 2,
+        ..Part::default()
+    };
+    cut(&mut data, &thinned).unwrap();
+    written(&data);
+    let after = stacks(&data);
+    assert_eq!(after.get(&thin), None);
+    assert_eq!(after.get(&root), Some(&1));
+    assert_eq!(after.values().sum::<usize>(), before.values().sum::<usize>());
+}
