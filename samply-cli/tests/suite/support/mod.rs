@@ -1,7 +1,7 @@
 //! Records small programs whose behaviour is known, and answers questions about the profiles.
 //!
 //! [`programs`] builds the programs, [`run`] records them with the `sprof` that cargo just built, [`profile`] reads
-//! what was written, [`chance`] says how far shares may be from the truth, [`steal`] when nothing
+//! what was written, [`store`] stands in for the store of shared profiles, [`chance`] says how far shares may be from the truth, [`steal`] when nothing
 //! can be measured, and [`skip`] is the only way for a test not to run.
 
 #![allow(dead_code, unused_imports, reason = "benchmarks use a part")]
@@ -19,6 +19,7 @@ pub(crate) mod run;
 pub(crate) mod scripted;
 pub(crate) mod skip;
 pub(crate) mod steal;
+pub(crate) mod store;
 pub(crate) mod target;
 pub(crate) mod waits;
 

@@ -1,0 +1,238 @@
+//! A stand-in of the store of shared profiles, which keeps its contract to the letter, and slow, failing, lying and half-closed ones.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use flate2::read::GzDecoder;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+
+use super::tests_dir;
+
+const ACCEPT: &str = "application/vnd.firefox-profiler+json;version=1.0";
+/// The UI of the links.
+pub(crate) const UI: &str = "https://ui.example.org";
+
+/// How a stand-in behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Behaviour {
+    Honest,
+    /// Replies to each call with this status.
+    Status(u16),
+    /// Replies 200 with this text.
+    Says(&'static str),
+    /// Replies without end.
+    Endless,
+    /// Takes the beginning of the body, and closes the connection.
+    HalfClosed,
+    /// Takes the body, and closes the connection without a reply.
+    NoReply,
+    /// Takes the body, and replies nothing.
+    Silent,
+    /// Takes the head of the request, and nothing more.
+    Stuck,
+    /// Sends to another address.
+    Redirects,
+}
+
+#[derive(Default)]
+struct State {
+    /// Profiles by token.
+    stored: HashMap<String, Value>,
+    /// `POST /api/compressed-store`
+    calls: Vec<String>,
+    count: usize,
+}
+
+/// A store on this machine.
+pub(crate) struct StandIn {
+    pub(crate) port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl StandIn {
+    pub(crate) fn start(behaviour: Behaviour) -> StandIn {
+        StandIn::serve(move |stream, state| conversation(stream, behaviour, state))
+    }
+
+    /// The same behind TLS, with the certificate of `tests/tls`.
+    pub(crate) fn start_tls() -> StandIn {
+        let tls = tests_dir().join("tls");
+        let chain = vec![CertificateDer::from_pem_file(tls.join("server.pem")).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(tls.join("server.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap();
+        let config = Arc::new(config);
+        StandIn::serve(move |stream, state| {
+            let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+            conversation(rustls::StreamOwned::new(connection, stream), Behaviour::Honest, state);
+        })
+    }
+
+    fn serve(converse: impl Fn(TcpStream, &Mutex<State>) + Send + Sync + 'static) -> StandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Else the kernel takes tens of megabytes for a reader that reads nothing (tcp_rmem, tcp(7)); the sender's side holds 4 MB (tcp_wmem).
+        rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 1 << 16).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state: Arc<Mutex<State>> = Arc::default();
+        let (shared, converse) = (state.clone(), Arc::new(converse));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (shared, converse) = (shared.clone(), converse.clone());
+                std::thread::spawn(move || converse(stream.unwrap(), &shared));
+            }
+        });
+        StandIn { port, state }
+    }
+
+    pub(crate) fn api(&self) -> String {
+        format!("http://127.0.0.1:{}/api", self.port)
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.state.lock().unwrap().calls.clone()
+    }
+
+    pub(crate) fn stored(&self) -> Vec<Value> {
+        self.state.lock().unwrap().stored.values().cloned().collect()
+    }
+
+    pub(crate) fn wait_for_call(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while self.calls().is_empty() {
+            assert!(Instant::now() < until, "no call came");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// One request and its reply.
+fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mutex<State>) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            // The client does not trust the certificate.
+            _ => return,
+        }
+    }
+    let head = String::from_utf8(head).unwrap();
+    let mut lines = head.split("\r\n");
+    let first = lines.next().unwrap().to_owned();
+    let headers: HashMap<String, &str> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect();
+    let call = first.strip_suffix(" HTTP/1.1").unwrap().to_owned();
+    state.lock().unwrap().calls.push(call.clone());
+    let size: usize = headers.get("content-length").map_or(0, |size| size.parse().unwrap());
+    if behaviour == Behaviour::Stuck {
+        if headers.contains_key("expect") {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        }
+        std::thread::sleep(Duration::from_secs(60));
+        return;
+    }
+    if headers.contains_key("expect") {
+        if let Behaviour::Status(status) = behaviour {
+            let _ = stream.write_all(format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n").as_bytes());
+            return;
+        }
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+    }
+    let mut body = vec![
+        0;
+        if behaviour == Behaviour::HalfClosed {
+            size / 2
+        } else {
+            size
+        }
+    ];
+    stream.read_exact(&mut body).unwrap();
+    let (status, text) = match behaviour {
+        Behaviour::Honest => honest(&call, &headers, &body, &mut state.lock().unwrap()),
+        Behaviour::Status(status) => (status, format!("no, {}", headers.get("authorization").unwrap_or(&""))),
+        Behaviour::Says(text) => (200, text.to_owned()),
+        Behaviour::Redirects => (307, String::new()),
+        Behaviour::Endless => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+            return;
+        }
+        Behaviour::Silent => {
+            std::thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        Behaviour::HalfClosed | Behaviour::NoReply | Behaviour::Stuck => return,
+    };
+    let elsewhere = format!("Location: {UI}/\r\n");
+    let location = if status == 307 { elsewhere.as_str() } else { "" };
+    let reply = format!(
+        "HTTP/1.1 {status} x\r\n{location}Content-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(reply.as_bytes()).unwrap();
+    stream.flush().unwrap();
+}
+
+/// The contract of the store.
+fn honest(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> (u16, String) {
+    if headers.get("accept") != Some(&ACCEPT) {
+        return (406, "wrong version of the API".into());
+    }
+    if call == "POST /api/compressed-store" {
+        let mut json = String::new();
+        if GzDecoder::new(body).read_to_string(&mut json).is_err() {
+            return (400, "no gzip".into());
+        }
+        let Ok(profile) = serde_json::from_str::<Value>(&json) else {
+            return (400, "no JSON".into());
+        };
+        if !profile["meta"].is_object() || !profile["threads"].is_array() {
+            return (400, "no profile".into());
+        }
+        state.count += 1;
+        let token = format!("token{}", state.count);
+        state.stored.insert(token.clone(), profile);
+        return (200, jwt(&token));
+    }
+    if let Some(token) = call.strip_prefix("DELETE /api/profile/") {
+        if !state.stored.contains_key(token) {
+            return (404, "no such profile".into());
+        }
+        if headers.get("authorization") != Some(&format!("Bearer {}", jwt(token)).as_str()) {
+            return (401, "wrong key".into());
+        }
+        state.stored.remove(token);
+        return (200, "deleted".into());
+    }
+    (404, "no such path".into())
+}
+
+/// The token of a profile.
+pub(crate) fn jwt(token: &str) -> String {
+    let base64url = |text: &str| {
+        const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let mut out = String::new();
+        for three in text.as_bytes().chunks(3) {
+            let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+            for digit in 0..=three.len() {
+                out.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]));
+            }
+        }
+        out
+    };
+    let header = base64url("{\"alg\":\"HS256\",\"typ\":\"JWT\"}");
+    let payload = base64url(&format!("{{\"profileToken\":\"{token}\"}}"));
+    format!("{header}.{payload}.c2lnbmF0dXJl-{token}")
+}
