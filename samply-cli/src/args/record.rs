@@ -184,6 +184,11 @@ pub(crate) struct RecordArgs {
     #[arg(long, help_heading = "Sharing", conflicts_with = "json")]
     pub(crate) share: bool,
 
+    /// Send the saved profile, too, to a server that keeps profiles: pyroscope=URL, parca=URL or otlp=URL. May be given several times; see
+    /// `sprof push --help`.
+    #[arg(long, value_name = "KIND=URL", value_delimiter = ' ', help_heading = "Sharing")]
+    pub(crate) push: Vec<String>,
+
     #[command(flatten)]
     pub(crate) upload: UploadArgs,
 

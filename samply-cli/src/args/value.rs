@@ -114,6 +114,9 @@ pub(crate) fn ui_url(text: &str) -> Result<String, String> {
     }
 }
 
+/// The Firefox Profiler.
+pub(crate) const PUBLIC_UI: &str = "https://profiler.firefox.com";
+
 /// The UI that was given, or that `PROFILER_URL` names; `None` for the public one.
 pub(crate) fn named_ui(given: Option<&str>) -> Result<Option<String>, String> {
     if let Some(given) = given {

@@ -1,10 +1,11 @@
 //! `sprof push`: a profile to servers that keep profiles.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
-use profile::data::Saved;
-use profile::export::Picked;
-use profile::sanitize::sanitize;
+use profile::data::{Data, Saved};
+use profile::export::{Picked, Time};
+use profile::sanitize::{Include, sanitize};
 use recording::command::own;
 
 use super::export::{say_what_is_missing, time};
@@ -22,70 +23,111 @@ use crate::term::Term;
 
 pub(crate) fn run(args: &PushArgs) -> Outcome {
     let term = Term::stderr(args.input.verbosity());
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let mut servers = Vec::new();
-    for text in args.to.iter().filter(|text| !text.is_empty()) {
-        let server = Destination::parse(text, args.plain_http).map_err(|why| args::usage_error("push", why))?;
-        let name = format!("SPROF_{}_HEADERS", server.kind.word().to_uppercase());
-        let headers = Headers::parse(&variable(&name).unwrap_or_default());
-        servers.push((server, headers.map_err(|why| format!("{name}: {why}"))?));
-    }
+    let servers = Servers::prepare("push", &args.to, args.plain_http)?;
     let input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
-    let mut data = Saved(input.data);
-    sanitize(&mut data, &private(), include(&args.include));
-    let picked = Picked::new(&data, time(args.off_cpu, &args.pick));
-    say_what_is_missing(&picked, &args.file, &term)?;
-    let given = Given {
-        service: args.service.as_deref(),
-        version: args.service_version.as_deref(),
-        commit: args.commit.as_deref(),
-        labels: &args.label,
-    };
-    let labels = Labels::new(given, &data.product, &variable)?;
-    let shipment = Shipment {
-        picked: &picked,
-        labels: &labels,
+    let what = What {
+        include: include(&args.include),
+        time: time(args.off_cpu, &args.pick),
         threads: args.pick.threads,
+        given: Given {
+            service: args.service.as_deref(),
+            version: args.service_version.as_deref(),
+            commit: args.commit.as_deref(),
+            labels: &args.label,
+        },
     };
-    let interrupt = Interrupt::default().or_watch()?;
-    let mut failed = 0;
-    for (server, headers) in &servers {
-        let (name, host) = (server.kind.name(), server.address.host());
-        let sent = server.send(&shipment, headers, |progress| {
-            let done = bytes(progress.sent as f64);
-            term.progress(
-                false,
-                format_args!("sending to {name} at {host}: {done} of {}", bytes(progress.size as f64)),
-            );
-            match interrupt.is_seen() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+    servers.send(&args.file, input.data, what, &term)?;
+    Ok(Status::SUCCESS)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What of a file is sent, and what is said of it.
+#[derive(Default)]
+pub(super) struct What<'a> {
+    include: Include,
+    time: Time,
+    threads: bool,
+    given: Given<'a>,
+}
+
+/// Where a profile goes to: checked before anything else is done.
+pub(super) struct Servers(Vec<(Destination, Headers)>);
+
+impl Servers {
+    /// Reads the addresses, and what the servers need to let sprof in.
+    pub(super) fn prepare(command: &str, to: &[String], any_http: bool) -> Result<Servers, Failure> {
+        let servers = to.iter().filter(|text| !text.is_empty()).map(|text| {
+            let server = Destination::parse(text, any_http).map_err(|why| args::usage_error(command, why))?;
+            let name = format!("SPROF_{}_HEADERS", server.kind.word().to_uppercase());
+            let headers = Headers::parse(&variable(&name).unwrap_or_default());
+            Ok((server, headers.map_err(|why| format!("{name}: {why}"))?))
         });
-        term.erase_progress();
-        match sent {
-            Ok(accepted) => term.line(format_args!(
-                "{name} at {host} has the profile of {} ({})",
-                term.style(Style::Bold, labels.service()),
-                bytes(accepted.bytes as f64)
-            )),
-            Err(error) => {
-                failed += 1;
-                say(&error, name, &host, &term);
+        servers.collect::<Result<_, Failure>>().map(Servers)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sends a profile to all servers. An error if one did not take it; each is named before.
+    pub(super) fn send(&self, file: &Path, data: Data, what: What<'_>, term: &Term) -> Result<(), Failure> {
+        let mut data = Saved(data);
+        sanitize(&mut data, &private(), what.include);
+        let picked = Picked::new(&data, what.time);
+        say_what_is_missing(&picked, file, term)?;
+        let labels = Labels::new(what.given, &data.product, &variable)?;
+        let shipment = Shipment {
+            picked: &picked,
+            labels: &labels,
+            threads: what.threads,
+        };
+        self.ship(&shipment, term)
+    }
+
+    fn ship(&self, shipment: &Shipment<'_>, term: &Term) -> Result<(), Failure> {
+        let interrupt = Interrupt::default().or_watch()?;
+        let mut failed = 0;
+        for (server, headers) in &self.0 {
+            let (name, host) = (server.kind.name(), server.address.host());
+            let sent = server.send(shipment, headers, |progress| {
+                let done = bytes(progress.sent as f64);
+                term.progress(
+                    false,
+                    format_args!("sending to {name} at {host}: {done} of {}", bytes(progress.size as f64)),
+                );
+                match interrupt.is_seen() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+            term.erase_progress();
+            match sent {
+                Ok(accepted) => term.line(format_args!(
+                    "{name} at {host} has the profile of {} ({})",
+                    term.style(Style::Bold, shipment.labels.service()),
+                    bytes(accepted.bytes as f64)
+                )),
+                Err(error) => {
+                    failed += 1;
+                    say(&error, name, &host, term);
+                }
+            }
+            if interrupt.is_seen() {
+                break;
             }
         }
-        if interrupt.is_seen() {
-            break;
+        match failed {
+            0 => Ok(()),
+            _ => Err(Failure::failed(format_args!(
+                "{} of {} did not take the profile; `{} push` sends it again",
+                failed,
+                count(self.0.len() as u64, "server", "servers"),
+                own()
+            ))),
         }
-    }
-    match failed {
-        0 => Ok(Status::SUCCESS),
-        _ => Err(Failure::failed(format_args!(
-            "{} of {} did not take the profile; `{} push` sends it again",
-            failed,
-            count(servers.len() as u64, "server", "servers"),
-            own()
-        ))),
     }
 }
 

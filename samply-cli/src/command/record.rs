@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use profile::Tracks;
 use profile::build::BuildOptions;
+use profile::data::Data;
 use profile::enrich::Enriched;
 use profile::export::firefox;
 use recording::command::{on_file, own};
@@ -18,6 +19,7 @@ use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYT
 use symbolicator::{SymbolOptions, Symbolicator};
 
 use super::events;
+use super::push::{self, Servers};
 use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
@@ -56,6 +58,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         (false, true) => Then::Show(show::listen(&args.serve, &term)?),
         (false, false) => Then::End,
     };
+    let servers = Servers::prepare("record", &args.push, false)?;
     let output = output(&args.output, FileKind::Profile)?;
     let interrupt = Interrupt::watch()?;
     let symbols = names::options(&args.serve.input.symbols, None, &interrupt, &term)?;
@@ -89,7 +92,7 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         recorded,
         output,
         (highlights, enriched),
-        then,
+        Follows { servers, then },
         &symbolicator,
     )?;
     failure.map_or(Ok(status), Err)
@@ -134,7 +137,7 @@ fn save_and_show(
     recorded: Recorded,
     output: Output,
     (highlights, enriched): (Highlights, Option<Enriched>),
-    then: Then,
+    Follows { servers, then }: Follows,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, recorded)?;
@@ -169,6 +172,9 @@ fn save_and_show(
     if is_program && recorded.stop == StopReason::ProgramEnded {
         say_exit(term, &recorded.profile.info().program, exit);
     }
+    if !servers.is_empty() {
+        push(&servers, &recorded, saved.path.as_deref(), term);
+    }
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
     if let (Some(sharing), Some(path)) = (sharing, &saved.path) {
@@ -200,6 +206,25 @@ pub(super) fn wait(term: &Term, recorded: &mut Recorded) -> ProgramExit {
     let exit = recorded.program.wait();
     term.erase_progress();
     exit
+}
+
+/// Sends what was recorded to the servers. The profile is saved, so a server that does not take it changes no exit status.
+fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term) {
+    let mut data = Data::from(&recorded.profile);
+    let sent = match data.keep_event(None) {
+        Ok(_) => servers.send(path.unwrap_or(Path::new("-")), data, push::What::default(), term),
+        Err(why) => Err(Failure::failed(why)),
+    };
+    // There are no others of requests.
+    if let Err(Failure::Failed { message, .. }) = sent {
+        term.warning(message);
+    }
+}
+
+/// What is done with the saved profile.
+struct Follows {
+    servers: Servers,
+    then: Then,
 }
 
 /// What follows when the profile is saved.

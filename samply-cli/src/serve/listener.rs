@@ -12,12 +12,10 @@ use super::once::Once;
 use super::ui::UiDir;
 use super::view;
 use crate::args::ServeArgs;
-use crate::args::value::Port;
+use crate::args::value::{self, Port};
 
 /// Ports that `3000+` tries at most.
 const PORTS_TO_TRY: u16 = 100;
-
-const PUBLIC_UI: &str = "https://profiler.firefox.com";
 
 /// Where the UI comes from.
 pub(super) enum Ui {
@@ -41,8 +39,9 @@ impl Listener {
     pub(crate) fn bind(args: &ServeArgs) -> Result<Listener, String> {
         let ui = match (&args.ui_dir, &args.ui_url) {
             (Some(dir), _) => Ui::Local(UiDir::open(dir)?),
-            (None, Some(url)) => Ui::Remote(url.clone()),
-            (None, None) => Ui::Remote(profiler_url()?),
+            (None, given) => {
+                Ui::Remote(value::named_ui(given.as_deref())?.unwrap_or_else(|| value::PUBLIC_UI.to_owned()))
+            }
         };
         let (socket, address) = bind_one(args.address, args.port)?;
         let token = token()?;
@@ -123,15 +122,6 @@ const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
 
 pub(super) fn encode(url: &str) -> String {
     utf8_percent_encode(url, URI_COMPONENT).to_string()
-}
-
-fn profiler_url() -> Result<String, String> {
-    match std::env::var("PROFILER_URL") {
-        Ok(url) if !url.is_empty() => {
-            crate::args::value::ui_url(&url).map_err(|reason| format!("PROFILER_URL: {reason}"))
-        }
-        _ => Ok(PUBLIC_UI.to_owned()),
-    }
 }
 
 fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), String> {

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::{sprof, temp_dir};
+use crate::support::skip::perf_events;
+use crate::support::{program, sprof, temp_dir};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -163,11 +164,17 @@ fn keys(value: &Value) -> Vec<&str> {
 
 /// Own time by function of pprof bytes, ns.
 fn own_times(dir: &Path, raw: &Value) -> BTreeMap<String, u64> {
-    use base64::Engine as _;
-    let bytes = base64::prelude::BASE64_STANDARD.decode(raw.as_str().unwrap()).unwrap();
+    let times = own_times_of(dir, raw);
     let mut plain = Vec::new();
+    let bytes = std::fs::read(dir.join("received.pb.gz")).unwrap();
     flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut plain).unwrap();
     assert!(has(&plain, b"app/main.c") && !has(&plain, b"secret-user"));
+    times
+}
+
+fn own_times_of(dir: &Path, raw: &Value) -> BTreeMap<String, u64> {
+    use base64::Engine as _;
+    let bytes = base64::prelude::BASE64_STANDARD.decode(raw.as_str().unwrap()).unwrap();
     let path = dir.join("received.pb.gz");
     std::fs::write(&path, bytes).unwrap();
     let output = sprof()
@@ -332,6 +339,49 @@ fn whatever_a_server_does_nothing_is_sent_twice_and_the_others_get_it() {
         assert!(!said.contains('\u{1b}'), "{said:?}");
         assert_eq!((broken.posted().len(), fine.posted().len()), (1, 1), "{status}");
     }
+}
+
+#[test]
+fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
+    let Some(()) = perf_events() else { return };
+    let dir = temp_dir();
+    let (fine, broken) = (
+        StandIn::start("200 OK", b"{}".to_vec()),
+        StandIn::start("500 Internal Server Error", Vec::new()),
+    );
+    let path = dir.path().join("profile.json.gz");
+    let output = sprof()
+        .args(["record", "--save-only", "-o"])
+        .arg(&path)
+        .args([
+            "--push",
+            &format!("pyroscope={}", fine.url),
+            "--push",
+            &format!("otlp={}", broken.url),
+            "--",
+        ])
+        .arg(program("split").unwrap())
+        .args(["300"])
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert!(output.status.success() && path.exists(), "{said}");
+    assert!(
+        said.contains("has the profile of split") && said.contains("1 of 2 servers"),
+        "{said}"
+    );
+    let [posted] = &fine.posted()[..] else {
+        panic!("one request")
+    };
+    let request: Value = serde_json::from_slice(&posted.body).unwrap();
+    let times = own_times_of(dir.path(), &request["series"][0]["samples"][0]["rawProfile"]);
+    assert!(
+        times.keys().any(|name| name == "sixty" || name == "xorshift"),
+        "{times:?}"
+    );
+
+    let refused = sprof().args(["record", "--push", "shop", "true"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
 }
 
 #[test]

@@ -30,7 +30,6 @@ use crate::style::Style;
 use crate::term::Term;
 use shown::Shown;
 
-const PUBLIC_UI: &str = "https://profiler.firefox.com";
 /// The default of `--timeout`.
 pub(super) const STEP: Duration = Duration::from_secs(60);
 /// Increases when a field of the JSON changes its meaning.
@@ -108,7 +107,7 @@ impl Sharing {
         let store = Store::new(upload.server.as_deref(), step).map_err(|why| usage(format!("--server: {why}")))?;
         let ui = match value::named_ui(ui_url).map_err(usage)? {
             Some(ui) => ui,
-            None if store.is_public() => PUBLIC_UI.to_owned(),
+            None if store.is_public() => value::PUBLIC_UI.to_owned(),
             None => {
                 return args::refuse(
                     command,
