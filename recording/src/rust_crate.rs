@@ -17,7 +17,7 @@ pub fn is_library(krate: &str) -> bool {
 /// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled from.
 ///
 /// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate of either. There the
-/// source decides, where it is cargo's or Rust's, and else [`of_impl`].
+/// source decides, where it is cargo's or Rust's, and else `of_impl`.
 pub fn of_function(mangled: &str, demangled: &str, source: Option<&str>) -> Option<String> {
     of_symbol(mangled)
         .map(str::to_owned)
