@@ -5,8 +5,12 @@ use std::sync::Arc;
 use recording::module::Module;
 use rustc_hash::FxHashMap;
 
+use crate::data::{Data, NONE};
 use crate::model::Profile;
 use crate::model::strings::StringId;
+use crate::view::cost::Cost;
+use crate::view::files::file_totals;
+use crate::view::select::{Filter, NotFound, select};
 
 /// A source file of sampled code.
 #[derive(Clone, Debug)]
@@ -59,6 +63,42 @@ pub fn hot_sources(profile: &Profile) -> Vec<HotSource> {
         .collect();
     files.sort_by(|(a, of_a), (b, of_b)| b.cmp(a).then_with(|| of_a.path.cmp(&of_b.path)));
     files.into_iter().map(|(_, file)| file).collect()
+}
+
+/// A source file of sampled code of data that were read.
+#[derive(Clone, Debug)]
+pub struct HotFile {
+    /// The path, in the form of profiles.
+    pub path: String,
+    /// Index of a library that has code of the file, and an address there.
+    pub place: Option<(u32, u64)>,
+}
+
+/// The source files without a text, those with most samples on their stacks first.
+pub fn hot_files(data: &Data) -> Result<Vec<HotFile>, NotFound> {
+    let selection = select(data, &Filter::default())?;
+    let mut files: Vec<(Cost, HotFile)> = file_totals(&selection)
+        .into_iter()
+        .filter(|(file, _)| data.source(data.text(*file)).is_none())
+        .map(|(file, cost)| {
+            let of_file = data
+                .frames
+                .iter()
+                .filter(|frame| data.funcs[frame.func as usize].file == file);
+            let place = of_file
+                .filter_map(|frame| Some((frame.lib, frame.address?)))
+                .find(|(lib, _)| *lib != NONE);
+            let path = data.text(file).to_owned();
+            (cost, HotFile { path, place })
+        })
+        .collect();
+    files.sort_by(|(a, of_a), (b, of_b)| b.weight.total_cmp(&a.weight).then_with(|| of_a.path.cmp(&of_b.path)));
+    Ok(files.into_iter().map(|(_, file)| file).collect())
+}
+
+/// Adds the text of a source file to data that were read.
+pub fn embed_in(data: &mut Data, path: &str, text: &str) {
+    data.sources.insert(path.into(), Some(text.into()));
 }
 
 /// Adds the text of a source file to the profile, by the path that functions have.

@@ -39,7 +39,7 @@ mod unique;
 pub mod view;
 mod wire;
 
-pub use built::saved_form;
+pub use built::{for_page, saved_form};
 pub use data::{Limit, Recorded};
 pub use model::no_samples::NoSamples;
 pub use model::waits::{WaitSum, WaitTotals};

@@ -15,6 +15,7 @@ const SNIFFED_BYTES: u64 = 64 << 10;
 pub(crate) enum FileKind {
     Profile,
     FlameGraph,
+    Page,
     Folded,
     Pprof,
     Speedscope,
@@ -31,6 +32,8 @@ use FileKind::*;
 /// Endings of names and the kinds that they allow, longer endings first. Other names allow every kind.
 const ENDS: &[(&str, &[FileKind])] = &[
     (".svg", &[FlameGraph]),
+    (".html", &[Page]),
+    (".htm", &[Page]),
     (".folded", &[Folded]),
     (".pb.gz", &[Pprof]),
     (".pprof", &[Pprof]),
@@ -48,6 +51,7 @@ impl FileKind {
         match self {
             Profile => "a profile",
             FlameGraph => "a flame graph",
+            Page => "a page of the viewer",
             Folded => "folded stacks",
             Pprof => "a pprof profile",
             Speedscope => "a file of speedscope",
@@ -89,6 +93,7 @@ impl FileKind {
                 json.trim_start().starts_with('{') && keys.iter().any(|key| json.contains(key))
             }
             FlameGraph => text(&start).contains("<svg"),
+            Page => text(&start).contains("content=\"sprof-viewer\""),
             Folded => read::kind(path) == Some(read::Kind::Folded),
             Pprof => read::kind(path) == Some(read::Kind::Pprof),
             Callgrind => read::kind(path) == Some(read::Kind::Callgrind),
@@ -147,6 +152,11 @@ mod tests {
             ("{\"name\": \"package\", \"version\": 1}", &[]),
             ("{\"meta\":{\"version\":1}}", &[Profile]),
             ("<?xml version=\"1.0\"?><svg width=\"1\">", &[FlameGraph]),
+            ("<!DOCTYPE html>\n<html><body>", &[]),
+            (
+                "<!DOCTYPE html>\n<meta name=\"generator\" content=\"sprof-viewer\">",
+                &[Page],
+            ),
             ("app;main;work 12\n", &[Folded]),
             ("\n\u{20}\n\u{0}\u{12}\u{1c}\n\u{5}sprof", &[Otlp]),
             ("\u{1f}\u{8b} no gzip", &[]),

@@ -26,13 +26,32 @@ pub(crate) struct Input {
     pub(crate) sources: Vec<SymbolSource>,
     /// What limits the data, a line each: addresses without names, what the file lacked.
     pub(crate) notes: Vec<String>,
+    /// The recording's start in the times of counters, ms.
+    pub(crate) zero_ms: f64,
+}
+
+/// What is read of a file.
+#[derive(Clone, Copy, PartialEq)]
+enum Extent {
+    /// The samples of one event.
+    OneEvent,
+    /// The samples of all events, and counters: for the viewer's page.
+    Page,
 }
 
 /// Reads a file of any kind that is known. Of a file that counts several things, the named event, or its own choice. `symbols` are
 /// further folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, symbols, term);
+    let input = read(path, event, Extent::OneEvent, symbols, term);
+    term.erase_progress();
+    input
+}
+
+/// The same, with counters, and with the samples of all events, if none is named.
+pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+    term.progress(false, format_args!("reading {}", path.display()));
+    let input = read(path, event, Extent::Page, symbols, term);
     term.erase_progress();
     input
 }
@@ -49,7 +68,7 @@ pub(crate) fn open_and_warn(
     Ok(input)
 }
 
-fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+fn read(path: &Path, event: Option<&str>, extent: Extent, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     // Ctrl-C ends a download first, and then the command.
     let interrupt = match symbols.uses_network() {
         true => Interrupt::default().or_watch()?,
@@ -57,6 +76,8 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
     };
     let symbolicator = symbolicator_of(path, symbols, &interrupt, term)?;
     let mut notes = Vec::new();
+    let mut zero_ms = 0.0;
+    let has_all_events = extent == Extent::Page && event.is_none();
     let mut data = if import::is_perf_data(path) {
         let Imported { profile, notes: lacks } = import::read(path, event, &symbolicator)?;
         notes.extend(lacks);
@@ -65,7 +86,9 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
             .iter()
             .for_each(|lib| symbolicator.add_module(&lib.module));
         let mut data = Data::from(&profile);
-        data.keep_event(None).map_err(Failure::failed)?;
+        if !has_all_events {
+            data.keep_event(None).map_err(Failure::failed)?;
+        }
         data
     } else if let Some(kind) = read::kind(path) {
         if kind == Kind::Folded && event.is_some() {
@@ -78,13 +101,16 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
         notes.extend(lacks);
         data
     } else {
-        let mut data = read::whole(path, ReadLimits::default()).map_err(|error| failure(&error))?;
-        let others = data.keep_event(event).map_err(|error| {
-            format!(
-                "cannot show {}: {error}; name one of these, or leave --event away",
-                path.display()
-            )
-        })?;
+        let read = match extent {
+            Extent::OneEvent => read::whole(path, ReadLimits::default()).map(|data| (data, 0.0)),
+            Extent::Page => read::for_page(path, ReadLimits::default()),
+        };
+        let mut data;
+        (data, zero_ms) = read.map_err(|error| failure(&error))?;
+        let others = match has_all_events {
+            true => Vec::new(),
+            false => kept(&mut data, path, event)?,
+        };
         if !others.is_empty() {
             notes.push(format!(
                 "the file counts {}, too: --event NAME shows that",
@@ -134,6 +160,17 @@ fn read(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> 
         symbolicator,
         sources,
         notes,
+        zero_ms,
+    })
+}
+
+/// Keeps one event; returns the names of the others.
+fn kept(data: &mut Data, path: &Path, event: Option<&str>) -> Result<Vec<String>, Failure> {
+    data.keep_event(event).map_err(|error| {
+        Failure::failed(format_args!(
+            "cannot show {}: {error}; name one of these, or leave --event away",
+            path.display()
+        ))
     })
 }
 

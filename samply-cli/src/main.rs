@@ -13,8 +13,8 @@
 //!    [`advice`]: what helps if the result is poor.
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
-//! 7. [`serve`]: the local server, and the browser. [`http`]: requests to other machines: [`share`] to the store of shared profiles, [`push`]
-//!    to servers that keep profiles.
+//! 7. [`serve`]: the local server, and the browser. [`page`]: the viewer, as a file. [`http`]: requests to other machines: [`share`] to the
+//!    store of shared profiles, [`push`] to servers that keep profiles.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
@@ -44,6 +44,7 @@ mod names;
 mod numbers;
 mod output;
 mod owner;
+mod page;
 mod pipeline;
 mod probes;
 mod push;

@@ -1,10 +1,12 @@
 //! `--embed-sources`: reads the source files that a recording needs where it is opened elsewhere.
 
 use profile::Profile;
-use profile::embed::{embed, hot_sources};
+use profile::data::Data;
+use profile::embed::{HotFile, embed, embed_in, hot_files, hot_sources};
 use symbolicator::{ModuleKey, Symbolicator};
 
 use crate::interrupt::Interrupt;
+use crate::library::module;
 use crate::numbers::{bytes, count};
 use crate::term::Term;
 
@@ -16,15 +18,48 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// Puts the source files of most samples into the profile.
 pub(crate) fn embed_hot(profile: &mut Profile, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
+    let files = hot_sources(profile).into_iter();
+    let files = files.map(|source| (source.path, Some((ModuleKey::of(&source.module), source.address))));
+    embed_files(files, symbolicator, interrupt, term, |path, text| {
+        embed(profile, path, text)
+    });
+}
+
+/// The same for data that were read.
+pub(crate) fn embed_hot_of(data: &mut Data, symbolicator: &Symbolicator, interrupt: &Interrupt, term: &Term) {
+    // A filter without names finds everything.
+    let files = hot_files(data).unwrap_or_default();
+    let key = |lib: u32| module(data.libs.get(lib as usize)?).map(|module| ModuleKey::of(&module));
+    let place = |file: &HotFile| file.place.and_then(|(lib, address)| Some((key(lib)?, address)));
+    let files: Vec<_> = files.into_iter().map(|file| (place(&file), file)).collect();
+    let files = files.into_iter().map(|(place, file)| (file.path, place));
+    embed_files(files, symbolicator, interrupt, term, |path, text| {
+        embed_in(data, path, text)
+    });
+}
+
+/// Reads files at the places that their debug info is asked for, and puts them where `put` says.
+fn embed_files(
+    mut sources: impl Iterator<Item = (String, Option<(ModuleKey, u64)>)>,
+    symbolicator: &Symbolicator,
+    interrupt: &Interrupt,
+    term: &Term,
+    mut put: impl FnMut(&str, &str),
+) {
     let (mut files, mut size, mut missing) = (0, 0, 0);
-    let sources = hot_sources(profile);
-    let mut sources = sources.into_iter();
     while files < MAX_FILES && size < MAX_BYTES && !interrupt.is_seen() {
-        let Some(source) = sources.next() else { break };
-        term.progress(false, format_args!("reading sources: {}", source.path));
-        match symbolicator.source_to_embed(&ModuleKey::of(&source.module), source.address, &source.path) {
+        let Some((path, place)) = sources.next() else { break };
+        term.progress(false, format_args!("reading sources: {path}"));
+        let Some((key, address)) = place else {
+            missing += 1;
+            term.verbose(format_args!(
+                "{path}: no address of it is known, so it cannot be looked up"
+            ));
+            continue;
+        };
+        match symbolicator.source_to_embed(&key, address, &path) {
             Ok(text) => {
-                embed(profile, &source.path, &text);
+                put(&path, &text);
                 (files, size) = (files + 1, size + text.len());
             }
             Err(error) => {

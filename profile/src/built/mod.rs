@@ -45,6 +45,21 @@ impl From<&Profile> for Data {
     }
 }
 
+/// The same with counters, for the viewer; and the recording's start in the counters' times, ms.
+pub fn for_page(profile: &Profile) -> (Data, f64) {
+    let built = Built::new(profile);
+    let mut data = Data {
+        threads: built.threads(true).collect(),
+        stacks: built.stacks().collect(),
+        counters: counters(profile),
+        ..built.about()
+    };
+    let start_ms = data.start_ms;
+    prepare(&mut data, built.loose());
+    let zero_ms = data.start_ms - start_ms;
+    (data, zero_ms)
+}
+
 /// The profile as if read from its file.
 pub fn saved_form(profile: &Profile) -> Saved {
     let built = Built::new(profile);

@@ -7,6 +7,7 @@ pub mod callgrind;
 pub mod firefox;
 pub mod firefox_v55;
 pub mod folded;
+pub mod html;
 pub(crate) mod label;
 mod locations;
 pub mod otlp;

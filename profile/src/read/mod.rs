@@ -153,6 +153,24 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     Ok(data)
 }
 
+/// Like [`whole`], with counters. Returns the recording's start in the counters' times, too, ms.
+pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
+    Ok(with_zero(tables::<Everything>(path, limits)?))
+}
+
+/// The same of an open file, whatever its path names now; `path` is for errors.
+pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
+    let (raw, _) = Opened::of(file, path)?.parse(path, limits, whole::parse::<Everything>)?;
+    Ok(with_zero(whole::to_data(raw).map_err(|error| error.of(path))?))
+}
+
+fn with_zero((mut data, loose): (Data, Loose)) -> (Data, f64) {
+    let start_ms = data.start_ms;
+    prepare(&mut data, loose);
+    let zero_ms = data.start_ms - start_ms;
+    (data, zero_ms)
+}
+
 /// Reads everything needed to write the profile again: data of markers, counters, unknown fields.
 pub fn everything(path: &Path, limits: ReadLimits) -> Result<Saved, ReadError> {
     everything_but(path, limits).map(|(data, _)| data)
@@ -202,12 +220,24 @@ impl Opened {
             .transpose()
             .map_err(unreadable)?;
         let metadata = (opened.as_ref().map(File::metadata).transpose()).map_err(unreadable)?;
-        let (Some(mut file), Some(metadata)) = (opened, metadata.filter(is_file)) else {
+        let (Some(file), true) = (opened, metadata.as_ref().is_some_and(is_file)) else {
             return Err(ReadError::NotAProfile {
                 path: path_buf(),
                 found: NO_FILE,
             });
         };
+        Opened::of(file, path)
+    }
+
+    /// A regular file, from its first byte.
+    fn of(mut file: File, path: &Path) -> Result<Opened, ReadError> {
+        let path_buf = || PathBuf::from(path);
+        let unreadable = |source| ReadError::Open {
+            path: path_buf(),
+            source,
+        };
+        let metadata = file.metadata().map_err(unreadable)?;
+        file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
         let mut start = [0u8; 16];
         let len = read_up_to(&mut file, &mut start).map_err(unreadable)?;
         let start = &start[..len];

@@ -108,7 +108,7 @@ pub(super) fn add_by_key(selection: &Selection<'_>, key: &[u32], totals: &mut [C
 type Sums = FxHashMap<(u32, u32), (u64, f64)>;
 
 /// Calls between functions and their costs, in the selected threads.
-fn sums(selection: &Selection<'_>) -> Option<Sums> {
+pub(crate) fn sums(selection: &Selection<'_>) -> Option<Sums> {
     let Calls::Arcs(arcs) = &selection.data.calls else {
         return None;
     };

@@ -1,6 +1,6 @@
 //! Keeps the samples of one event: samples of different events cannot be added up.
 
-use crate::data::{Data, Unit};
+use crate::data::{Data, Thread, Unit};
 
 /// The file does not count the requested event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,13 +28,7 @@ impl Data {
     /// In a file of sprof, each further event has a track beside the thread in which it happened; the reader makes such tracks of markers
     /// of point events. Markers stay: they move to the process's first thread that stays.
     pub fn keep_event(&mut self, asked: Option<&str>) -> Result<Vec<String>, NoSuchEvent> {
-        let mut has: Vec<String> = Vec::new();
-        for thread in self.threads.iter().filter(|thread| !thread.samples.is_empty()) {
-            let name = self.event_of(thread.event.as_deref(), thread.unit);
-            if !has.contains(&name) {
-                has.push(name);
-            }
-        }
+        let mut has = self.events();
         let kept = match asked {
             Some(asked) if !has.iter().any(|name| name == asked) => {
                 return Err(NoSuchEvent {
@@ -73,6 +67,48 @@ impl Data {
             self.event = Some(kept);
         }
         Ok(has)
+    }
+
+    /// The names of all events with samples, the file's default first.
+    fn events(&self) -> Vec<String> {
+        let mut has: Vec<String> = Vec::new();
+        for thread in self.threads.iter().filter(|thread| !thread.samples.is_empty()) {
+            let name = self.event_of(thread.event.as_deref(), thread.unit);
+            if !has.contains(&name) {
+                has.push(name);
+            }
+        }
+        has
+    }
+
+    /// Calls `each` with the data of each event, as [`keep_event`](Data::keep_event) leaves them, but for names of threads and without markers'
+    /// threads. The threads are in another order afterwards.
+    pub(crate) fn for_each_event(&mut self, mut each: impl FnMut(&Data)) {
+        let events = self.events();
+        let is_several = events.len() > 1;
+        let before = (self.unit, self.event.take());
+        let mut rest = std::mem::take(&mut self.threads);
+        let mut done = Vec::with_capacity(rest.len());
+        for event in events {
+            let is_of = |thread: &Thread| {
+                !thread.samples.is_empty() && self.event_of(thread.event.as_deref(), thread.unit) == event
+            };
+            let (of_event, others): (Vec<Thread>, Vec<Thread>) = rest.into_iter().partition(is_of);
+            rest = others;
+            // A file of another profiler has one event, and its threads have no unit of their own.
+            if is_several {
+                self.unit = of_event.first().map_or(self.unit, |thread| thread.unit);
+            }
+            self.event = match &before.1 {
+                None => (self.unit == Unit::Counts).then_some(event),
+                known => known.clone(),
+            };
+            self.threads = of_event;
+            each(self);
+            done.append(&mut self.threads);
+        }
+        done.append(&mut rest);
+        (self.threads, self.unit, self.event) = (done, before.0, before.1);
     }
 
     /// The file's own name of the weights, if they are neither time nor samples.
@@ -114,7 +150,7 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Marker, Samples, Thread};
+    use crate::data::{Marker, Samples};
 
     fn thread(name: &str, event: Option<&str>, unit: Unit, weights: &[f64]) -> Thread {
         Thread {

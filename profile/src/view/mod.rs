@@ -15,6 +15,7 @@ pub mod cost;
 pub mod crates;
 pub mod diff;
 mod event;
+pub mod files;
 pub mod functions;
 pub mod lines;
 pub mod names;

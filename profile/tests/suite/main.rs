@@ -20,6 +20,7 @@ mod foreign;
 mod merge;
 mod names;
 mod offcpu;
+mod page;
 mod read;
 mod reference;
 mod report;

@@ -33,6 +33,10 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) off_cpu: bool,
 
+    /// Put the source files of sampled functions into the page (--format html), so that their lines are shown wherever it is opened.
+    #[arg(long)]
+    pub(crate) embed_sources: bool,
+
     #[command(flatten)]
     pub(crate) pick: PickArgs,
 
@@ -109,7 +113,7 @@ pub(crate) struct FlamegraphArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  sprof export profile.json.gz -o app.svg
+  sprof export profile.json.gz -o app.html
   sprof export profile.json.gz -f pprof -o app.pb.gz
   sprof export perf.data -f folded > app.folded";
 
@@ -123,6 +127,8 @@ pub(crate) enum ExportFormat {
     Folded,
     /// A flame graph, to zoom and search in a browser.
     Svg,
+    /// The profile with a viewer in one file: timeline, call trees, flame graph and sources in any browser, without internet.
+    Html,
     /// For `go tool pprof` and others; gzip.
     Pprof,
     /// For <https://www.speedscope.app>.

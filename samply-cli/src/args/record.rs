@@ -163,6 +163,11 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) output: PathBuf,
 
+    /// Write the profile with a viewer as one HTML file, too, to mail or to attach to a CI run. It replaces an earlier page. With -o
+    /// app.html the page is all that is saved.
+    #[arg(long, value_name = "FILE", help_heading = "The profile")]
+    pub(crate) html: Option<PathBuf>,
+
     /// Save the profile and exit; serve nothing. This is the default without a terminal, or if CI is set.
     #[arg(short, long, help_heading = "The profile")]
     pub(crate) save_only: bool,

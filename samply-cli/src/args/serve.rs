@@ -37,6 +37,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) ui_dir: Option<PathBuf>,
 
+    /// Open the built-in viewer, which needs no internet and no other page.
+    #[arg(long, conflicts_with_all = ["ui_url", "ui_dir"])]
+    pub(crate) viewer: bool,
+
     /// Serve until Ctrl-C. Without it, the server ends when nobody has asked it for anything for 8 hours.
     #[arg(long)]
     pub(crate) keep: bool,

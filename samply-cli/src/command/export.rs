@@ -1,5 +1,6 @@
 //! `sprof export`: a profile in the form that other tools read.
 
+mod page;
 mod saved;
 
 use std::io;
@@ -28,7 +29,16 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             format_args!("{option} is for flame graphs (--format svg), not for this format"),
         );
     }
+    if args.embed_sources && format != ExportFormat::Html {
+        return args::refuse(
+            "export",
+            "--embed-sources is for pages (--format html), not for this format",
+        );
+    }
     let target = Target::prepare(args.output.as_deref(), kind(format))?;
+    if format == ExportFormat::Html {
+        return page::export(args, target, &term);
+    }
     if matches!(format, ExportFormat::Firefox | ExportFormat::FirefoxV55) {
         return saved::export(args, format, target, &term);
     }
@@ -51,7 +61,9 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         ExportFormat::Callgrind => callgrind::write(&picked, out),
         ExportFormat::PerfScript => perf_script::write(&picked, out),
         ExportFormat::Otlp => otlp::write(&picked, &[("service.name".into(), input.data.product.clone())], out),
-        ExportFormat::Firefox | ExportFormat::FirefoxV55 => Err(io::Error::other("it is not made of samples")),
+        ExportFormat::Html | ExportFormat::Firefox | ExportFormat::FirefoxV55 => {
+            Err(io::Error::other("it is not made of samples"))
+        }
     })
 }
 
@@ -65,7 +77,7 @@ fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
     ExportFormat::value_variants().iter().copied().find(of).ok_or_else(|| {
         args::usage_error(
             "export",
-            "which format? Name it (--format svg), or a file whose name says it (-o FILE.svg, .folded, .pb.gz, \
+            "which format? Name it (--format svg), or a file whose name says it (-o FILE.html, .svg, .folded, .pb.gz, \
              .speedscope.json, .otlp, .json.gz)",
         )
     })
@@ -75,6 +87,7 @@ fn kind(format: ExportFormat) -> FileKind {
     match format {
         ExportFormat::Folded => FileKind::Folded,
         ExportFormat::Svg => FileKind::FlameGraph,
+        ExportFormat::Html => FileKind::Page,
         ExportFormat::Pprof => FileKind::Pprof,
         ExportFormat::Speedscope => FileKind::Speedscope,
         ExportFormat::Callgrind => FileKind::Callgrind,

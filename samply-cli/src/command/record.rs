@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use profile::Tracks;
 use profile::build::BuildOptions;
 use profile::data::Data;
 use profile::enrich::Enriched;
 use profile::export::firefox;
+use profile::{Profile, Tracks};
 use recording::command::{on_file, own};
 use recording::event::Pid;
 use recording::session::{ProgramExit, RecordOptions, StopReason, USUAL_STACK_BYTES, Whom};
@@ -30,6 +30,7 @@ use crate::interrupt::Interrupt;
 use crate::names::{self, LookUps};
 use crate::numbers::bytes;
 use crate::output::{Earlier, Output, Saved};
+use crate::page;
 use crate::pipeline::{self, Plan, Recorded};
 use crate::screen;
 use crate::serve::Listener;
@@ -59,7 +60,12 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         (false, false) => Then::End,
     };
     let servers = Servers::prepare("record", &args.push, false)?;
-    let output = output(&args.output, FileKind::Profile)?;
+    let form = form(&args);
+    let output = output(&args.output, form)?;
+    let html = match &args.html {
+        Some(path) => Some((path, Output::prepare(path, FileKind::Page, Earlier::Replaced)?)),
+        None => None,
+    };
     let interrupt = Interrupt::watch()?;
     let symbols = names::options(&args.serve.input.symbols, None, &interrupt, &term)?;
 
@@ -86,6 +92,9 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         false => then,
     };
     let highlights = Highlights::of(&recorded.profile, &look_ups);
+    if let Some((path, html)) = html {
+        write_page(&recorded.profile, path, html, &term);
+    }
     let status = save_and_show(
         &args,
         &term,
@@ -140,7 +149,7 @@ fn save_and_show(
     Follows { servers, then }: Follows,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
-    let (saved, mut recorded) = write(term, output, recorded)?;
+    let (saved, mut recorded) = write(term, output, form(args), recorded)?;
     let (listener, sharing) = match then {
         Then::Show(listener) => (Some(listener), None),
         Then::Share(sharing) => (None, Some(sharing)),
@@ -160,7 +169,10 @@ fn save_and_show(
     summary.print(term);
     say_where(term, &saved);
     if let Some(path) = &saved.path {
-        say_next(term, path, listener.is_some());
+        match form(args) {
+            FileKind::Page => term.line("open it with any browser"),
+            _ => say_next(term, path, listener.is_some()),
+        }
     }
     // The UI will request source and assembly.
     let libs = recorded.profile.libs();
@@ -236,7 +248,31 @@ enum Then {
 
 /// True if a user at a terminal can read the link and end the server.
 fn shows(args: &RecordArgs) -> bool {
-    !args.save_only && !to_stdout(args) && show::may_open()
+    !args.save_only && !to_stdout(args) && form(args) == FileKind::Profile && show::may_open()
+}
+
+/// What is saved: a page if the output's name says so, else a profile.
+fn form(args: &RecordArgs) -> FileKind {
+    match FileKind::promised(&args.output).first() {
+        Some(FileKind::Page) => FileKind::Page,
+        _ => FileKind::Profile,
+    }
+}
+
+/// Writes the page beside the profile, which is saved even if the page can't be.
+fn write_page(profile: &Profile, path: &Path, output: Output, term: &Term) {
+    term.progress(false, "writing the page");
+    let written = page::of_recording(profile);
+    let written = written.and_then(|page| {
+        output
+            .save(term, |out| out.write_all(&page))
+            .map_err(|error| error.to_string())
+    });
+    term.erase_progress();
+    match written {
+        Ok(_) => term.line(format_args!("wrote {}", term.style(Style::Link, path.display()))),
+        Err(error) => term.error(error),
+    }
 }
 
 fn to_stdout(args: &RecordArgs) -> bool {
@@ -251,6 +287,9 @@ fn check_stdout(args: &RecordArgs) -> Result<(), Failure> {
     }
     if args.share && to_stdout(args) {
         return refused("--share prints a link on stdout, so the profile can't go there; name a file with -o");
+    }
+    if args.share && form(args) != FileKind::Profile {
+        return refused("--share uploads the saved profile; give the page a name of its own with --html");
     }
     if to_stdout(args) && io::stdout().is_terminal() {
         return refused("the profile cannot go to a terminal; redirect stdout, or name a file with -o");
@@ -351,10 +390,20 @@ pub(super) fn output(path: &Path, kind: FileKind) -> Result<Output, Failure> {
 }
 
 /// Writes the profile. If that fails, waits for the program all the same.
-fn write(term: &Term, output: Output, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
+fn write(term: &Term, output: Output, form: FileKind, mut recorded: Recorded) -> Result<(Saved, Recorded), Failure> {
     term.progress(false, "writing the profile");
     let started = Instant::now();
-    let saved = output.save(term, |out| firefox::write_gz(&recorded.profile, out));
+    let profile = &recorded.profile;
+    let saved = match form {
+        FileKind::Page => {
+            let page = page::of_recording(profile);
+            output.save(term, |out| match &page {
+                Ok(page) => out.write_all(page),
+                Err(error) => Err(io::Error::other(error.clone())),
+            })
+        }
+        _ => output.save(term, |out| firefox::write_gz(profile, out)),
+    };
     term.erase_progress();
     match saved {
         Ok(saved) => {

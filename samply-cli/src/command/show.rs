@@ -9,6 +9,7 @@ use symbolicator::{Symbolicator, api};
 
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
+use crate::page;
 use crate::serve::browser::{self, Desk};
 use crate::serve::{Content, End, IDLE_TIME, Links, Listener, Server};
 use crate::style::Style;
@@ -47,10 +48,12 @@ impl Shown {
     pub(super) fn serve(self, listener: Listener, args: &ServeArgs, term: &Term) -> Outcome {
         let address = listener.address();
         let symbolicator = self.symbolicator;
+        let names = Arc::clone(&symbolicator);
         let content = Content {
             profile: self.profile,
             base: self.base,
             symbols: Arc::new(move |path, body| api::handle(&symbolicator, path, body)),
+            data: Arc::new(move |file| page::served(file, &names)),
         };
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
         let blocked = move || blocked(&Term::stderr(verbosity), &links);
@@ -72,11 +75,15 @@ fn blocked(term: &Term, links: &Links) {
     let causes = [
         "Chrome, Edge and Brave ask whether the page may reach this device: allow it",
         "Safari and some blockers let no page reach this device: use another browser",
-        "without internet, --ui-dir DIR serves a built UI from here; `report` needs no browser",
+        "without internet, the page does not come",
     ];
     for cause in causes {
         term.detail(cause);
     }
+    term.detail(format_args!(
+        "the built-in viewer needs none of that: {}",
+        term.style(Style::Link, &links.viewer)
+    ));
 }
 
 /// Prints the link, and opens it if there is a browser, a user, and no `--no-open`.
@@ -88,6 +95,7 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
             term.always("to see it, run this on your own machine:");
             term.always(format_args!("  {}", term.style(Style::Bold, &tunnel)));
             term.always(format_args!("and open {link}"));
+            say_viewer(term, links);
             return term.line("serving until Ctrl-C");
         }
         Desk::OverSsh { .. } => Desk::NoBrowser("this is an SSH session"),
@@ -113,5 +121,16 @@ fn open(term: &Term, args: &ServeArgs, address: SocketAddr, links: &Links) {
         Desk::NoBrowser(why) if may_open => term.always(format_args!("{why}: open {link}")),
         _ => term.always(format_args!("open {link}")),
     }
+    say_viewer(term, links);
     term.line(format_args!("serving at {} until Ctrl-C", links.origin));
+}
+
+/// Prints the link to the built-in viewer, if the other link is not that.
+fn say_viewer(term: &Term, links: &Links) {
+    if links.viewer != links.open {
+        term.line(format_args!(
+            "or the built-in viewer: {}",
+            term.style(Style::Link, &links.viewer)
+        ));
+    }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Listener {
     pub(super) ui: Ui,
     pub(super) token: String,
     pub(super) once: Arc<Once>,
+    /// The link opens the built-in viewer.
+    opens_viewer: bool,
 }
 
 impl Listener {
@@ -51,6 +53,7 @@ impl Listener {
             ui,
             token,
             once: Arc::new(Once::new(self::token()?)),
+            opens_viewer: args.viewer,
         })
     }
 
@@ -66,13 +69,23 @@ impl Listener {
             None => "?".to_owned(),
         };
         let profile = encode(&format!("{ours}/profile.json"));
-        let open = format!("{ui}/from-url/{profile}/{view}symbolServer={}", encode(&ours));
+        let open = match self.opens_viewer {
+            true => viewer_of(&ours),
+            false => format!("{ui}/from-url/{profile}/{view}symbolServer={}", encode(&ours)),
+        };
         self.links_to(origin, ui, open)
     }
 
     pub(super) fn links_to(&self, origin: String, ui: String, open: String) -> Links {
         let once = format!("{origin}{}", self.once.path_to(&open));
-        Links { origin, ui, open, once }
+        let viewer = viewer_of(&self.link_parts().ours);
+        Links {
+            origin,
+            ui,
+            open,
+            once,
+            viewer,
+        }
     }
 
     pub(super) fn link_parts(&self) -> LinkParts {
@@ -87,6 +100,10 @@ impl Listener {
             origin,
         }
     }
+}
+
+fn viewer_of(ours: &str) -> String {
+    format!("{ours}/view/")
 }
 
 pub(super) struct LinkParts {
@@ -104,6 +121,8 @@ pub(crate) struct Links {
     pub(crate) ui: String,
     /// Address of the UI with the profile. Holds the secret token.
     pub(crate) open: String,
+    /// Address of the built-in viewer. Holds the secret token.
+    pub(crate) viewer: String,
     /// Redirects to `open` once. For a browser's arguments, which all users can read.
     pub(crate) once: String,
 }

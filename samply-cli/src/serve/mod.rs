@@ -1,11 +1,11 @@
 //! The local server: serves the profile and its symbols to the profiler UI in the user's browser, and to nobody else.
 //!
 //! The caller gives a listener that was bound before the program ran ([`Listener`]), the file of the profile and a function that answers
-//! symbol requests ([`Content`]), and gets links, and a thread that serves until a signal.
+//! symbol requests, and one that makes the viewer's data ([`Content`]), and gets links, and a thread that serves until a signal.
 //!
 //! [`watch`] sees whether a browser can reach the server, and when nobody asks any more.
 //!
-//! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file) or [`ui`] or the symbol function.
+//! The way of a request: [`server`] (connections, limits) -> [`routes`] (access) -> [`file`](mod@file), [`ui`], [`viewer`] or the symbol function.
 //! A browser comes through [`once`].
 
 mod address;
@@ -20,6 +20,7 @@ mod routes;
 mod server;
 mod ui;
 mod view;
+mod viewer;
 mod watch;
 mod write_timeout;
 

@@ -5,6 +5,7 @@
 //! | `GET /` | a page that says what this is, or the UI of `--ui-dir`; never the token |
 //! | `GET /TOKEN/profile.json` | the profile |
 //! | `GET /TOKEN/base.json` | the profile to compare with |
+//! | `GET /TOKEN/view/`, `GET /TOKEN/view/data` | the viewer and its data, for pages of this server alone |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
 //! | `GET /KEY/open` | a redirect to the UI with the profile; once, and only for the user who runs sprof |
 //! | `OPTIONS` of these | the permissions of the UI's origin |
@@ -28,6 +29,7 @@ use super::listener::{Listener, Ui};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::ui::UiDir;
+use super::viewer::Viewer;
 use super::watch::Watch;
 
 /// Longest request body. The UI asks for at most 10,000 addresses at once, about 150 KB.
@@ -49,12 +51,16 @@ const POST: &str = "POST, OPTIONS";
 /// Answers a symbol request, path (`/symbolicate/v5`) and body, with JSON. May take long; it is called on its own threads.
 pub(crate) type AnswerSymbols = dyn Fn(&str, &[u8]) -> Vec<u8> + Send + Sync;
 
+/// Makes the viewer's data of the served profile. May take long; it is called once, on its own thread.
+pub(crate) type MakeData = dyn Fn(&File) -> Result<Vec<u8>, String> + Send + Sync;
+
 pub(crate) struct Content {
     /// The profile, opened once: it is still served when the next recording replaces the file.
     pub(crate) profile: File,
     /// A profile to compare with.
     pub(crate) base: Option<File>,
     pub(crate) symbols: Arc<AnswerSymbols>,
+    pub(crate) data: Arc<MakeData>,
 }
 
 /// State of all requests.
@@ -69,6 +75,7 @@ pub(super) struct Site {
     base: Option<Arc<File>>,
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
+    viewer: Arc<Viewer>,
     pub(super) watch: Watch,
 }
 
@@ -78,6 +85,8 @@ enum Route<'a> {
     Once,
     Profile(&'a Arc<File>),
     Symbols(&'a str),
+    Viewer,
+    ViewerData,
     Ui(&'a UiDir),
     Nowhere,
 }
@@ -98,6 +107,7 @@ impl Site {
             base: content.base.map(Arc::new),
             symbols: content.symbols,
             symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
+            viewer: Arc::new(Viewer::new(content.data)),
             watch: Watch::new(),
         }
     }
@@ -118,7 +128,7 @@ impl Site {
             Route::Symbols(_) => (&[Method::POST][..], POST),
             _ => (&[Method::GET, Method::HEAD][..], GET),
         };
-        if matches!(route, Route::Profile(_)) {
+        if matches!(route, Route::Profile(_) | Route::ViewerData) {
             self.watch.profile();
         }
         let is_preflight = is_secret && parts.method == Method::OPTIONS;
@@ -133,6 +143,8 @@ impl Site {
             Route::Once => self.once(ends).await,
             Route::Profile(file) => profile(file, &parts),
             Route::Symbols(path) => self.symbols(path, body).await,
+            Route::Viewer => self.viewer.page(),
+            Route::ViewerData => Viewer::data(&self.viewer, &self.profile).await,
             Route::Ui(ui) => file_of(ui, &parts),
         };
         if is_secret {
@@ -165,6 +177,8 @@ impl Site {
         match &path[1 + first.len()..] {
             "/profile.json" => Route::Profile(&self.profile),
             "/base.json" => self.base.as_ref().map_or(elsewhere, Route::Profile),
+            "/view/" => Route::Viewer,
+            "/view/data" => Route::ViewerData,
             rest @ ("/symbolicate/v5" | "/source/v1" | "/asm/v1") => Route::Symbols(rest),
             _ => elsewhere,
         }

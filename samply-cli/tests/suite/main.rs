@@ -52,3 +52,4 @@ mod unprivileged;
 mod unreadable;
 mod usage;
 mod vanished;
+mod viewer;

@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 const UI: &str = "https://profiler.firefox.com";
 
 /// `sprof load` at work; ends with this.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    address: SocketAddr,
-    token: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
     link: String,
     _folder: tempfile::TempDir,
 }
 
 impl Served {
-    fn start(profile: &[u8], name: &str, options: &[&str]) -> Served {
+    pub(crate) fn start(profile: &[u8], name: &str, options: &[&str]) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, profile).unwrap();

@@ -2,13 +2,15 @@
 
 #[path = "../../../perf-data/tests/suite/common/mod.rs"]
 mod perf_file;
+use std::path::Path;
+
 use crate::support::perf::load;
 use crate::support::temp_dir;
 use perf_file::simpleperf::{ELF, FILE, KERNEL, META_INFO, file, meta_info};
 use perf_file::{CPU_CLOCK, attr, file_with_features, mmap2, pair, record, words};
 
-#[test]
-fn functions_have_the_names_that_came_with_the_file() {
+/// Writes a file with two samples of a call path of three functions.
+pub(crate) fn write(path: &Path) {
     const LIBRARY: &str = "/data/app/base.apk!/lib/arm64-v8a/libfoo.so";
     const CONTEXT_KERNEL: u64 = -128i64 as u64;
     const CONTEXT_USER: u64 = -512i64 as u64;
@@ -42,10 +44,14 @@ fn functions_have_the_names_that_came_with_the_file() {
         sample(2_000_000),
     ];
     let features = [(FILE, files.concat()), (META_INFO, meta_info(&facts))];
+    std::fs::write(path, file_with_features(&[(attr(CPU_CLOCK), 1)], &records, &features)).unwrap();
+}
+
+#[test]
+fn functions_have_the_names_that_came_with_the_file() {
     let dir = temp_dir();
     let path = dir.path().join("perf.data");
-    std::fs::write(&path, file_with_features(&[(attr(CPU_CLOCK), 1)], &records, &features)).unwrap();
-
+    write(&path);
     let (profile, stderr) = load(&path, &[]);
     let stack = profile.samples().next().unwrap().stack.unwrap();
     let names: Vec<_> = profile.names(stack).collect();

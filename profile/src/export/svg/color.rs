@@ -16,10 +16,9 @@ impl fmt::Display for Color {
     }
 }
 
-/// Light enough for black text on light and dark pages.
-pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
-    // Degrees, and shares of 1.
-    let (hue, saturation, lightness) = match kind {
+/// Hue (degrees), saturation and lightness (shares of 1) of a kind of code: light enough for black text on light and dark pages.
+pub(in super::super) fn base(kind: Kind) -> (f64, f64, f64) {
+    match kind {
         Kind::Program => (44.0, 0.88, 0.64),
         Kind::Library => (105.0, 0.42, 0.64),
         Kind::System => (198.0, 0.62, 0.68),
@@ -30,7 +29,12 @@ pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
         Kind::Wait => (222.0, 0.62, 0.74),
         Kind::Mark => (345.0, 0.60, 0.78),
         Kind::Place | Kind::Other => (220.0, 0.06, 0.76),
-    };
+    }
+}
+
+/// The colour of a function. The viewer's `colorOf` makes the same of [`base`].
+pub(super) fn of_kind(kind: Kind, name: &str, inlined: bool) -> Color {
+    let (hue, saturation, lightness) = base(kind);
     let shade = match name {
         "" => 0.5,
         name => f64::from(hash(name) % 1024) / 1024.0,

@@ -3,7 +3,7 @@
 //! `page.js` is the interactive part: click zooms, Esc resets, a regular expression highlights frames and sums them up, and the address
 //! holds the state.
 
-mod color;
+pub(super) mod color;
 pub mod differential;
 mod layout;
 mod text;

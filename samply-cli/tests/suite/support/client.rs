@@ -25,6 +25,13 @@ fn install_dir() -> PathBuf {
     std::env::var_os("SPROF_CLIENT_DIR").map_or(default, PathBuf::from)
 }
 
+/// A file of the npm packages; `None` (after saying so) where they are not installed.
+pub(crate) fn installed(file: &str) -> Option<PathBuf> {
+    let path = install_dir().join(file);
+    let reason = format!("no {file} (`.ci/run client` installs it)");
+    has(Need::ProfilerCli, path.exists(), &reason).then_some(path)
+}
+
 /// What a script in `tests/client` prints, with the packages that are installed for it; `None` (after saying so) where they
 /// are not.
 pub(crate) fn script(name: &str, arguments: &[&std::ffi::OsStr]) -> Option<String> {

@@ -1,0 +1,46 @@
+//! The head of the page: what was recorded, and how far it can be trusted.
+
+use serde_json::{Value, json};
+
+use crate::data::{Data, RowValue};
+
+/// The facts, typed; the page makes words of them.
+pub(super) fn about(data: &Data, notes: &[String]) -> Value {
+    let extra = data.extra.iter().map(|section| {
+        let rows = section.rows.iter().map(|row| match &row.value {
+            RowValue::Number(number) => json!([row.label, number, row.format]),
+            RowValue::Text(text) => json!([row.label, text, row.format]),
+            RowValue::Other(_) | RowValue::None => json!([row.label, null, row.format]),
+        });
+        json!({ "label": section.label, "rows": rows.collect::<Vec<_>>() })
+    });
+    json!({
+        "product": data.product,
+        "arguments": data.arguments,
+        "by": data.imported_from,
+        "os": data.os,
+        "cpu": data.cpu,
+        "startMs": data.start_ms,
+        "durationMs": duration_ms(data),
+        "processes": data.processes(),
+        "threads": data.threads_in_all(),
+        "symbolicated": data.symbolicated,
+        "newer": data.newer_facts,
+        "recorded": data.recorded,
+        "extra": extra.collect::<Vec<_>>(),
+        "notes": notes,
+    })
+}
+
+/// The recorded duration, or the time up to the last sample.
+fn duration_ms(data: &Data) -> Option<f64> {
+    let last = || {
+        let times = data
+            .threads
+            .iter()
+            .filter_map(|thread| thread.samples.time_ms.last().copied());
+        times.filter(|time| time.is_finite()).reduce(f64::max)
+    };
+    let known = data.duration_ms.filter(|ms| ms.is_finite()).or_else(last);
+    known.filter(|ms| *ms > 0.0)
+}

@@ -1,0 +1,175 @@
+//! The page's data: a head in JSON, and columns of numbers.
+//!
+//! `length of the head (u32, little endian), head, columns`
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use super::super::label::Kinds;
+use super::super::svg::color;
+use super::about::about;
+use super::columns::Columns;
+use super::stacks::Stacks;
+use super::threads::{Rows, counters, markers};
+use super::{PageOptions, kinds};
+use crate::data::{Calls, Data, NONE};
+use crate::view::select::{Filter, NotFound, Selection, select};
+
+/// Increased when a page could not show data of another version: the page is always that of its data, but a server may be updated.
+const VERSION: u32 = 1;
+
+/// All that the page shows of a profile.
+pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, NotFound> {
+    let mut columns = Columns::default();
+    let rows = Rows::new(&data);
+    let mut head = serde_json::Map::new();
+    let mut put = |key: &str, value: Value| {
+        head.insert(key.to_owned(), value);
+    };
+    put("version", VERSION.into());
+    put("about", about(&data, options.notes));
+    put("markers", markers(&data, &rows, &mut columns));
+    put("counters", counters(&data, &rows, options.zero_ms, &mut columns));
+    put(
+        "calls",
+        match data.calls {
+            Calls::Paths => "paths",
+            Calls::Arcs(_) => "arcs",
+            Calls::Unknown => "unknown",
+        }
+        .into(),
+    );
+    let selection = select(&data, &Filter::default())?;
+    let mut used = vec![false; data.stacks.len()];
+    for stack in data.threads.iter().flat_map(|thread| &thread.samples.stack) {
+        if let Some(used) = used.get_mut(*stack as usize) {
+            *used = true;
+        }
+    }
+    let stacks = Stacks::of(&selection, used);
+    put("stacks", stacks.write(&mut columns));
+    functions(&selection, &stacks, options, &mut columns, &mut put);
+    drop(selection);
+
+    let mut found = Vec::new();
+    let mut failed = None;
+    data.for_each_event(|data| {
+        for waits in [false, true] {
+            let filter = Filter {
+                waits,
+                ..Filter::default()
+            };
+            match select(data, &filter) {
+                Ok(selection) => found.extend(kinds::kind(&selection, waits, &stacks, &rows, &mut columns)),
+                Err(error) => failed = Some(error),
+            }
+        }
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    put("kinds", found.into());
+    put("threads", rows.into_json());
+    put("columns", columns.index());
+    let head = Value::Object(head).to_string();
+    let mut bytes = Vec::with_capacity(4 + head.len() + columns.bytes.len());
+    bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
+    bytes.extend_from_slice(head.as_bytes());
+    bytes.append(&mut columns.bytes);
+    Ok(bytes)
+}
+
+/// Numbers of things in the order in which they are first used. 0 is none.
+#[derive(Default)]
+struct Numbers {
+    of: FxHashMap<u32, u64>,
+    all: Vec<u32>,
+}
+
+impl Numbers {
+    fn number(&mut self, of: u32) -> u64 {
+        if of == NONE {
+            return 0;
+        }
+        *self.of.entry(of).or_insert_with(|| {
+            self.all.push(of);
+            self.all.len() as u64
+        })
+    }
+}
+
+fn functions(
+    selection: &Selection<'_>,
+    stacks: &Stacks,
+    options: &PageOptions<'_>,
+    columns: &mut Columns,
+    put: &mut impl FnMut(&str, Value),
+) {
+    let data = selection.data;
+    let funcs = &stacks.funcs;
+    let of = |func: u32| data.funcs[func as usize];
+    let (mut libs, mut files) = (Numbers::default(), Numbers::default());
+    let lib: Vec<u64> = funcs.iter().map(|func| libs.number(of(*func).lib)).collect();
+    let file: Vec<u64> = funcs.iter().map(|func| files.number(of(*func).file)).collect();
+    // A function's first frame stands for it.
+    let mut frame_of = vec![NONE; data.funcs.len()];
+    for (at, frame) in (0..).zip(&data.frames) {
+        let first = &mut frame_of[selection.representative(frame.func) as usize];
+        let has_address = |at: u32| data.frames[at as usize].address.is_some();
+        if *first == NONE || (!has_address(*first) && frame.address.is_some()) {
+            *first = at;
+        }
+    }
+    let frame = |func: u32| data.frames.get(frame_of[func as usize] as usize);
+    let kinds_of_code = Kinds::of(data);
+    let (mut known, mut names_of_code) = (Vec::new(), Vec::new());
+    let code = funcs.iter().map(|func| {
+        let kind = frame(*func).map_or(super::super::label::Kind::Other, |frame| {
+            kinds_of_code.kind(data, frame)
+        });
+        known.iter().position(|known| *known == kind).unwrap_or_else(|| {
+            known.push(kind);
+            let (hue, saturation, lightness) = color::base(kind);
+            names_of_code.push(json!([kind.name(), hue, saturation, lightness]));
+            known.len() - 1
+        })
+    });
+    let code: Vec<u64> = code.map(|code| code as u64).collect();
+    let address = |func: &u32| {
+        frame(*func)
+            .and_then(|frame| frame.address)
+            .map_or(0, |address| address + 1)
+    };
+    // A file by itself has nobody to ask for sources.
+    let addresses = options.is_served.then(|| columns.plain(funcs.iter().map(address)));
+    put(
+        "funcs",
+        json!({
+            "name": funcs.iter().map(|func| selection.name(*func)).collect::<Vec<_>>(),
+            "lib": columns.plain(lib),
+            "file": columns.plain(file),
+            "code": columns.plain(code),
+            "address": addresses,
+        }),
+    );
+    put("code", names_of_code.into());
+    let lib = |lib: &u32| {
+        let lib = &data.libs[*lib as usize];
+        let name = lib.name.as_deref().or(lib.debug_name.as_deref());
+        match options.is_served {
+            true => json!([name, lib.debug_name, lib.breakpad_id]),
+            false => json!([name]),
+        }
+    };
+    put("libs", libs.all.iter().map(lib).collect());
+    let file = |file: &u32| {
+        let path = data.text(*file);
+        let short = recording::source_path::SourcePath::parse(path).short().into_owned();
+        json!([path, (short != path).then_some(short)])
+    };
+    put("files", files.all.iter().map(file).collect());
+    let sources = files.all.iter().zip(0..);
+    let sources =
+        sources.filter_map(|(file, at): (_, usize)| Some((at.to_string(), data.source(data.text(*file))?.into())));
+    put("sources", Value::Object(sources.collect()));
+}

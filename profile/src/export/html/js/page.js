@@ -1,0 +1,285 @@
+// @ts-check
+// The page: head, tabs, keys.
+
+/** @type {{id: TabName, name: string, make: () => {element: HTMLElement, shown: () => void}}[]} */
+const TABS = [
+  { id: "functions", name: "Functions", make: functionsTab },
+  { id: "flame", name: "Flame graph", make: flameTab },
+  { id: "tree", name: "Call tree", make: callTreeTab },
+  { id: "inverted", name: "Inverted", make: invertedTab },
+  { id: "callers", name: "Callers", make: callersTab },
+  { id: "source", name: "Source", make: sourceTab },
+  { id: "heat", name: "Heat map", make: heatTab },
+];
+
+const KEYS = [
+  ["/", "search; /.../ is a regular expression; Enter goes to the view"],
+  ["Escape", "take back: the search, the zoom, the selected time, the threads, what is hidden"],
+  ["1 2 3", "in Functions: sort by self, total, name"],
+  ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
+  ["*", "in a tree: open the hot path below"],
+  ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time"],
+  ["c  s", "callers, source of the chosen function"],
+  ["f  h", "focus on the function, hide it"],
+  ["Shift + \u2190 \u2192", "in the timeline: select a time"],
+  ["g", "then f, g, t, i, c, s or h: go to functions, graph, tree, inverted, callers, source, heat map"],
+];
+/** @type {Record<string, TabName>} */
+const GO_TO = { f: "functions", g: "flame", t: "tree", i: "inverted", c: "callers", s: "source", h: "heat" };
+
+function showHead() {
+  const { about } = profile;
+  const program = about.product || "Profile";
+  byId("program").textContent = about.arguments ? `${program} ${about.arguments}` : program;
+  document.title = `${program} - sprof`;
+  const parts = [];
+  if (about.durationMs) parts.push(`${duration(about.durationMs * 1e6)} long`);
+  parts.push(count(about.processes, "process", "processes"), count(about.threads, "thread", "threads"));
+  const of = kind();
+  if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));
+  if (about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
+  if (about.startMs > 0) parts.push(new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC");
+  const by = [about.by, about.os, about.cpu].filter((part) => part);
+  if (by.length > 0) parts.push(by.join(", "));
+  byId("recorded").textContent = parts.join(" \u00b7 ");
+}
+
+function showQuality() {
+  const { about } = profile;
+  const of = kind();
+  /** @type {[string, string][]} */
+  const rows = [];
+  let line = "Quality: the file does not say what was lost or guessed";
+  let isLimited = about.notes.length > 0 || (of?.unusable ?? 0) > 0;
+  if (about.newer) {
+    line = "Quality: a newer sprof wrote the file; update sprof to read what was lost or guessed";
+    isLimited = true;
+  } else if (about.recorded) {
+    const { lost, truncated, unverified, limits, event, askedRateHz, achievedRateHz, kernelCode } = about.recorded;
+    line = `Quality: ${grouped(lost)} lost, ${grouped(truncated)} truncated, ${grouped(unverified)} unverified`;
+    isLimited ||= lost + truncated + unverified > 0 || limits.length > 0;
+    rows.push(["Lost records", grouped(lost)], ["Truncated stacks", grouped(truncated)], ["Unverified stacks", grouped(unverified)]);
+    for (const limit of limits) {
+      const value = [
+        typeof limit.count === "number" && grouped(limit.count),
+        typeof limit.ns === "number" && duration(limit.ns),
+        limit.words,
+      ];
+      rows.push([limit.what, value.filter((part) => part).join(", ")]);
+    }
+    rows.push(["Event", event]);
+    if (askedRateHz) rows.push(["Asked rate", `${askedRateHz.toFixed(1)} Hz`]);
+    if (achievedRateHz) rows.push(["Achieved rate", `${achievedRateHz.toFixed(1)} Hz`]);
+    rows.push(["Kernel code", kernelCode]);
+  }
+  if (of?.unusable) rows.push(["Samples without a usable weight, left out", grouped(of.unusable)]);
+  if (profile.markers.leftOut > 0) rows.push(["Markers that are left out of the timeline", grouped(profile.markers.leftOut)]);
+  byId("quality").classList.toggle("limited", isLimited);
+  const notes = about.notes.length > 0 ? `; ${count(about.notes.length, "note", "notes")}` : "";
+  byId("quality-line").replaceChildren(make("span", { class: "badge", "aria-hidden": true }, isLimited ? "!" : "\u2713"), line + notes);
+  const table = (/** @type {[string, string][]} */ of) =>
+    make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
+  const parts = [...about.notes.map((note) => make("p", {}, note)), table(rows)];
+  for (const section of about.extra) {
+    /** @type {[string, string][]} */
+    const of = section.rows.map(([label, value, format]) => [
+      label,
+      typeof value !== "number" ? (value ?? "") : format === "duration" ? duration(value * 1e6) : format === "bytes" ? bytesText(value) : value.toLocaleString("en-US"),
+    ]);
+    parts.push(make("h3", {}, section.label), table(of));
+  }
+  byId("quality-rows").replaceChildren(...parts);
+}
+
+function showKinds() {
+  const choice = /** @type {HTMLSelectElement} */ (byId("kind"));
+  const names = profile.kinds.map((of, at) => make("option", { value: at }, of.name));
+  choice.replaceChildren(...names);
+  choice.addEventListener("change", () => change({ kind: Number(choice.value) }));
+}
+
+/** Names what is selected, with a button each to take it back. */
+function showFilters() {
+  const { hidden, focus, threads, query } = state;
+  const bar = byId("filters");
+  /** @param {string} what @param {() => void} undo */
+  const crumb = (what, undo) => {
+    const button = make("button", { type: "button", class: "crumb", title: `${what}: take back` }, what, make("span", { "aria-hidden": true }, " \u00d7"));
+    button.setAttribute("aria-label", `${what}: take back`);
+    button.addEventListener("click", undo);
+    return button;
+  };
+  const parts = [];
+  if (state.range) parts.push(crumb(`${clock(state.range.from, 1000)} to ${clock(state.range.to, 1000)}`, () => change({ range: null })));
+  if (threads) parts.push(crumb(count(threads.size, "thread", "threads"), () => change({ threads: null })));
+  for (const func of focus) parts.push(crumb(`only stacks with ${profile.names[func]}`, () => change({ focus: focus.filter((of) => of !== func) })));
+  for (const func of hidden) parts.push(crumb(`without ${profile.names[func]}`, () => change({ hidden: hidden.filter((of) => of !== func) })));
+  const of = sums();
+  const what = kind();
+  const number = what && what.rowsAre !== "none" ? `, ${count(of.samples, what.waits ? "wait" : "sample", what.waits ? "waits" : "samples")}` : "";
+  let text = parts.length > 0 ? `Selected: ${amount(of.weight)}${number}` : `${amount(of.weight)}${number}`;
+  if (query) {
+    const { error } = search();
+    text += error ? `; ${error}` : `; ${query} is on ${percent(matchedWeight(), of.weight)}`;
+  }
+  const sum = make("span", { class: "sum", role: "status", "data-weight": of.weight, "data-samples": of.samples, "data-matched": query ? matchedWeight() : "" }, text);
+  const actions = make("span", { id: "actions" });
+  bar.replaceChildren(sum, ...parts, actions);
+  bar.hidden = false;
+  showActions();
+}
+
+/** What can be done with the chosen function. */
+function showActions() {
+  const actions = document.getElementById("actions");
+  if (!actions) return;
+  const { func } = state;
+  if (func < 0) return actions.replaceChildren();
+  const name = profile.names[func];
+  /** @param {string} what @param {string} key @param {() => void} act */
+  const action = (what, key, act) => {
+    const button = make("button", { type: "button", title: `${what}: ${name} (${key})` }, what);
+    button.addEventListener("click", act);
+    return button;
+  };
+  const isPaths = profile.calls === "paths";
+  actions.replaceChildren(
+    make("span", { class: "text", title: name }, name),
+    ...(isPaths ? [action("Focus", "f", () => focusOn(func)), action("Hide", "h", () => hide(func))] : []),
+    ...(profile.calls === "unknown" ? [] : [action("Callers", "c", () => change({ tab: "callers" }))]),
+    action("Source", "s", () => change({ tab: "source" })),
+  );
+}
+
+function startTabs() {
+  const tabs = byId("tabs");
+  const buttons = TABS.map(({ id, name }) => make("button", { type: "button", role: "tab", id: "tab-" + id, "aria-controls": "panel" }, name));
+  tabs.replaceChildren(...buttons);
+  buttons.forEach((button, at) => {
+    button.addEventListener("click", () => change({ tab: TABS[at].id }));
+    button.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = (at + step + TABS.length) % TABS.length;
+      change({ tab: TABS[next].id });
+      buttons[next].focus();
+    });
+  });
+}
+
+function showPanel() {
+  for (const { id } of TABS) {
+    const button = byId("tab-" + id);
+    const isShown = id === state.tab;
+    button.setAttribute("aria-selected", String(isShown));
+    button.tabIndex = isShown ? 0 : -1;
+  }
+  const tab = TABS.find(({ id }) => id === state.tab) ?? TABS[0];
+  const panel = byId("panel");
+  const hadFocus = panel.contains(document.activeElement);
+  const view = tab.make();
+  panel.setAttribute("aria-labelledby", "tab-" + tab.id);
+  panel.dataset.tab = tab.id;
+  panel.replaceChildren(view.element);
+  view.shown();
+  if (hadFocus) goToPanel();
+}
+
+function goToPanel() {
+  const panel = byId("panel");
+  const first = panel.querySelector("[tabindex='0']");
+  (first instanceof HTMLElement ? first : panel).focus();
+}
+
+/** Takes back the last kind of choice. */
+function takeBack() {
+  if (state.query) {
+    /** @type {HTMLInputElement} */ (byId("search")).value = "";
+    change({ query: "" });
+  } else if (flamePath.length > 0 && state.tab === "flame") {
+    flamePath = [];
+    change({});
+  } else if (state.range) change({ range: null });
+  else if (state.threads) change({ threads: null });
+  else if (state.hidden.length > 0) change({ hidden: state.hidden.slice(0, -1) });
+  else if (state.focus.length > 0) change({ focus: state.focus.slice(0, -1) });
+  else if (state.view.from > 0 || state.view.to < profile.endUs) change({ view: { from: 0, to: profile.endUs } });
+}
+
+function startKeys() {
+  const field = /** @type {HTMLInputElement} */ (byId("search"));
+  const help = /** @type {HTMLDialogElement} */ (byId("help"));
+  byId("help-keys").replaceChildren(
+    ...KEYS.map(([key, does]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, does))),
+  );
+  byId("help-open").addEventListener("click", () => help.showModal());
+  let timer = 0;
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => change({ query: field.value }), 120);
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") {
+      clearTimeout(timer);
+      change({ query: field.value });
+      goToPanel();
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      clearTimeout(timer);
+      field.value = "";
+      change({ query: "" });
+      goToPanel();
+    }
+    event.stopPropagation();
+  });
+  let isGoing = false;
+  document.addEventListener("keydown", (event) => {
+    if (help.open || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement) return;
+    const wasGoing = isGoing;
+    isGoing = false;
+    if (wasGoing && event.key in GO_TO) {
+      change({ tab: GO_TO[event.key] });
+      goToPanel();
+    } else if (event.key === "g") isGoing = true;
+    else if (event.key === "/") field.focus();
+    else if (event.key === "?") help.showModal();
+    else if (event.key === "Escape") takeBack();
+    else return;
+    event.preventDefault();
+  }, true);
+}
+
+function start() {
+  byId("loading").remove();
+  const hasTimes = profile.kinds.some((of) => of.hasTimes);
+  byId("timeline").hidden = !hasTimes;
+  showKinds();
+  startTabs();
+  startTimeline();
+  startKeys();
+  byId("app").hidden = false;
+  if (profile.kinds.length === 0) hint("The profile has no samples.");
+  listeners.push((changed) => {
+    const has = (/** @type {keyof State} */ key) => changed.includes(key);
+    if (has("kind")) {
+      showHead();
+      showQuality();
+      layTimeline();
+    }
+    if (has("threads")) markRows();
+    if (has("kind") || has("range") || has("threads") || has("view")) {
+      showRange();
+      drawTimeline();
+    }
+    showFilters();
+    if (!(changed.length === 1 && has("view"))) showPanel();
+  });
+  change({ kind: 0, range: null, tab: "functions" });
+  for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)"]) {
+    matchMedia(query).addEventListener("change", () => change({ view: state.view, sort: state.sort }));
+  }
+  document.body.dataset.ready = "true";
+}
+
+start();

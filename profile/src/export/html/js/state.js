@@ -1,0 +1,168 @@
+// @ts-check
+// What the user chose, and what follows from it.
+
+/** @typedef {"functions" | "tree" | "inverted" | "flame" | "callers" | "source" | "heat"} TabName */
+/**
+ * @typedef {object} State
+ * @property {number} kind
+ * @property {TimeSpan | null} range
+ * @property {TimeSpan} view The visible time.
+ * @property {Set<number> | null} threads
+ * @property {number[]} hidden
+ * @property {number[]} focus
+ * @property {number} func The chosen function, or -1.
+ * @property {string} query
+ * @property {TabName} tab
+ * @property {{column: "own" | "total" | "name", down: boolean}} sort
+ */
+
+const buffer = /** @type {any} */ (window).sprofData;
+const profile = readProfile(buffer);
+delete (/** @type {any} */ (window).sprofData);
+
+/** @type {State} */
+const state = {
+  kind: 0,
+  range: null,
+  view: { from: 0, to: profile.endUs },
+  threads: null,
+  hidden: [],
+  focus: [],
+  func: -1,
+  query: "",
+  tab: "functions",
+  sort: { column: "own", down: true },
+};
+
+/** @type {Sums | null} */
+let knownSums = null;
+/** @type {{query: string, isMatch: (func: number) => boolean, error: string} | null} */
+let knownSearch = null;
+/** @type {((changed: (keyof State)[]) => void)[]} */
+const listeners = [];
+
+/** Changes what is chosen, and shows it. @param {Partial<State>} changes */
+function change(changes) {
+  const keys = /** @type {(keyof State)[]} */ (Object.keys(changes));
+  Object.assign(state, changes);
+  if (keys.some((key) => ["kind", "range", "threads", "hidden", "focus"].includes(key))) knownSums = null;
+  for (const listener of listeners) listener(keys);
+}
+
+/** @returns {Kind | undefined} */
+function kind() {
+  return profile.kinds[state.kind];
+}
+
+/** @returns {Sums} */
+function sums() {
+  const of = kind() ?? NOTHING;
+  knownSums ??= sumsOf(profile, { ...state, kind: of });
+  return knownSums;
+}
+
+/** @type {Kind} */
+const NOTHING = {
+  name: "Nothing",
+  waits: false,
+  unit: "samples",
+  unitName: null,
+  intervalNs: null,
+  samples: 0,
+  rowsAre: "none",
+  hasTimes: false,
+  unusable: 0,
+  threads: [],
+  totals: null,
+  arcs: null,
+};
+
+/** The amount of a weight: a time where it is one. @param {number} weight @param {Kind} [of] */
+function amount(weight, of = kind() ?? NOTHING) {
+  if (of.unit === "ns") return duration(weight);
+  if (of.unit === "bytes") return bytesText(weight);
+  if (of.unit === "samples" && of.intervalNs) return duration(weight * of.intervalNs);
+  return grouped(weight);
+}
+
+/** The functions that the search finds: names that contain it, in any case, or `/regular expressions/`. */
+function search() {
+  if (knownSearch?.query === state.query) return knownSearch;
+  let error = "";
+  /** @type {(name: string) => boolean} */
+  let test = () => false;
+  const between = /^\/(.+?)\/?$/.exec(state.query);
+  if (between) {
+    try {
+      const pattern = new RegExp(between[1], "i");
+      test = (name) => pattern.test(name);
+    } catch (problem) {
+      error = problem instanceof Error ? problem.message : String(problem);
+    }
+  } else if (state.query) {
+    const lower = state.query.toLowerCase();
+    test = (name) => name.toLowerCase().includes(lower);
+  }
+  const found = new Uint8Array(profile.names.length);
+  profile.names.forEach((name, func) => (found[func] = test(name) ? 1 : 0));
+  knownSearch = { query: state.query, isMatch: (func) => func >= 0 && found[func] === 1, error };
+  return knownSearch;
+}
+
+/** Weight of the samples with a found function on their stack. */
+function matchedWeight() {
+  const { isMatch } = search();
+  const { tree, total, own, ownOf } = sums();
+  if (profile.calls !== "paths") return ownOf.reduce((sum, weight, func) => sum + (isMatch(func) ? weight : 0), 0);
+  const below = new Uint8Array(tree.size);
+  let sum = 0;
+  for (let node = 1; node < tree.size; node++) {
+    const isBelow = below[tree.parent[node]] === 1;
+    const isFound = isMatch(tree.func[node]);
+    if (isFound && !isBelow) sum += total[node];
+    below[node] = isBelow || isFound ? 1 : 0;
+  }
+  return own.length ? sum : 0;
+}
+
+/** The colour of a function, as in sprof's other flame graphs: see color.rs. */
+const colorOf = (() => {
+  /** @type {Map<number, string>} */
+  const known = new Map();
+  return (/** @type {number} */ func, /** @type {boolean} */ inlined = false) => {
+    const key = func * 2 + (inlined ? 1 : 0);
+    let color = known.get(key);
+    if (!color) {
+      const [, hue, saturation, lightness] = profile.codes[profile.code[func]] ?? ["", 220, 0.06, 0.76];
+      const shade = (hashOf(profile.names[func]) % 1024) / 1024 - 0.5;
+      const light = Math.min(1, lightness - 0.1 * shade + (inlined ? 0.1 : 0));
+      color = `hsl(${(hue + 14 * shade).toFixed(1)} ${(saturation * 100).toFixed(0)}% ${(light * 100).toFixed(1)}%)`;
+      known.set(key, color);
+    }
+    return color;
+  };
+})();
+
+/** The place of a function: its file, or else its library. @param {number} func */
+function placeOf(func) {
+  const file = profile.files[profile.file[func] - 1];
+  const lib = profile.libs[profile.lib[func] - 1];
+  return file ? (file[1] ?? file[0]) : (lib?.[0] ?? "");
+}
+
+/** Says something at the foot of the page, also to screen readers. @param {string} text */
+function hint(text) {
+  const foot = byId("hint");
+  if (foot.textContent !== text) foot.textContent = text;
+}
+
+/** Name, weights and place of a function in one line. @param {number} func @param {number} own @param {number} total */
+function inWords(func, own, total) {
+  const whole = sums().weight;
+  const name = func < 0 ? "all" : profile.names[func];
+  const place = func < 0 ? "" : placeOf(func);
+  return (
+    `${name}: total ${amount(total)}, ${percent(total, whole)}; self ${amount(own)}, ${percent(own, whole)}` +
+    (place ? ` (${place})` : "")
+  );
+}

@@ -1,0 +1,356 @@
+// @ts-check
+// Sums of the selected samples. Weights come with the data: nothing is estimated here.
+
+/** @typedef {{from: number, to: number}} TimeSpan Microseconds; `to` is exclusive. */
+/**
+ * @typedef {object} Selected What is selected.
+ * @property {Kind} kind
+ * @property {TimeSpan | null} range
+ * @property {Set<number> | null} threads
+ * @property {number[]} hidden Functions that are left out of stacks.
+ * @property {number[]} focus Functions of which each one must be on the stack.
+ */
+/**
+ * @typedef {object} Sums
+ * @property {Tree} tree
+ * @property {Float64Array} own By node.
+ * @property {Float64Array} total By node.
+ * @property {number} weight Of all selected samples.
+ * @property {number} samples
+ * @property {Float64Array} ownOf By function.
+ * @property {Float64Array} totalOf By function.
+ * @property {Float64Array} byStack By stack of the profile, with its lines. Not of hidden functions.
+ */
+
+/**
+ * Calls `each` with the rows of samples in the range.
+ * @param {Samples} samples
+ * @param {TimeSpan | null} range
+ * @param {(row: number) => void} each
+ */
+function inRange(samples, range, each) {
+  const { time, sorted } = samples;
+  const length = time.length;
+  if (!range) {
+    for (let row = 0; row < length; row++) each(row);
+  } else if (sorted) {
+    for (let row = firstAt(time, range.from); row < length && time[row] < range.to; row++) each(row);
+  } else {
+    for (let row = 0; row < length; row++) if (time[row] >= range.from && time[row] < range.to) each(row);
+  }
+}
+
+/** The first row at this time or later. @param {Float64Array} times @param {number} at */
+function firstAt(times, at) {
+  let [low, high] = [0, times.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (times[middle] < at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * @param {Profile} profile
+ * @param {Selected} selected
+ * @returns {Sums}
+ */
+function sumsOf(profile, selected) {
+  const { kind, range, threads } = selected;
+  const byStack = new Float64Array(profile.stackNode.length);
+  const counts = new Float64Array(profile.stackNode.length);
+  for (const of of kind.threads) {
+    if (threads && !threads.has(of.thread)) continue;
+    const { stack, weight, each, count: number } = of;
+    const rowsAre = kind.rowsAre;
+    inRange(of, range, (row) => {
+      const w = weight ? weight[row] : each;
+      byStack[stack[row]] += w;
+      counts[stack[row]] += number ? number[row] : rowsAre === "weight" ? w : rowsAre === "one" ? 1 : 0;
+    });
+  }
+  const base = profile.tree;
+  if (selected.focus.length > 0) {
+    for (const func of selected.focus) {
+      const isOn = onPath(base, func);
+      for (let stack = 0; stack < byStack.length; stack++) {
+        if (!isOn[profile.stackNode[stack]]) byStack[stack] = counts[stack] = 0;
+      }
+    }
+  }
+  let weight = 0;
+  let samples = 0;
+  let own = new Float64Array(base.size);
+  for (let stack = 0; stack < byStack.length; stack++) {
+    own[profile.stackNode[stack]] += byStack[stack];
+    weight += byStack[stack];
+    samples += counts[stack];
+  }
+  let tree = base;
+  if (selected.hidden.length > 0) ({ tree, own } = without(profile, base, own, selected.hidden));
+  const total = own.slice();
+  for (let node = tree.size - 1; node > 0; node--) total[tree.parent[node]] += total[node];
+  const ownOf = new Float64Array(profile.names.length);
+  const totalOf = new Float64Array(profile.names.length);
+  for (let node = 1; node < tree.size; node++) {
+    ownOf[tree.func[node]] += own[node];
+    if (tree.outermost[node]) totalOf[tree.func[node]] += total[node];
+  }
+  if (kind.totals) totalOf.set(kind.totals);
+  return { tree, own, total, weight, samples, ownOf, totalOf, byStack };
+}
+
+/** For each node, 1 if it or a caller is this function. @param {Tree} tree @param {number} func */
+function onPath(tree, func) {
+  const isOn = new Uint8Array(tree.size);
+  for (let node = 1; node < tree.size; node++) {
+    if (tree.func[node] === func || isOn[tree.parent[node]]) isOn[node] = 1;
+  }
+  return isOn;
+}
+
+/**
+ * The tree without these functions. Their callers get their weight.
+ * @param {Profile} profile
+ * @param {Tree} base
+ * @param {Float64Array} baseOwn
+ * @param {number[]} hidden
+ */
+function without(profile, base, baseOwn, hidden) {
+  const isHidden = new Uint8Array(profile.names.length);
+  for (const func of hidden) isHidden[func] = 1;
+  const funcs = profile.names.length;
+  const kept = new Int32Array(base.size);
+  /** @type {Map<number, number>} */
+  const children = new Map();
+  const parents = [-1];
+  const ofNode = [-1];
+  const inlined = [0];
+  const own = [baseOwn[0]];
+  for (let node = 1; node < base.size; node++) {
+    const parent = kept[base.parent[node]];
+    const func = base.func[node];
+    if (isHidden[func]) {
+      kept[node] = parent;
+      own[parent] += baseOwn[node];
+      continue;
+    }
+    const key = parent * funcs + func;
+    let at = children.get(key);
+    if (at === undefined) {
+      at = parents.length;
+      children.set(key, at);
+      parents.push(parent);
+      ofNode.push(func);
+      inlined.push(1);
+      own.push(0);
+    }
+    inlined[at] &= base.inlined[node];
+    own[at] += baseOwn[node];
+    kept[node] = at;
+  }
+  const tree = emptyTree(parents.length);
+  tree.parent.set(parents);
+  tree.func.set(ofNode);
+  tree.inlined.set(inlined);
+  // Siblings in the order of their names.
+  const order = [...parents.keys()].slice(1);
+  order.sort((a, b) => profile.byName[ofNode[b]] - profile.byName[ofNode[a]]);
+  for (const node of order) {
+    tree.next[node] = tree.first[parents[node]];
+    tree.first[parents[node]] = node;
+  }
+  markOutermost(tree, funcs);
+  return { tree, own: Float64Array.from(own) };
+}
+
+/**
+ * @typedef {object} Branch A row of a call tree, and what is below it.
+ * @property {number} func -1 for the root.
+ * @property {number} own
+ * @property {number} total
+ * @property {() => Branch[]} children
+ * @property {boolean} hasChildren
+ * @property {number} node Of the tree, if it is one.
+ */
+
+/** Largest total first, then by name. @param {Profile} profile @param {Branch[]} branches */
+function sorted(profile, branches) {
+  return branches.sort((a, b) => b.total - a.total || profile.byName[a.func] - profile.byName[b.func]);
+}
+
+/**
+ * From the roots.
+ * @param {Profile} profile
+ * @param {Sums} sums
+ * @param {number} [node]
+ * @returns {Branch}
+ */
+function topDown(profile, sums, node = 0) {
+  const { tree, own, total } = sums;
+  return {
+    func: tree.func[node],
+    own: own[node],
+    total: total[node],
+    node,
+    hasChildren: hasWeightBelow(sums, node),
+    children: () => {
+      const found = [];
+      for (let child = tree.first[node]; child >= 0; child = tree.next[child]) {
+        if (total[child] > 0) found.push(topDown(profile, sums, child));
+      }
+      return sorted(profile, found);
+    },
+  };
+}
+
+/** @param {Sums} sums @param {number} node */
+function hasWeightBelow(sums, node) {
+  return sums.total[node] > sums.own[node];
+}
+
+/**
+ * The paths from nodes to their roots, by function. `nodes` and `weights` are of equal length.
+ * @param {Profile} profile
+ * @param {Sums} sums
+ * @param {number} func
+ * @param {number} own
+ * @param {number[]} nodes Where the paths go on; 0 is the end.
+ * @param {number[]} weights
+ * @returns {Branch}
+ */
+function upwards(profile, sums, func, own, nodes, weights) {
+  const { tree } = sums;
+  let total = 0;
+  for (const weight of weights) total += weight;
+  return {
+    func,
+    own,
+    total,
+    node: -1,
+    hasChildren: nodes.some((node) => node > 0),
+    children: () => {
+      /** @type {Map<number, [number[], number[]]>} */
+      const groups = new Map();
+      nodes.forEach((node, at) => {
+        if (node <= 0) return;
+        const of = tree.func[node];
+        let group = groups.get(of);
+        if (!group) groups.set(of, (group = [[], []]));
+        group[0].push(tree.parent[node]);
+        group[1].push(weights[at]);
+      });
+      const found = [];
+      for (const [of, [parents, parts]] of groups) found.push(upwards(profile, sums, of, 0, parents, parts));
+      return sorted(profile, found);
+    },
+  };
+}
+
+/** Functions by self, with their callers below. @param {Profile} profile @param {Sums} sums */
+function bottomUp(profile, sums) {
+  const nodes = [];
+  const weights = [];
+  for (let node = 1; node < sums.tree.size; node++) {
+    if (sums.own[node] > 0) {
+      nodes.push(node);
+      weights.push(sums.own[node]);
+    }
+  }
+  const root = upwards(profile, sums, -1, 0, nodes, weights);
+  const children = root.children;
+  // What a function is here for is its self weight.
+  root.children = () => children().map((branch) => ({ ...branch, own: branch.total }));
+  return root;
+}
+
+/**
+ * The callers of a function. The outermost call counts.
+ * @param {Profile} profile @param {Sums} sums @param {number} func
+ */
+function callersOf(profile, sums, func) {
+  const { tree, total } = sums;
+  const nodes = [];
+  const weights = [];
+  for (let node = 1; node < tree.size; node++) {
+    if (tree.func[node] === func && tree.outermost[node] && total[node] > 0) {
+      nodes.push(tree.parent[node]);
+      weights.push(total[node]);
+    }
+  }
+  return upwards(profile, sums, func, 0, nodes, weights);
+}
+
+/**
+ * The callees of a function. The innermost call counts.
+ * @param {Profile} profile @param {Sums} sums @param {number} func
+ * @returns {Branch}
+ */
+function calleesOf(profile, sums, func) {
+  const { tree, own } = sums;
+  const inner = own.slice();
+  const roots = [];
+  for (let node = tree.size - 1; node > 0; node--) {
+    if (tree.func[node] === func) roots.push(node);
+    else inner[tree.parent[node]] += inner[node];
+  }
+  /** @param {number} of @param {number[]} nodes @returns {Branch} */
+  const branch = (of, nodes) => {
+    let [self, total] = [0, 0];
+    for (const node of nodes) {
+      self += own[node];
+      total += inner[node];
+    }
+    return {
+      func: of,
+      own: self,
+      total,
+      node: -1,
+      hasChildren: total > self,
+      children: () => {
+        /** @type {Map<number, number[]>} */
+        const groups = new Map();
+        for (const node of nodes) {
+          for (let child = tree.first[node]; child >= 0; child = tree.next[child]) {
+            if (inner[child] <= 0 || tree.func[child] === func) continue;
+            const group = groups.get(tree.func[child]);
+            if (group) group.push(child);
+            else groups.set(tree.func[child], [child]);
+          }
+        }
+        return sorted(profile, [...groups].map(([callee, group]) => branch(callee, group)));
+      },
+    };
+  };
+  return branch(func, roots);
+}
+
+/**
+ * Self and total by line of a file, of all functions in it. A sample counts once for each line.
+ * @param {Profile} profile
+ * @param {Sums} sums
+ * @param {number} file From 1.
+ * @returns {Map<number, {own: number, total: number}>}
+ */
+function linesOf(profile, sums, file) {
+  const { tree, stackNode, stackLine, stackCaller } = profile;
+  /** @param {number} stack */
+  const isOf = (stack) => stack > 0 && profile.file[tree.func[stackNode[stack]]] === file;
+  const total = sums.byStack.slice();
+  // A caller's stack is of a node before.
+  for (let stack = total.length - 1; stack > 0; stack--) total[stackCaller[stack]] += total[stack];
+  /** @type {Map<number, {own: number, total: number}>} */
+  const lines = new Map();
+  for (let stack = 1; stack < total.length; stack++) {
+    if (!isOf(stack) || total[stack] === 0 || stackLine[stack] === 0) continue;
+    const line = stackLine[stack];
+    let row = lines.get(line);
+    if (!row) lines.set(line, (row = { own: 0, total: 0 }));
+    row.own += sums.byStack[stack];
+    let caller = stackCaller[stack];
+    while (caller > 0 && !(stackLine[caller] === line && isOf(caller))) caller = stackCaller[caller];
+    if (caller === 0) row.total += total[stack];
+  }
+  return lines;
+}

@@ -1,0 +1,195 @@
+//! The viewer: a page that shows a profile in any browser, and loads nothing.
+//!
+//! [`write`] makes one file of page and profile. A server gives the same page ([`served_page`]) and its data ([`served_data`]). The weights
+//! of all samples are those of [`Picked`](super::Picked); the page adds them up over what the user selects.
+//!
+//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `about`: the
+//!    head; `columns`: their numbers.
+//! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc` checks them
+//!    (`samply-cli/tests/suite/viewer.rs`).
+//!
+//! The page's code and data are gzip in base64, which `boot.js` unpacks. The policy (CSP) permits these two scripts and this style alone, by
+//! their hashes: a name from a profile that the page took for code would still do nothing.
+
+mod about;
+mod columns;
+mod data;
+mod kinds;
+mod stacks;
+mod threads;
+
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
+
+use crate::data::Data;
+
+/// What the page shows besides the profile.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageOptions<'a> {
+    /// What limits the data, a sentence each.
+    pub notes: &'a [String],
+    /// The recording's start in the times of counters, ms: see [`read::for_page`](crate::read::for_page).
+    pub zero_ms: f64,
+    /// The page can ask the server for source files.
+    pub is_served: bool,
+}
+
+const BOOT: &str = include_str!("js/boot.js");
+const STYLE: &str = include_str!("style.css");
+const BODY: &str = include_str!("body.html");
+const SCRIPTS: [&str; 11] = [
+    include_str!("js/words.js"),
+    include_str!("js/profile.js"),
+    include_str!("js/sums.js"),
+    include_str!("js/state.js"),
+    include_str!("js/table.js"),
+    include_str!("js/tree.js"),
+    include_str!("js/flame.js"),
+    include_str!("js/timeline.js"),
+    include_str!("js/heat.js"),
+    include_str!("js/source.js"),
+    include_str!("js/page.js"),
+];
+
+/// Writes a profile, with all its events, and the viewer as one HTML file.
+pub fn write(data: Data, options: &PageOptions<'_>, mut out: impl Write) -> io::Result<()> {
+    let title = match data.product.as_str() {
+        "" => "sprof".to_owned(),
+        product => format!("{product} - sprof"),
+    };
+    let data = served_data(data, options)?;
+    page(&title, Some(&data), &mut out)
+}
+
+/// The page without data: it loads them from `data`, beside its own address.
+pub fn served_page() -> io::Result<Vec<u8>> {
+    let mut html = Vec::new();
+    page("sprof", None, &mut html)?;
+    Ok(html)
+}
+
+/// The data of a profile for [`served_page`]; gzip.
+pub fn served_data(data: Data, options: &PageOptions<'_>) -> io::Result<Vec<u8>> {
+    gzip(&data::data(data, options).map_err(io::Error::other)?)
+}
+
+/// The policy of a page (Content-Security-Policy).
+pub fn policy(is_served: bool) -> String {
+    let hash = |text: &str| format!("'sha256-{}'", base64(&Sha256::digest(text.as_bytes())));
+    let connect = if is_served { "connect-src 'self'; " } else { "" };
+    format!(
+        "default-src 'none'; {connect}script-src {} {}; style-src {}; base-uri 'none'; form-action 'none'",
+        hash(BOOT),
+        hash(&script()),
+        hash(STYLE)
+    )
+}
+
+fn script() -> String {
+    format!("(() => {{\n\"use strict\";\n{}}})();\n", SCRIPTS.concat())
+}
+
+fn page(title: &str, data: Option<&[u8]>, out: &mut dyn Write) -> io::Result<()> {
+    let code = gzip(format!("{STYLE}\0{}", script()).as_bytes())?;
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"generator\" content=\"sprof-viewer\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n</head>\n{BODY}\
+         <script type=\"application/octet-stream\" id=\"code\">{}</script>\n",
+        policy(data.is_none()),
+        escaped(title),
+        base64(&code)
+    )?;
+    if let Some(data) = data {
+        out.write_all(b"<script type=\"application/octet-stream\" id=\"data\">")?;
+        // Whole groups of three bytes: no padding in between.
+        for piece in data.chunks(3 << 16) {
+            out.write_all(base64(piece).as_bytes())?;
+        }
+        out.write_all(b"</script>\n")?;
+    }
+    write!(out, "<script>{BOOT}</script>\n</body>\n</html>\n")?;
+    out.flush()
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut gz = GzEncoder::new(Vec::new(), Compression::best());
+    gz.write_all(bytes)?;
+    gz.finish()
+}
+
+/// Text in HTML (<https://html.spec.whatwg.org/#escapingString>).
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c => crate::text::push_shown(&mut out, c),
+        }
+    }
+    out
+}
+
+/// RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            match digit <= group.len() {
+                true => out.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize])),
+                false => out.push('='),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        // RFC 4648, section 10.
+        for (text, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+
+    #[test]
+    fn scripts_hold_nothing_that_ends_them() {
+        for text in [BOOT, BODY, STYLE].into_iter().chain(SCRIPTS) {
+            assert!(!text.contains('\r') && !text.contains('\0'));
+        }
+        assert!(!BOOT.contains("</script") && !BOOT.contains("<!--"));
+        assert!(script().is_ascii(), "other characters are written as escapes");
+    }
+
+    #[test]
+    fn a_title_is_text() {
+        assert_eq!(
+            escaped("</title><b>&\u{1b}\u{202e}"),
+            "&lt;/title&gt;&lt;b&gt;&amp;\\u001b\\u202e"
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! The rows of the timeline: threads, their markers, and counters of their processes.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+
+use super::columns::Columns;
+use super::kinds::micros;
+use crate::data::{Counter, Data, Marker, Thread};
+
+/// Most markers in a page. Those of the longest time stay.
+const MOST_MARKERS: usize = 50_000;
+
+/// Threads by name and id. The track of an event is of the thread in which the event happened.
+#[derive(Default)]
+pub(super) struct Rows {
+    by_id: FxHashMap<(String, String, String), usize>,
+    rows: Vec<Value>,
+}
+
+impl Rows {
+    pub(super) fn new(data: &Data) -> Rows {
+        let mut rows = Rows::default();
+        // Tracks of events come second: their threads are known then.
+        let (of_events, own): (Vec<_>, Vec<_>) = data.threads.iter().partition(|thread| thread.event_of.is_some());
+        for thread in own.into_iter().chain(of_events) {
+            let key = key(thread);
+            if rows.by_id.contains_key(&key) {
+                continue;
+            }
+            rows.by_id.insert(key, rows.rows.len());
+            let time = |field: &str| thread.rest.get(field).and_then(Value::as_f64).map(micros);
+            rows.rows.push(json!({
+                "name": thread.event_of.as_ref().unwrap_or(&thread.name),
+                "process": thread.process_name,
+                "pid": thread.pid,
+                "tid": thread.tid,
+                "main": thread.is_main,
+                "start": time("registerTime"),
+                "end": time("unregisterTime"),
+            }));
+        }
+        rows
+    }
+
+    /// The row of a thread.
+    pub(super) fn of(&self, thread: &Thread) -> usize {
+        self.by_id.get(&key(thread)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn into_json(self) -> Value {
+        Value::Array(self.rows)
+    }
+}
+
+fn key(thread: &Thread) -> (String, String, String) {
+    let name = thread.event_of.as_ref().unwrap_or(&thread.name);
+    (thread.pid.clone(), thread.tid.clone(), name.clone())
+}
+
+/// The markers of all threads: names, and columns (thread, name, start, duration). Point events are samples, and left out.
+pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value {
+    let points: FxHashSet<&str> = data.point_events.iter().map(String::as_str).collect();
+    let mut found: Vec<(usize, &Marker)> = (data.threads.iter())
+        .flat_map(|thread| thread.markers.iter().map(|marker| (rows.of(thread), marker)))
+        .filter(|(_, marker)| marker.start_ms.is_finite() && !points.contains(data.text(marker.name)))
+        .collect();
+    let duration = |marker: &Marker| match marker.end_ms.is_finite() {
+        true => (marker.end_ms - marker.start_ms).max(0.0),
+        false => 0.0,
+    };
+    let left_out = found.len().saturating_sub(MOST_MARKERS);
+    if left_out > 0 {
+        found.sort_by(|(_, a), (_, b)| duration(b).total_cmp(&duration(a)));
+        found.truncate(MOST_MARKERS);
+    }
+    found.sort_by(|(row_a, a), (row_b, b)| row_a.cmp(row_b).then(a.start_ms.total_cmp(&b.start_ms)));
+    let (mut names, mut ids) = (Vec::new(), FxHashMap::default());
+    let name: Vec<u64> = (found.iter())
+        .map(|(_, marker)| {
+            *ids.entry(marker.name).or_insert_with(|| {
+                names.push(data.text(marker.name));
+                names.len() as u64 - 1
+            })
+        })
+        .collect();
+    json!({
+        "names": names,
+        "leftOut": left_out,
+        "thread": columns.deltas(found.iter().map(|(row, _)| *row as u64)),
+        "name": columns.plain(name),
+        "start": columns.deltas(found.iter().map(|(_, marker)| micros(marker.start_ms))),
+        "duration": columns.plain(found.iter().map(|(_, marker)| micros(duration(marker)))),
+    })
+}
+
+/// Counters as lines: the rate, per second, or the sum so far. `zero_ms` is the start of the recording in their times.
+pub(super) fn counters(data: &Data, rows: &Rows, zero_ms: f64, columns: &mut Columns) -> Value {
+    let lines = data
+        .counters
+        .iter()
+        .filter_map(|counter| line(data, counter, rows, zero_ms, columns));
+    Value::Array(lines.collect())
+}
+
+fn line(data: &Data, counter: &Counter, rows: &Rows, zero_ms: f64, columns: &mut Columns) -> Option<Value> {
+    let text = |key: &str| counter.fields.get(key).and_then(Value::as_str);
+    let display = |key: &str| counter.fields.get("display")?.get(key)?.as_str();
+    let samples = counter.fields.get("samples")?;
+    let numbers = |key: &str| -> Option<Vec<f64>> {
+        let list = samples.get(key)?.as_array()?;
+        Some(list.iter().map(|number| number.as_f64().unwrap_or(0.0)).collect())
+    };
+    let times = numbers("time").or_else(|| {
+        let sum = |sum: &mut f64, delta: f64| {
+            *sum += delta;
+            Some(*sum)
+        };
+        Some(numbers("timeDeltas")?.into_iter().scan(0.0, sum).collect())
+    })?;
+    let counts = numbers("count")?;
+    let is_sum = display("graphType").map_or(text("name") == Some("malloc"), |kind| kind == "line-accumulated");
+    let (mut sum, mut before) = (0.0, None);
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (time, count) in times.iter().zip(&counts) {
+        sum += count;
+        let seconds = before.map_or(0.0, |before| (time - before) / 1000.0);
+        let value = match is_sum {
+            true => sum,
+            false if seconds > 0.0 => count / seconds,
+            false => 0.0,
+        };
+        before = Some(*time);
+        points.push((*time, value));
+    }
+    // The front end takes the least sum as zero if the sum falls below it.
+    let least = points.iter().map(|(_, value)| *value).fold(0.0, f64::min);
+    let most = points.iter().map(|(_, value)| value - least).fold(0.0, f64::max);
+    // Heights of a line of 16 bits: more than any screen shows.
+    let height = |value: f64| {
+        if most > 0.0 {
+            ((value - least) / most * 65_535.0) as u64
+        } else {
+            0
+        }
+    };
+    Some(json!({
+        "name": display("label").or(text("name")).unwrap_or("counter"),
+        "unit": display("unit").unwrap_or(""),
+        "rate": !is_sum,
+        "thread": data.threads.get(counter.thread as usize).map(|thread| rows.of(thread)),
+        "most": most,
+        "time": columns.deltas(points.iter().map(|(time, _)| micros(time - zero_ms))),
+        "value": columns.plain(points.iter().map(|(_, value)| height(*value))),
+    }))
+}

@@ -1,0 +1,33 @@
+//! `sprof export --format html`: the whole profile and the viewer as one file.
+
+use profile::export::html;
+
+use super::super::target::Target;
+use crate::args::{self, ExportArgs};
+use crate::exit::Outcome;
+use crate::input;
+use crate::interrupt::Interrupt;
+use crate::page;
+use crate::sources;
+use crate::term::Term;
+
+pub(super) fn export(args: &ExportArgs, target: Target<'_>, term: &Term) -> Outcome {
+    if args.off_cpu || args.pick.wall || args.pick.threads {
+        return args::refuse(
+            "export",
+            "the page has the whole profile: it goes without --off-cpu, --wall and --threads",
+        );
+    }
+    let mut input = input::open_page(&args.file, args.event.name(), &args.input.symbols, term)?;
+    term.warnings(&args.file, &input.notes);
+    if args.embed_sources {
+        sources::embed_hot_of(&mut input.data, &input.symbolicator, &Interrupt::default(), term);
+    }
+    let options = html::PageOptions {
+        notes: &input.notes,
+        zero_ms: input.zero_ms,
+        is_served: false,
+    };
+    let bytes = page::of(input.data, &options)?;
+    target.write(term, |out| out.write_all(&bytes))
+}

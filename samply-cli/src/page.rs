@@ -1,0 +1,52 @@
+//! The viewer's page and its data as bytes.
+
+use std::fs::File;
+use std::path::Path;
+
+use profile::Profile;
+use profile::data::Data;
+use profile::export::html::{self, PageOptions};
+use profile::read::{self, ReadLimits};
+use profile::view::name_addresses;
+use symbolicator::Symbolicator;
+
+use crate::library::module;
+
+/// The page of this profile.
+pub(crate) fn of(data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    html::write(data, options, &mut bytes).map_err(|error| failed(&error))?;
+    Ok(bytes)
+}
+
+/// The page of a recording.
+pub(crate) fn of_recording(profile: &Profile) -> Result<Vec<u8>, String> {
+    let (mut data, zero_ms) = profile::for_page(profile);
+    data.make_printable();
+    let options = PageOptions {
+        zero_ms,
+        ..PageOptions::default()
+    };
+    of(data, &options)
+}
+
+/// The data of a served profile, with the names that its addresses have; gzip.
+pub(crate) fn served(file: &File, symbolicator: &Symbolicator) -> Result<Vec<u8>, String> {
+    let file = file.try_clone().map_err(|error| failed(&error))?;
+    let read = read::file_for_page(file, Path::new("the served profile"), ReadLimits::default());
+    let (mut data, zero_ms) = read.map_err(|error| error.to_string())?;
+    name_addresses(&mut data, |lib, addresses| {
+        symbolicator.lookup(&module(lib)?, addresses).ok()
+    });
+    data.make_printable();
+    let options = PageOptions {
+        zero_ms,
+        is_served: true,
+        ..PageOptions::default()
+    };
+    html::served_data(data, &options).map_err(|error| failed(&error))
+}
+
+fn failed(error: &std::io::Error) -> String {
+    format!("the page could not be made: {error}")
+}

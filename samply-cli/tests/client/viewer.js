@@ -1,0 +1,97 @@
+// Opens pages of the viewer in Chromium, one after the other, does what the tasks say, and prints what is shown, as JSON.
+// node viewer.js TASKS.json; a task is {url, steps, width?, dark?}, a step [what, argument].
+const { chromium } = require("playwright-core");
+const fs = require("fs");
+const tasks = JSON.parse(fs.readFileSync(process.argv[2]));
+
+/** What the page shows now. */
+const shown = () => {
+  const text = (element) => element?.textContent ?? "";
+  const rows = (list) =>
+    [...list.querySelectorAll(".list-body .list-row")]
+      .sort((a, b) => Number(a.dataset.row) - Number(b.dataset.row))
+      .map((row) => ({
+        row: Number(row.dataset.row),
+        level: Number(row.getAttribute("aria-level") ?? 0),
+        open: row.getAttribute("aria-expanded"),
+        name: text(row.querySelector(".name .text, .name mark")),
+        text: text(row.lastElementChild),
+        line: text(row.children[2]),
+        isFound: row.querySelector("mark") !== null,
+        isCurrent: row.getAttribute("aria-selected") === "true",
+        own: Number(row.dataset.own ?? 0),
+        total: Number(row.dataset.total ?? 0),
+      }));
+  const sum = document.querySelector(".sum");
+  const canvas = document.querySelector("#panel canvas");
+  return {
+    tab: document.getElementById("panel").dataset.tab,
+    title: document.title,
+    program: text(document.getElementById("program")),
+    head: text(document.getElementById("recorded")),
+    quality: text(document.getElementById("quality-line")),
+    kinds: [...document.getElementById("kind").options].map(text),
+    weight: Number(sum.dataset.weight),
+    samples: Number(sum.dataset.samples),
+    matched: Number(sum.dataset.matched),
+    sum: text(sum),
+    crumbs: [...document.querySelectorAll(".crumb")].map(text),
+    lists: [...document.querySelectorAll("#panel .list")].map(rows),
+    zoomed: document.querySelector(".flame-view")?.dataset.zoomed ?? null,
+    hint: text(document.getElementById("hint")),
+    range: [...["from", "to"]].map((end) => Number(document.getElementById("range").dataset[end])),
+    labels: [...document.querySelectorAll(".row-label")].map((row) => [row.className, text(row.querySelector(".text")), row.getAttribute("aria-selected")]),
+    focus: document.activeElement?.id || document.activeElement?.className || "",
+    pixels: canvas ? canvas.width * canvas.height : 0,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    note: text(document.querySelector("#panel .legend, #panel .empty")),
+  };
+};
+
+(async () => {
+  const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const answers = [];
+  for (const task of tasks) {
+    const viewport = { width: task.width ?? 1300, height: task.height ?? 900 };
+    const page = await browser.newPage({ viewport, colorScheme: task.dark ? "dark" : "light" });
+    page.setDefaultTimeout(20_000);
+    const answer = { shown: [], errors: [], requests: [] };
+    page.on("pageerror", (error) => answer.errors.push(error.message));
+    page.on("console", (message) => answer.errors.push(message.text()));
+    page.on("request", (request) => answer.requests.push(request.method() + " " + request.url()));
+    page.on("dialog", (dialog) => answer.errors.push("dialog " + dialog.message()) && dialog.dismiss());
+    await page.goto(task.url);
+    if (!task.raw) await page.waitForFunction(() => document.body.dataset.ready, null, { timeout: 60_000 });
+    answer.readyMs = await page.evaluate(() => performance.now());
+    for (const [what, argument] of task.steps) {
+      if (what === "show") answer.shown.push(await page.evaluate(shown));
+      else if (what === "key") for (const key of argument.split(" ")) await page.keyboard.press(key);
+      else if (what === "type") await page.keyboard.type(argument);
+      else if (what === "click") await page.click(argument);
+      else if (what === "kind") {
+        const labels = await page.$$eval("#kind option", (options) => options.map((option) => option.textContent));
+        if (!labels.includes(argument)) throw new Error(`${task.url} counts ${labels}, not ${argument}`);
+        await page.selectOption("#kind", { label: argument });
+      }
+      else if (what === "focus") await page.focus(argument);
+      else if (what === "eval") answer.shown.push(await page.evaluate(argument));
+      else if (what === "until") await page.waitForSelector(argument);
+      else if (what === "shot") await page.screenshot({ path: argument });
+      else if (what === "drag") {
+        // Shares of the timeline's width.
+        const box = await (await page.$("#rows-area")).boundingBox();
+        const at = (share) => [box.x + share * box.width, box.y + 12];
+        await page.mouse.move(...at(argument[0]));
+        await page.mouse.down();
+        await page.mouse.move(...at((argument[0] + argument[1]) / 2));
+        await page.mouse.move(...at(argument[1]));
+        await page.mouse.up();
+      } else throw new Error("no step " + what);
+    }
+    answers.push(answer);
+    await page.close();
+  }
+  console.log(JSON.stringify(answers));
+  await browser.close();
+})().catch((error) => { console.error(error); process.exit(1); });

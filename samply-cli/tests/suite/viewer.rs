@@ -1,0 +1,541 @@
+//! The viewer, in a browser: its figures are those of reports, and it loads nothing.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::server::Served;
+use crate::support::client::{installed, script};
+use crate::support::programs::line_of;
+use crate::support::skip::{Need, has, kernel_samples};
+use crate::support::{program, record, sprof, temp_dir};
+
+fn chromium() -> bool {
+    has(Need::Chromium, Path::new("/usr/bin/chromium").exists(), "no chromium")
+}
+
+fn run(command: &mut Command) -> Vec<u8> {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    output.stdout
+}
+
+/// The page of a profile, beside it.
+fn page(profile: &Path, options: &[&str]) -> PathBuf {
+    let path = PathBuf::from(format!("{}.html", profile.display()));
+    run(sprof()
+        .arg("export")
+        .arg(profile)
+        .args(["-q", "-o"])
+        .arg(&path)
+        .args(options));
+    path
+}
+
+fn report(profile: &Path, options: &[&str]) -> Value {
+    let options = [&["--format", "json"], options].concat();
+    serde_json::from_slice(&run(sprof().arg("report").arg(profile).args(options))).unwrap()
+}
+
+/// What the pages show after the steps of these tasks; `None` where there is no browser.
+fn browse(tasks: &[Value]) -> Option<Vec<Value>> {
+    let answers = browse_all(tasks)?;
+    for (answer, task) in answers.iter().zip(tasks) {
+        assert_eq!(answer["errors"], json!([]), "{task}");
+    }
+    Some(answers)
+}
+
+/// The same with pages that must have errors.
+fn browse_all(tasks: &[Value]) -> Option<Vec<Value>> {
+    let folder = temp_dir();
+    let path = folder.path().join("tasks.json");
+    std::fs::write(&path, serde_json::to_vec(tasks).unwrap()).unwrap();
+    let answer = script("viewer.js", &[path.as_os_str()])?;
+    Some(serde_json::from_str(&answer).unwrap())
+}
+
+fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// A function of a list: name, self, total.
+type Row = (String, u64, u64);
+
+/// In the viewer's whole numbers: nanoseconds, or what is counted.
+fn whole(report: &Value, weight: &Value) -> u64 {
+    let scale = if report["unit"] == "ms" { 1e6 } else { 1.0 };
+    (weight.as_f64().unwrap() * scale).round() as u64
+}
+
+fn rows_of_report(report: &Value) -> Vec<Row> {
+    let rows = report["views"][0]["rows"].as_array().unwrap();
+    let row = |row: &Value| {
+        let name = match row["function"].as_str().unwrap() {
+            "" => "[unknown]",
+            name => name,
+        };
+        (
+            name.to_owned(),
+            whole(report, &row["self"]["weight"]),
+            whole(report, &row["total"]["weight"]),
+        )
+    };
+    rows.iter().map(row).collect()
+}
+
+fn rows_of_page(list: &Value) -> Vec<Row> {
+    let rows = list.as_array().unwrap().iter();
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap() as u64;
+    rows.map(|row| {
+        let name = row["name"].as_str().unwrap().to_owned();
+        (name, number(row, "own"), number(row, "total"))
+    })
+    .collect()
+}
+
+/// The first ten functions of a page, by self and by total, and the sum are those of the report.
+fn assert_as_report(what: &str, page: [&Value; 2], report: &Value) {
+    let mut expected = rows_of_report(report);
+    let [by_own, by_total] = page.map(|page| rows_of_page(&page["lists"][0]));
+    assert_eq!(
+        page[0]["weight"].as_f64().unwrap() as u64,
+        whole(report, &report["selection"]["weight"]),
+        "{what}"
+    );
+    assert_eq!(page[0]["samples"], report["selection"]["samples"], "{what}");
+    assert!(!by_own.is_empty(), "{what}: {report}");
+    // Functions of equal weights have no known order beside each other.
+    let keys = |rows: &[Row], of: fn(&Row) -> u64| rows.iter().take(10).map(of).collect::<Vec<_>>();
+    assert_eq!(keys(&by_own, |row| row.1), keys(&expected, |row| row.1), "{what}");
+    expected.sort_by_key(|row| std::cmp::Reverse(row.2));
+    assert_eq!(keys(&by_total, |row| row.2), keys(&expected, |row| row.2), "{what}");
+    for row in by_own.iter().chain(&by_total).take(20) {
+        assert!(expected.contains(row), "{what}: {row:?} is not in {expected:?}");
+    }
+}
+
+/// The functions by self, and by total.
+const BOTH_ORDERS: [(&str, &str); 5] = [
+    ("focus", ".list"),
+    ("key", "2 1 Home"),
+    ("show", ""),
+    ("key", "2 Home"),
+    ("show", ""),
+];
+
+fn both_orders() -> Vec<Value> {
+    BOTH_ORDERS
+        .iter()
+        .map(|(what, argument)| json!([what, argument]))
+        .collect()
+}
+
+const FOLDED: &str =
+    "main;parse;read 300\nmain;parse 50\nmain;fib;fib;fib 500\nmain;</script><img src=x onerror=alert(1)> 7\n";
+const CACHEGRIND: &str =
+    "desc: I1 cache: 1 B\ncmd: app\nevents: Ir\nfl=a.c\nfn=main\n3 10\n4 20\nfn=work\n9 70\nsummary: 100\n";
+
+#[test]
+fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let golden = |name: &str| {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../profile/tests/golden")
+            .join(name);
+        std::fs::copy(from, path(name)).unwrap();
+        path(name)
+    };
+    let options = ["--off-cpu", "-e", "page-faults"];
+    let (ours, _) = record()
+        .options(&options)
+        .profile(program("waits").unwrap(), &["1", "60"]);
+    let (split, _) = record().profile(program("inline_dwarf5").unwrap(), &["200"]);
+    let exported = |format: &str, name: &str| {
+        run(sprof()
+            .arg("export")
+            .arg(&split.output)
+            .args(["-q", "-f", format, "-o"])
+            .arg(path(name)));
+        path(name)
+    };
+    let written = |name: &str, text: &str| {
+        std::fs::write(path(name), text).unwrap();
+        path(name)
+    };
+    crate::simpleperf::write(&path("perf.data"));
+    // (file, kind of the page, options of the report)
+    let cases: Vec<(PathBuf, &str, &[&str])> = vec![
+        (ours.output.clone(), "CPU time", &[]),
+        (ours.output.clone(), "Waits", &["--waits"]),
+        (ours.output.clone(), "page-faults", &["--event", "page-faults"]),
+        (split.output.clone(), "CPU time", &[]),
+        // As samply writes it.
+        (exported("firefox-v55", "v55.json.gz"), "CPU time", &[]),
+        (golden("firefox-153.json.gz"), "CPU time", &[]),
+        (exported("pprof", "split.pb.gz"), "", &[]),
+        (exported("perf-script", "split.txt"), "samples", &[]),
+        (written("names.folded", FOLDED), "Samples", &[]),
+        (golden("example.callgrind"), "", &[]),
+        (written("cachegrind.out", CACHEGRIND), "Ir", &[]),
+        (path("perf.data"), "CPU time", &[]),
+    ];
+    let tasks: Vec<Value> = (cases.iter())
+        .map(|(file, kind, _)| {
+            let choice = (!kind.is_empty()).then(|| json!(["kind", kind]));
+            let steps: Vec<Value> = choice.into_iter().chain(both_orders()).collect();
+            json!({ "url": url(&page(file, &[])), "steps": steps })
+        })
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    for ((file, kind, options), answer) in cases.iter().zip(&answers) {
+        let what = format!("{} {kind}", file.display());
+        let report = report(file, &[&["--view", "functions"], *options].concat());
+        assert_as_report(&what, [&answer["shown"][0], &answer["shown"][1]], &report);
+        let requests = answer["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 1, "{what}: only the file itself: {requests:?}");
+    }
+}
+
+/// Steps to a view and what it shows.
+fn at_tab(tab: &str, steps: &[Value]) -> Vec<Value> {
+    let go = json!(["click", format!("#tab-{tab}")]);
+    std::iter::once(go)
+        .chain(steps.iter().cloned())
+        .chain([json!(["show", ""])])
+        .collect()
+}
+
+/// `A..B` in seconds, from the page's whole microseconds.
+fn time_range(shown: &Value) -> String {
+    let seconds = |at: usize| format!("{:.6}", shown["range"][at].as_f64().unwrap() / 1e6);
+    format!("--time-range={}..{}", seconds(0), seconds(1))
+}
+
+#[test]
+fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_conditions() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let (ours, _) = record()
+        .options(&["--off-cpu"])
+        .profile(program("threads").unwrap(), &["300", "3"]);
+    let (split, _) = record().profile(program("split").unwrap(), &["300"]);
+    let folder = temp_dir();
+    let fib = folder.path().join("fib.folded");
+    std::fs::write(
+        &fib,
+        "main;fib;fib;fib 500\nmain;fib;add 100\nmain;parse;read 300\nmain;parse 50\nother 50\n",
+    )
+    .unwrap();
+    let thread = 3;
+    let choose_thread = format!(".row-thread:nth-child({thread} of .row-thread)");
+    let steps = |parts: &[Vec<Value>]| parts.concat();
+    let tasks = [
+        json!({ "url": url(&page(&ours.output, &[])), "steps": steps(&[
+            vec![json!(["drag", [0.31, 0.62]])], both_orders(),
+            vec![json!(["kind", "Waits"])], both_orders(),
+            vec![json!(["key", "Escape"]), json!(["kind", "CPU time"]), json!(["click", choose_thread])], both_orders(),
+            vec![json!(["key", "Escape"]), json!(["show", ""])],
+        ]) }),
+        json!({ "url": url(&page(&split.output, &[])), "steps": steps(&[
+            at_tab("tree", &[]),
+            // The whole of it, by keys.
+            vec![json!(["key", "/"]), json!(["type", "/^(sixty|thirty)$/"]), json!(["key", "Enter"]), json!(["show", ""]), json!(["key", "Escape"])],
+            at_tab("flame", &[json!(["focus", ".flame"]), json!(["key", "ArrowDown ArrowDown ArrowDown ArrowDown Enter"])]),
+            vec![json!(["key", "Escape"]), json!(["show", ""])],
+            at_tab("heat", &[json!(["focus", ".heat"]), json!(["key", "ArrowDown ArrowDown Enter"])]),
+        ]) }),
+        json!({ "url": url(&page(&fib, &[])), "width": 320, "height": 640, "dark": true, "steps": steps(&[
+            // The first row by self is `fib`.
+            vec![json!(["focus", ".list"]), json!(["key", "Home h"]), json!(["show", ""]), json!(["click", ".crumb"])],
+            vec![json!(["focus", ".list"]), json!(["key", "Home f"]), json!(["show", ""]), json!(["click", ".crumb"])],
+            vec![json!(["focus", ".list"]), json!(["key", "Home Enter"]), json!(["show", ""])],
+            at_tab("inverted", &[]),
+        ]) }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let functions = ["--view", "functions"];
+
+    let shown = |task: usize, at: usize| &answers[task]["shown"][at];
+    let range = time_range(shown(0, 0));
+    let expected = report(&ours.output, &[&functions[..], &[&range]].concat());
+    assert!(expected["selection"]["samples"].as_u64() > Some(30), "{expected}");
+    assert_as_report(&range, [shown(0, 0), shown(0, 1)], &expected);
+    let expected = report(&ours.output, &[&functions[..], &["--waits", &range]].concat());
+    assert_as_report("waits in the range", [shown(0, 2), shown(0, 3)], &expected);
+    let labels = shown(0, 4)["labels"].as_array().unwrap();
+    let chosen: Vec<&Value> = labels.iter().filter(|label| label[2] == "true").collect();
+    assert_eq!(chosen.len(), 1, "{labels:?}");
+    let name = chosen[0][1].as_str().unwrap();
+    let expected = report(&ours.output, &[&functions[..], &["--thread", name]].concat());
+    assert_as_report(name, [shown(0, 4), shown(0, 5)], &expected);
+    let all = report(&ours.output, &functions);
+    assert_eq!(
+        shown(0, 6)["weight"].as_f64().unwrap() as u64,
+        whole(&all, &all["selection"]["weight"])
+    );
+
+    // Each row of the opened tree is one of the report's.
+    let tree = report(&split.output, &["--view", "tree", "--min-percent", "0"]);
+    let in_tree: Vec<(u64, String, u64, u64)> = (tree["views"][0]["rows"].as_array().unwrap().iter())
+        .map(|row| {
+            let weight = |key: &str| whole(&tree, &row[key]["weight"]);
+            let name = row["function"].as_str().unwrap().to_owned();
+            (
+                row["depth"].as_u64().unwrap() + 1,
+                name,
+                weight("self"),
+                weight("total"),
+            )
+        })
+        .collect();
+    let rows = shown(1, 0)["lists"][0].as_array().unwrap();
+    assert!(rows.len() > 3, "{rows:?}");
+    for (row, (name, own, total)) in rows.iter().zip(rows_of_page(&shown(1, 0)["lists"][0])) {
+        let row = (row["level"].as_u64().unwrap(), name, own, total);
+        assert!(in_tree.contains(&row), "{row:?} is not in {in_tree:?}");
+    }
+    // What the search finds is on this share of the stacks, and the tree is open down to it.
+    let all = report(&split.output, &functions);
+    let total = |name: &str| rows_of_report(&all).into_iter().find(|row| row.0 == name).unwrap().2;
+    let searched = shown(1, 1);
+    assert_eq!(
+        searched["matched"].as_f64().unwrap() as u64,
+        total("sixty") + total("thirty"),
+        "{searched}"
+    );
+    let current = searched["lists"][0]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["isCurrent"] == true)
+        .unwrap();
+    assert!(current["isFound"] == true && current["name"] == "sixty", "{searched}");
+    let zoomed = shown(1, 2)["zoomed"].as_str().unwrap();
+    assert!(total(zoomed) * 10 > total("main") * 9, "{zoomed}");
+    assert_eq!(shown(1, 3)["zoomed"], "");
+    let cell = shown(1, 4);
+    assert_eq!(cell["range"], json!([40_000, 60_000]), "{cell}");
+    let expected = report(&split.output, &[&functions[..], &["--time-range=0.04..0.06"]].concat());
+    assert_eq!(cell["samples"], expected["selection"]["samples"], "{cell}");
+
+    let rows = |at: usize| rows_of_page(&shown(2, at)["lists"][0]);
+    let expected = |options: &[&str]| {
+        let options = [&functions[..], options].concat();
+        let mut rows = rows_of_report(&report(&fib, &options));
+        rows.sort();
+        rows
+    };
+    let sorted = |mut rows: Vec<Row>| {
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(rows(0)), expected(&["--hide", "fib"]));
+    assert_eq!(sorted(rows(1)), expected(&["--focus", "fib"]));
+    assert_eq!(
+        rows(2),
+        [("main".to_owned(), 0, 600)],
+        "the callers of fib, of the outermost call"
+    );
+    let callees = rows_of_page(&shown(2, 2)["lists"][1]);
+    assert_eq!(callees, [("add".to_owned(), 100, 100)], "the callees of fib");
+    let inverted = rows(3);
+    assert_eq!(inverted[0], ("fib".to_owned(), 500, 500), "by self: {inverted:?}");
+    for answer in answers[2]["shown"].as_array().unwrap() {
+        assert_eq!(answer["overflow"], 0, "the page is no wider than its window");
+    }
+}
+
+#[test]
+fn names_from_a_profile_are_text_and_nothing_else() {
+    let folder = temp_dir();
+    let path = folder.path().join("hostile.folded");
+    const NAMES: [&str; 4] = [
+        "</script><script>alert(1)</script>",
+        "<img src=https://example.com/x onerror=alert(2)>",
+        "\u{1b}[31m\u{202e}red",
+        "__proto__",
+    ];
+    let lines = NAMES
+        .iter()
+        .zip(1..)
+        .map(|(name, weight)| format!("main;{} {weight}\n", name.replace(';', ":")));
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    let html = page(&path, &[]);
+    let text = std::fs::read_to_string(&html).unwrap();
+    assert!(
+        text.contains("default-src 'none'") && !text.contains("alert") && !text.contains("example.com"),
+        "{text}"
+    );
+    if !chromium() {
+        return;
+    }
+    let every = ["functions", "flame", "tree", "inverted", "callers", "source", "heat"];
+    let steps: Vec<Value> = every.iter().flat_map(|tab| at_tab(tab, &[])).collect();
+    let Some(answers) = browse(&[json!({ "url": url(&html), "steps": steps })]) else {
+        return;
+    };
+    let rows = answers[0]["shown"][0]["lists"][0].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names[..4], ["__proto__", "\\u001b[31m\\u202ered", NAMES[1], NAMES[0]]);
+    assert_eq!(
+        answers[0]["requests"].as_array().unwrap().len(),
+        1,
+        "{:?}",
+        answers[0]["requests"]
+    );
+}
+
+#[test]
+fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let (recording, _) = record().profile(program("inline_dwarf5").unwrap(), &["200"]);
+    let served = Served::start(&std::fs::read(&recording.output).unwrap(), "profile.json.gz", &[]);
+    let origin = format!("http://{}", served.address);
+    let viewer = format!("{origin}/{}/view/", served.token);
+    let fetch = |path: &str| {
+        let script = format!("fetch('{origin}{path}').then((answer) => answer.status, (error) => error.name)");
+        json!(["eval", script])
+    };
+    let mut steps = both_orders();
+    steps.extend([
+        json!(["key", "1 Home s"]),
+        json!(["until", ".source .hot code:not(:empty)"]),
+        json!(["show", ""]),
+        fetch(&format!("/{}/view/data", served.token)),
+        fetch("/wrong/view/data"),
+        fetch(&format!("/{}/view/../../etc/passwd", served.token)),
+    ]);
+    let data = format!("/{}/view/data", served.token);
+    let folder = temp_dir();
+    let other = folder.path().join("other.html");
+    std::fs::write(&other, "<p>Another origin").unwrap();
+    let framed = format!(
+        "new Promise((done) => {{ const frame = document.createElement('iframe'); frame.onload = () => done(frame.contentDocument === null); \
+         frame.src = '{viewer}'; document.body.append(frame); }})"
+    );
+    let tasks = [
+        json!({ "url": viewer, "steps": steps }),
+        json!({ "url": url(&other), "raw": true, "steps": [fetch(&data), ["eval", framed]] }),
+    ];
+    let Some(answers) = browse_all(&tasks) else { return };
+    let shown = |at: usize| &answers[0]["shown"][at];
+    assert_as_report(
+        "served",
+        [shown(0), shown(1)],
+        &report(&recording.output, &["--view", "functions"]),
+    );
+    let hot = shown(2)["lists"][0].as_array().unwrap();
+    let line = line_of("inline.c", "INNERMOST_LINE").to_string();
+    assert!(
+        hot.iter()
+            .any(|row| row["line"] == line.as_str() && row["own"].as_f64() > Some(0.0)),
+        "{hot:?}"
+    );
+    assert_eq!((shown(3), shown(4), shown(5)), (&200.into(), &404.into(), &404.into()));
+    for request in answers[0]["requests"].as_array().unwrap() {
+        assert!(request.as_str().unwrap().contains(&origin), "{request}");
+    }
+    assert_eq!(answers[1]["shown"], json!(["TypeError", true]), "{}", answers[1]);
+}
+
+#[test]
+fn a_recording_is_written_as_a_page_in_one_go() {
+    let Some(()) = kernel_samples() else { return };
+    let folder = temp_dir();
+    let path = |name: &str| folder.path().join(name);
+    let records = |options: &[&str], names: [&str; 2]| {
+        let mut command = sprof();
+        command.arg("record").args(options).args([names[0]]).arg(path(names[1]));
+        run(command.arg("--").arg(program("split").unwrap()).arg("50"));
+    };
+    let start = |name: &str| std::fs::read_to_string(path(name)).unwrap()[..15].to_owned();
+    records(
+        &["-q", "-s", "-o", path("app.json.gz").to_str().unwrap()],
+        ["--html", "beside.html"],
+    );
+    assert!(path("app.json.gz").exists());
+    assert_eq!(start("beside.html"), "<!DOCTYPE html>");
+    records(&["-q", "--embed-sources"], ["-o", "alone.html"]);
+    assert_eq!(start("alone.html"), "<!DOCTYPE html>");
+    let exported = page(&path("app.json.gz"), &["--embed-sources"]);
+    if !chromium() {
+        return;
+    }
+    let steps: Vec<Value> = at_tab("source", &[]);
+    let pages = ["beside.html", "alone.html"].map(&path);
+    let tasks: Vec<Value> = (pages.iter().chain([&exported]))
+        .map(|page| json!({ "url": url(page), "steps": steps }))
+        .collect();
+    let Some(answers) = browse(&tasks) else { return };
+    let has_text = |answer: &Value| {
+        let rows = answer["shown"][0]["lists"][0].as_array().unwrap();
+        rows.iter().any(|row| {
+            row["text"].as_str().unwrap().contains("xorshift") || row["text"].as_str().unwrap().contains("for (")
+        })
+    };
+    assert_eq!(answers.iter().map(has_text).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn the_page_s_scripts_pass_the_type_checker() {
+    let Some(tsc) = installed("node_modules/typescript/bin/tsc") else {
+        return;
+    };
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/src/export/html/js");
+    let output = Command::new("node").arg(tsc).arg("-p").arg(scripts).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn the_link_to_the_viewer_is_printed_and_opens_with_an_option() {
+    let folder = temp_dir();
+    let path = folder.path().join("example.json.gz");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/tests/golden/firefox-153.json.gz");
+    std::fs::copy(golden, &path).unwrap();
+    let said = |options: &[&str]| {
+        let mut command = sprof();
+        command
+            .env_remove("SSH_CONNECTION")
+            .args(["load", "--no-open", "--port", "0"])
+            .args(options)
+            .arg(&path);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let said: Vec<String> = lines
+            .by_ref()
+            .take_while(|line| !line.contains("until Ctrl-C"))
+            .collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said
+    };
+    let both = said(&[]);
+    let [.., ui, viewer] = &both[..] else {
+        panic!("{both:?}")
+    };
+    assert!(
+        ui.contains("/from-url/") && viewer.contains("or the built-in viewer: http://127.0.0.1:"),
+        "{both:?}"
+    );
+    assert!(viewer.ends_with("/view/"), "{both:?}");
+    let one = said(&["--viewer"]);
+    assert!(
+        one.last().unwrap().contains("open http://127.0.0.1:") && one.last().unwrap().ends_with("/view/"),
+        "{one:?}"
+    );
+}
