@@ -6,12 +6,16 @@
 use crate::rust_name::closing;
 use crate::source_path::SourcePath;
 
-/// The crates of Rust's library that know no other ones.
-const LIBRARY: &[&str] = &["core", "alloc", "std", "proc_macro", "test"];
+/// The crates of Rust's library that may implement each other's traits: a crate knows those before it. `test` is missing: only tests have it, and
+/// many programs are called so.
+const LIBRARY: &[&str] = &["core", "alloc", "std", "proc_macro"];
+
+/// Crates that programs have of Rust's library, too.
+const RUNTIME: &[&str] = &["compiler_builtins", "panic_abort", "panic_unwind", "std_detect"];
 
 /// True for a crate of Rust's library.
 pub fn is_library(krate: &str) -> bool {
-    LIBRARY.contains(&krate)
+    LIBRARY.contains(&krate) || RUNTIME.contains(&krate)
 }
 
 /// The crate of a function, by its symbol and its source; of code of other languages, the package that it was compiled from.
@@ -19,14 +23,25 @@ pub fn is_library(krate: &str) -> bool {
 /// The symbol is exact, but for implementations of traits in the legacy mangling: `<T as Trait>::f` may be of the crate of either. There the
 /// source decides, where it is cargo's or Rust's, and else `of_impl`.
 pub fn of_function(mangled: &str, demangled: &str, source: Option<&str>) -> Option<String> {
-    of_symbol(mangled)
+    let by_symbol = match of_symbol(mangled) {
+        Some(Root::Crate(name)) => Some(name),
+        Some(Root::Trait) => of_trait(demangled),
+        None => None,
+    };
+    by_symbol
         .map(str::to_owned)
         .or_else(|| of_source(source?))
         .or_else(|| of_impl(demangled).filter(|_| is_rust(mangled)).map(str::to_owned))
 }
 
-/// The crate that a mangled name begins with.
-fn of_symbol(mangled: &str) -> Option<&str> {
+/// What a mangled name begins with.
+enum Root<'a> {
+    Crate(&'a str),
+    /// A type, of which the function is a method that its trait provides. It is of the trait's crate.
+    Trait,
+}
+
+fn of_symbol(mangled: &str) -> Option<Root<'_>> {
     if let Some(path) = mangled.strip_prefix("_R") {
         return of_v0(path);
     }
@@ -34,23 +49,25 @@ fn of_symbol(mangled: &str) -> Option<&str> {
     // `_$LT$u32$u20$as`; the hash alone.
     let is_path =
         |name: &str| !name.starts_with("_$") && !name.contains('$') && !mangled.ends_with(&format!("{name}E"));
-    is_path(name).then_some(name)
+    is_path(name).then_some(Root::Crate(name))
 }
 
 /// True for both manglings of Rust: names of the legacy one end in a hash, those of C++ begin like them.
 fn is_rust(mangled: &str) -> bool {
     let legacy = || {
         // `.llvm.1234` may follow.
-        let end = mangled.find("E.").or(mangled.strip_suffix('E').map(str::len))?;
-        let hash = mangled.get(..end)?.get(end.checked_sub(19)?..)?.strip_prefix("17h")?;
-        hash.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(())
+        let ends = [mangled.strip_suffix('E').map(str::len), mangled.rfind("E.")];
+        ends.into_iter().flatten().any(|end| {
+            let hash = end.checked_sub(19).and_then(|start| mangled.get(start..end));
+            let digits = hash.and_then(|hash| hash.strip_prefix("17h"));
+            digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        })
     };
-    mangled.starts_with("_R") || mangled.starts_with("_ZN") && legacy().is_some()
+    mangled.starts_with("_R") || mangled.starts_with("_ZN") && legacy()
 }
 
-/// The crate root that a path of the v0 mangling begins with ("Symbol grammar" in rustc's book): of an implementation, the path of the implementation. A default
-/// method of a trait begins with a type.
-fn of_v0(mut path: &str) -> Option<&str> {
+/// What a path of the v0 mangling begins with ("Symbol grammar" in rustc's book): of an implementation, the crate of the implementation.
+fn of_v0(mut path: &str) -> Option<Root<'_>> {
     loop {
         let (tag, rest) = path.split_at_checked(1)?;
         path = match tag {
@@ -61,8 +78,9 @@ fn of_v0(mut path: &str) -> Option<&str> {
                 let name = rest[end..].strip_prefix('_').unwrap_or(&rest[end..]);
                 let name = name.get(..rest[..end].parse().ok()?)?;
                 // What the allocator and the panic handler are called by, whoever defines them (rustc_std_internal_symbol).
-                return Some(if name == "__rustc" { "std" } else { name });
+                return Some(Root::Crate(if name == "__rustc" { "std" } else { name }));
             }
+            "Y" => return Some(Root::Trait),
             // A namespace of one letter.
             "N" => rest.get(1..)?,
             "I" => rest,
@@ -113,18 +131,33 @@ fn of_source(source: &str) -> Option<String> {
 /// The crate of an implementation, by its name: that of the type or that of the trait, and not Rust's library if one of them is not. `None` if both are of other
 /// crates. Rust's library has implementations for all types, too: `<app::T as core::convert::Into<U>>::into`; those are known by their source.
 fn of_impl(demangled: &str) -> Option<&str> {
-    let inside = demangled.strip_prefix('<')?;
-    let inside = &inside[..closing(inside)?];
-    let (of, by) = match top_level_as(inside) {
-        Some(at) => (root(&inside[..at]), root(&inside[at + " as ".len()..])),
-        None => (root(inside), None),
-    };
-    let is_library = |name: &str| LIBRARY.contains(&name);
+    let (of, by) = type_and_trait(demangled)?;
+    let (of, by) = (root(of), by.and_then(root));
+    let in_library = |name: &str| LIBRARY.iter().position(|krate| *krate == name);
     match (of, by) {
-        (Some(of), Some(by)) if of == by || is_library(by) => Some(of),
-        (Some(of), Some(by)) => is_library(of).then_some(by),
+        (Some(of), Some(by)) => match (in_library(of), in_library(by)) {
+            (Some(of_at), Some(by_at)) => Some(if of_at > by_at { of } else { by }),
+            (None, Some(_)) => Some(of),
+            (Some(_), None) => Some(by),
+            (None, None) => (of == by).then_some(of),
+        },
         (of, by) => of.or(by),
     }
+}
+
+/// The crate of the trait of `<T as Trait>::f`.
+fn of_trait(demangled: &str) -> Option<&str> {
+    root(type_and_trait(demangled)?.1?)
+}
+
+/// `T` and `Trait` of `<T as Trait>::f`; `T` of `<T>::f`.
+fn type_and_trait(demangled: &str) -> Option<(&str, Option<&str>)> {
+    let inside = demangled.strip_prefix('<')?;
+    let inside = &inside[..closing(inside)?];
+    Some(match top_level_as(inside) {
+        Some(at) => (&inside[..at], Some(&inside[at + " as ".len()..])),
+        None => (inside, None),
+    })
 }
 
 /// Where ` as ` is that is in no other brackets.
@@ -192,6 +225,11 @@ mod tests {
             ("_RNvC3__ab4main", Some("_ab")),
             ("_RNvCskwGfYPst2Cb_7___rustc14___rust_dealloc", Some("std")),
             ("_RNvYNtC3app1TNtC4core1D1fB2_", None),
+            // A closure in the static `TABLE`.
+            (
+                "_ZN4core3ptr60drop_in_place$LT$app..TABLE..$u7b$$u7b$closure$u7d$$u7d$$GT$17h0123456789abcdefE",
+                Some("core"),
+            ),
             ("_R", None),
             ("_RC99999999999999999999x", None),
             ("_ZN99a17h0123456789abcdefE", None),
@@ -214,12 +252,33 @@ mod tests {
             ("<a::B as c::D<e::F>>::go", "", None),
             ("<a::B<<c::D as e::F>::G> as a::H>::go", "", Some("a")),
             ("<(a::B, u8) as core::hash::Hash>::hash", "", Some("core")),
+            ("<alloc::vec::Vec<u8> as std::io::Write>::write_all", "", Some("std")),
+            // A program may be called `test`.
+            ("<test::T as serde::Serialize>::serialize", "", None),
             ("<[u8]>::len", "", None),
             ("<", "", None),
             ("<>", "", None),
         ] {
             assert_eq!(of(LEGACY, demangled, source).as_deref(), expected, "{demangled}");
             assert_eq!(of("f", demangled, "").as_deref(), None, "not a name of Rust");
+        }
+    }
+
+    #[test]
+    fn provided_methods_are_of_the_crate_of_their_trait() {
+        for (mangled, demangled, expected) in [
+            (
+                "_RNvYNtC3app2ItNtNtNtNtC4core4iter6traits8iterator8Iterator3nthB4_",
+                "<app::It as core::iter::traits::iterator::Iterator>::nth",
+                "core",
+            ),
+            (
+                "_RNvYINtNtC5alloc3vec3VechENtNtC3std2io5Write9write_fmtC3app",
+                "<alloc::vec::Vec<u8> as std::io::Write>::write_fmt",
+                "std",
+            ),
+        ] {
+            assert_eq!(of(mangled, demangled, "").as_deref(), Some(expected), "{demangled}");
         }
     }
 

@@ -104,9 +104,17 @@ impl ElfModule {
         // Debug info of assembly has lines and no functions, like that of units whose split part is missing.
         let named = function.as_ref().filter(|function| function.is_named);
         if let (Some(outer), Some(function)) = (frames.last_mut(), named) {
-            outer.krate = outer.krate.take().or_else(|| function.krate.clone());
             let name = outer.function.get_or_insert_with(|| function.name.clone());
-            if let Some(full) = with_its_scope(name, &function.name) {
+            let full = with_its_scope(name, &function.name);
+            // Debug info without the linkage name has only the source, which is that of a macro where a macro made the function. Of
+            // implementations, the symbol is a guess.
+            let is_exact = full.is_some() && !function.name.starts_with('<');
+            let by_symbol = function.krate.clone();
+            outer.krate = match is_exact {
+                true => by_symbol.or(outer.krate.take()),
+                false => outer.krate.take().or(by_symbol),
+            };
+            if let Some(full) = full {
                 *name = full;
             }
         }
