@@ -153,7 +153,7 @@ pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
     Ok(data)
 }
 
-/// Like [`whole`], with counters. Returns the recording's start in the counters' times, too, ms.
+/// Like [`whole()`], with counters. Returns the recording's start in the counters' times, too, ms.
 pub fn for_page(path: &Path, limits: ReadLimits) -> Result<(Data, f64), ReadError> {
     Ok(with_zero(tables::<Everything>(path, limits)?))
 }
