@@ -13,14 +13,17 @@ use crate::error::SymbolError;
 use crate::helpers::MAX_THREADS;
 use crate::symbolicator::Symbolicator;
 
-/// Addresses whose answers wait to be asked for, at most, with one module more for each thread. An answer has about 0.5 KB.
+/// Addresses whose answers wait to be asked for, at most, with one request more for each thread, also for the one that asks. An answer has about 0.5 KB.
 const MAX_WAITING: usize = 50_000;
 
 type Answer = Result<Vec<AddressInfo>, SymbolError>;
 
+/// [`Symbolicator::lookup`].
+type LookUp<'a> = &'a (dyn Fn(&Module, &[u64]) -> Answer + Sync);
+
 /// Look-ups that will be asked for, each once at most.
 pub struct Ahead<'a> {
-    symbolicator: &'a Symbolicator,
+    look_up: LookUp<'a>,
     /// Relative addresses of a module.
     requests: &'a [(Arc<Module>, Vec<u64>)],
     state: Mutex<State>,
@@ -51,36 +54,14 @@ impl Symbolicator {
     /// Runs `ask` while other threads, fewer than there are CPUs, make the look-ups that it will ask for: about in this order, those of the kernel
     /// first, which takes 50 ms to list its functions.
     pub fn look_up_ahead<T>(&self, requests: &[(Arc<Module>, Vec<u64>)], ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
-        let mut order: Vec<usize> = (0..requests.len()).rev().collect();
-        order.sort_by_key(|request| requests[*request].0.kind == ModuleKind::Kernel);
-        let ahead = Ahead {
-            symbolicator: self,
-            requests,
-            state: Mutex::new(State {
-                slots: requests.iter().map(|_| Slot::Open).collect(),
-                order,
-                waiting: 0,
-                is_over: false,
-            }),
-            changed: Condvar::new(),
-        };
         let cpus = match self.asks_servers() {
             // Downloads show their progress one after the other.
             true => 1,
             false => thread::available_parallelism().map_or(1, usize::from),
         };
         let helpers = (cpus.min(MAX_THREADS) - 1).min(requests.len().saturating_sub(1));
-        thread::scope(|scope| {
-            let _end = End(&ahead);
-            for _ in 0..helpers {
-                let thread = thread::Builder::new().name("look-up".to_owned());
-                // Without a thread the caller looks up all.
-                if thread.spawn_scoped(scope, || ahead.help()).is_err() {
-                    break;
-                }
-            }
-            ask(&ahead)
-        })
+        let look_up = |module: &Module, addresses: &[u64]| self.lookup(module, addresses);
+        Ahead::of(requests, &look_up).run(helpers, ask)
     }
 }
 
@@ -94,18 +75,63 @@ impl Drop for End<'_> {
     }
 }
 
-impl Ahead<'_> {
+/// A request that is under way. Dropped by a panic, it is open again for the one who asks, and for no helper: that would panic, too.
+struct UnderWay<'a>(&'a Ahead<'a>, usize);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state().slots[self.1] = Slot::Open;
+        self.0.changed.notify_all();
+    }
+}
+
+impl<'a> Ahead<'a> {
+    fn of(requests: &'a [(Arc<Module>, Vec<u64>)], look_up: LookUp<'a>) -> Ahead<'a> {
+        let mut order: Vec<usize> = (0..requests.len()).rev().collect();
+        order.sort_by_key(|request| requests[*request].0.kind == ModuleKind::Kernel);
+        Ahead {
+            look_up,
+            requests,
+            state: Mutex::new(State {
+                slots: requests.iter().map(|_| Slot::Open).collect(),
+                order,
+                waiting: 0,
+                is_over: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Runs `ask` beside so many threads that help.
+    fn run<T>(&self, helpers: usize, ask: impl FnOnce(&Ahead<'_>) -> T) -> T {
+        thread::scope(|scope| {
+            let _end = End(self);
+            for _ in 0..helpers {
+                let thread = thread::Builder::new().name("look-up".to_owned());
+                // Without a thread the caller looks up all.
+                if thread.spawn_scoped(scope, || self.help()).is_err() {
+                    break;
+                }
+            }
+            ask(self)
+        })
+    }
+
     /// [`Symbolicator::lookup`]. If this request was announced, its answer is there already, or is waited for.
     ///
     /// # Errors
     ///
     /// Those of [`Symbolicator::lookup`].
     pub fn lookup(&self, module: &Module, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
-        let is_it = |(other, asked): &(Arc<Module>, Vec<u64>)| **other == *module && asked == addresses;
-        let Some(request) = self.requests.iter().position(is_it) else {
-            return self.symbolicator.lookup(module, addresses);
-        };
         let mut state = self.state();
+        // A foreign profile may list a library twice: each of the two requests has an answer.
+        let is_it = |(slot, (other, asked)): (&Slot, &(Arc<Module>, Vec<u64>))| {
+            !matches!(slot, Slot::Given) && **other == *module && asked == addresses
+        };
+        let Some(request) = state.slots.iter().zip(self.requests).position(is_it) else {
+            drop(state);
+            return (self.look_up)(module, addresses);
+        };
         while let Slot::UnderWay = state.slots[request] {
             state = match state.next_open() {
                 Some(other) => self.answer(state, other),
@@ -120,7 +146,7 @@ impl Ahead<'_> {
             }
             Slot::Open | Slot::UnderWay | Slot::Given => {
                 drop(state);
-                self.symbolicator.lookup(module, addresses)
+                (self.look_up)(module, addresses)
             }
         }
     }
@@ -129,7 +155,7 @@ impl Ahead<'_> {
     fn help(&self) {
         let mut state = self.state();
         while !state.is_over && !state.order.is_empty() {
-            state = match (state.waiting < MAX_WAITING).then(|| state.next_open()).flatten() {
+            state = match state.next_open() {
                 Some(request) => self.answer(state, request),
                 None => self.wait(state),
             };
@@ -139,8 +165,10 @@ impl Ahead<'_> {
     /// Makes the look-ups of a request that is under way.
     fn answer<'s>(&'s self, state: MutexGuard<'s, State>, request: usize) -> MutexGuard<'s, State> {
         drop(state);
+        let under_way = UnderWay(self, request);
         let (module, addresses) = &self.requests[request];
-        let answer = self.symbolicator.lookup(module, addresses);
+        let answer = (self.look_up)(module, addresses);
+        std::mem::forget(under_way);
         let mut state = self.state();
         state.slots[request] = Slot::Answered(answer);
         state.waiting += addresses.len();
@@ -158,8 +186,11 @@ impl Ahead<'_> {
 }
 
 impl State {
-    /// The next request that nobody works at is then under way.
+    /// The next request that nobody works at is then under way. `None` also while enough answers wait.
     fn next_open(&mut self) -> Option<usize> {
+        if self.waiting >= MAX_WAITING {
+            return None;
+        }
         while let Some(request) = self.order.pop() {
             if let Slot::Open = self.slots[request] {
                 self.slots[request] = Slot::UnderWay;
@@ -172,7 +203,11 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use recording::module::BuildId;
+    use recording::symbol::SourceFrame;
 
     use super::*;
     use crate::locate::SymbolOptions;
@@ -236,6 +271,80 @@ mod tests {
             }
         });
         assert_eq!(symbolicator().look_up_ahead(&[], |_| 7), 7);
+    }
+
+    /// An answer that tells which look-up it is of.
+    fn infos(from: u32) -> Answer {
+        let frame = SourceFrame {
+            line: Some(from),
+            ..SourceFrame::default()
+        };
+        Ok(vec![AddressInfo {
+            frames: vec![frame],
+            ..AddressInfo::default()
+        }])
+    }
+
+    #[test]
+    fn a_panic_of_a_helper_is_no_endless_wait() {
+        let requests = ["/a", "/b"].map(|path| (module(ModuleKind::File, path), vec![1]));
+        let began = Barrier::new(2);
+        let look_up = |_: &Module, _: &[u64]| match thread::current().name() {
+            Some("look-up") => {
+                began.wait();
+                panic!("in a helper")
+            }
+            _ => infos(7),
+        };
+        let ahead = Ahead::of(&requests, &look_up);
+        let mut answer = None;
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            ahead.run(1, |ahead| {
+                began.wait();
+                let (module, addresses) = &requests[0];
+                answer = ahead.lookup(module, addresses).ok();
+            });
+        }));
+        assert_eq!(answer, infos(7).ok());
+        assert!(ended.is_err(), "the panic is not hidden");
+    }
+
+    #[test]
+    fn each_of_two_equal_requests_is_looked_up_once() {
+        let requests = ["/a", "/a", "/b"].map(|path| (module(ModuleKind::File, path), vec![1]));
+        let looked_up = AtomicU32::new(0);
+        let look_up = |_: &Module, _: &[u64]| infos(looked_up.fetch_add(1, Ordering::Relaxed));
+        let ahead = Ahead::of(&requests, &look_up);
+        // All three are answered before they are asked for.
+        for request in 0..3 {
+            ahead.state().slots[request] = Slot::UnderWay;
+            drop(ahead.answer(ahead.state(), request));
+        }
+        for (number, (module, addresses)) in (0..).zip(&requests) {
+            assert_eq!(ahead.lookup(module, addresses).ok(), infos(number).ok());
+        }
+        assert_eq!((ahead.state().waiting, looked_up.load(Ordering::Relaxed)), (0, 3));
+    }
+
+    /// The one request is under way elsewhere: who waits for it makes other look-ups, while few answers wait.
+    #[test]
+    fn who_waits_looks_up_no_more_than_helpers_do() {
+        let mut requests = vec![(module(ModuleKind::File, "/slow"), vec![1])];
+        let many = (0..MAX_WAITING as u64 / 2).collect::<Vec<u64>>();
+        requests.extend((0..5).map(|number| (module(ModuleKind::File, &number.to_string()), many.clone())));
+        let look_up = |_: &Module, _: &[u64]| infos(7);
+        let ahead = Ahead::of(&requests, &look_up);
+        ahead.state().slots[0] = Slot::UnderWay;
+        thread::scope(|scope| {
+            scope.spawn(|| ahead.lookup(&requests[0].0, &requests[0].1));
+            let mut state = ahead.state();
+            while state.waiting < MAX_WAITING {
+                state = ahead.wait(state);
+            }
+            drop(ahead.answer(state, 0));
+        });
+        let answered = |slot: &&Slot| matches!(slot, Slot::Answered(_));
+        assert_eq!(ahead.state().slots.iter().filter(answered).count(), 2);
     }
 
     #[test]
