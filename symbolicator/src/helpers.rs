@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Threads for one look-up at most, with the one that asks.
+/// Threads for one look-up at most, with the one that asks. As many make look-ups ahead; these are not counted in [`HELPERS`].
 pub(crate) const MAX_THREADS: usize = 4;
 
 /// Helpers of all look-ups at this moment.

@@ -49,9 +49,10 @@ impl ModuleKey {
     }
 }
 
-/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other, and a
-/// look-up of thousands of addresses, or in many modules, uses up to 4 CPUs. What was read of a module
-/// stays in memory for its next look-up, unless many modules need more than 256 MB: then it is read again.
+/// Answers for the modules of a recording. Shared between threads; look-ups in one module wait for each other. A look-up
+/// of thousands of addresses uses up to 4 CPUs; look-ups ahead, in many modules, use up to 4, and up to 7 while one of them has
+/// thousands of addresses. What was read of a module stays in memory for its next look-up, unless many modules need more
+/// than 256 MB: then it is read again.
 pub struct Symbolicator {
     options: SymbolOptions,
     modules: RwLock<FxHashMap<ModuleKey, Vec<Arc<Entry>>>>,
