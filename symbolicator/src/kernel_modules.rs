@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolKind};
 use recording::module::BuildId;
@@ -17,16 +18,21 @@ use crate::elf::ElfModule;
 use crate::elf::file::{ElfFile, is_code};
 use crate::elf::relocatable;
 use crate::error::SymbolError;
+use crate::held::{self, Held};
 use crate::kernel::{self, KernelSymbols};
 use crate::locate::{self, SymbolOptions};
 use crate::sys::Mapping;
 
-/// Largest ratio of unpacked to packed that is believed, and largest module. Modules shrink 3 to 5 times; amdgpu.ko with debug info has 0.4 GB.
+/// Largest ratio of unpacked to packed that is believed, and largest module, packed as a file or section by section. Modules shrink 3 to 5 times;
+/// amdgpu.ko with debug info has 0.4 GB.
 const MAX_UNPACKED_RATIO: usize = 100;
 const MAX_UNPACKED_BYTES: usize = 1 << 30;
 
 /// Files of a kernel's modules at most. A distribution's kernel has 6,000.
 const MAX_FILES: usize = 100_000;
+
+/// Heap that laid out modules may take, in bytes, besides the one that was used last. The kernel's image and other files need some, too.
+const MAX_HELD_BYTES: usize = held::MAX_HELD_BYTES / 2;
 
 /// The modules of the running kernel.
 pub(crate) struct KernelModules {
@@ -34,15 +40,19 @@ pub(crate) struct KernelModules {
     options: SymbolOptions,
     /// Installed files by name of the module; `None` until one is looked for.
     installed: Option<FxHashMap<String, Vec<PathBuf>>>,
-    /// By name; `None` for those without debug info.
+    /// By name; `None` for those without debug info. Those that were dropped for others are opened again.
     opened: BTreeMap<String, Option<KernelModule>>,
+    /// Names of those with debug info.
+    held: Held<String>,
     /// Files that are not used, a sentence each.
     notes: Vec<String>,
+    /// Also that of modules that were dropped.
     damage: Vec<String>,
 }
 
 /// A module whose debug info is installed.
 struct KernelModule {
+    name: Arc<String>,
     elf: ElfModule,
     /// By start in the kernel's list.
     functions: FxHashMap<u64, Function>,
@@ -59,6 +69,10 @@ struct Function {
 impl KernelModules {
     /// Opens nothing. `root` is `/`.
     pub(crate) fn new(root: &Path, options: &SymbolOptions) -> KernelModules {
+        KernelModules::within(MAX_HELD_BYTES, root, options)
+    }
+
+    fn within(max_held_bytes: usize, root: &Path, options: &SymbolOptions) -> KernelModules {
         KernelModules {
             root: root.to_owned(),
             options: SymbolOptions {
@@ -67,6 +81,7 @@ impl KernelModules {
             },
             installed: None,
             opened: BTreeMap::new(),
+            held: Held::new(max_held_bytes),
             notes: Vec::new(),
             damage: Vec::new(),
         }
@@ -103,6 +118,17 @@ impl KernelModules {
                     outer.function = Some(function.name.clone());
                 }
             }
+            let (name, bytes) = (Arc::clone(&module.name), module.held_bytes());
+            self.used(&name, bytes);
+        }
+    }
+
+    /// Drops modules whose last use is longest ago, if all take too much memory. What was said of them stays said.
+    fn used(&mut self, name: &Arc<String>, bytes: usize) {
+        for dropped in self.held.used(name, bytes, |other| self.opened.remove(other).flatten()) {
+            let damage = dropped.elf.damage().iter();
+            let new: Vec<String> = damage.filter(|text| !self.damage.contains(text)).cloned().collect();
+            self.damage.extend(new);
         }
     }
 
@@ -114,15 +140,14 @@ impl KernelModules {
     /// Files that could not be read, or not wholly, a sentence each.
     pub(crate) fn damage(&self) -> Vec<String> {
         let of_files = self.modules().flat_map(|module| module.elf.damage());
+        // A module that was opened again says the same again.
+        let of_files = of_files.filter(|text| !self.damage.contains(text));
         self.damage.iter().chain(of_files).cloned().collect()
     }
 
     /// Heap bytes, about.
     pub(crate) fn held_bytes(&self) -> usize {
-        let of_module = |module: &KernelModule| {
-            module.elf.held_bytes() + module.functions.capacity() * size_of::<(u64, Function)>()
-        };
-        self.modules().map(of_module).sum()
+        self.modules().map(KernelModule::held_bytes).sum()
     }
 
     fn modules(&self) -> impl Iterator<Item = &KernelModule> {
@@ -144,7 +169,11 @@ impl KernelModules {
                 Ok(Some(file)) => {
                     let functions = functions(&file, running.functions_in_module(name).collect());
                     let elf = ElfModule::new(None, Some(file), &self.options);
-                    return Some(KernelModule { elf, functions });
+                    return Some(KernelModule {
+                        name: Arc::new(name.to_owned()),
+                        elf,
+                        functions,
+                    });
                 }
                 Ok(None) => {}
                 Err(SymbolError::Replaced { path, .. }) => other = other.or(Some(path)),
@@ -208,6 +237,12 @@ impl KernelModules {
     }
 }
 
+impl KernelModule {
+    fn held_bytes(&self) -> usize {
+        self.elf.held_bytes() + self.functions.capacity() * size_of::<(u64, Function)>()
+    }
+}
+
 /// A file with the build id and debug info, laid out.
 fn checked(file: ElfFile, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> {
     if file.build_id() != Some(id) {
@@ -220,7 +255,7 @@ fn checked(file: ElfFile, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> 
     if !file.has_section(".debug_info") {
         return Ok(None);
     }
-    let laid_out = relocatable::lay_out(&file)?;
+    let laid_out = relocatable::lay_out(&file, MAX_UNPACKED_BYTES as u64)?;
     match file.check_unchanged() {
         true => Ok(Some(laid_out)),
         false => Err(SymbolError::Rewritten {

@@ -8,7 +8,9 @@ use object::elf::{self, FileHeader64, SectionHeader64, Sym64};
 use object::endian::{Endianness, U16, U32, U64};
 use object::pod::bytes_of;
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader, Sym};
-use object::{Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget, SectionIndex};
+use object::{
+    CompressionFormat, Object, ObjectKind, ObjectSection, ObjectSymbol, RelocationKind, RelocationTarget, SectionIndex,
+};
 
 use super::dwarf;
 use super::file::ElfFile;
@@ -24,15 +26,15 @@ const GAP_BYTES: u64 = 16;
 const RELA_BYTES: u64 = 24;
 
 /// The debug file of a relocatable one: headers of all sections that are loaded, symbols, and the debug info that look-ups read, for the
-/// addresses of the answer's own sections. Memory is at most that of the file and of its unpacked sections.
+/// addresses of the answer's own sections. Memory is at most that of the file and of its unpacked sections, which have `max_unpacked_bytes` in all.
 ///
 /// # Errors
 ///
-/// The file is not a relocatable one of 64 bits, is damaged, or has a relocation in its debug info that is not known.
-pub(crate) fn lay_out(file: &ElfFile) -> Result<ElfFile, SymbolError> {
+/// The file is not a relocatable one of 64 bits, is damaged, claims to unpack to more, or has a relocation in its debug info that is not known.
+pub(crate) fn lay_out(file: &ElfFile, max_unpacked_bytes: u64) -> Result<ElfFile, SymbolError> {
     let bytes = match file.object()? {
         object::File::Elf64(elf) if elf.kind() == ObjectKind::Relocatable && elf.is_little_endian() => Layout::of(&elf)
-            .and_then(|layout| layout.write(file))
+            .and_then(|layout| layout.write(file, max_unpacked_bytes))
             .map_err(|why| SymbolError::unreadable(file.path(), why)),
         _ => Err(SymbolError::unreadable(
             file.path(),
@@ -52,7 +54,7 @@ struct Layout<'a> {
     headers: Vec<SectionHeader64<Endianness>>,
 }
 
-/// What of a file was kept, and may still be: in an honest file no two sections share bytes.
+/// What was kept so far, and how much more may be. In an honest file no two sections share bytes.
 struct Kept {
     /// The string tables of section names and of symbols.
     strings: Vec<SectionIndex>,
@@ -60,6 +62,8 @@ struct Kept {
     debug: Vec<String>,
     /// Bytes of the file that no section had.
     unread_bytes: u64,
+    /// Bytes that further sections may unpack to.
+    unpacked_bytes: u64,
     /// Relocations that the file can still hold.
     relocations: u64,
 }
@@ -87,13 +91,14 @@ impl<'a> Layout<'a> {
     }
 
     /// Writes the debug file.
-    fn write(mut self, file: &ElfFile) -> Result<Vec<u8>, Why> {
+    fn write(mut self, file: &ElfFile, max_unpacked_bytes: u64) -> Result<Vec<u8>, Why> {
         let endian = self.elf.endian();
         let mut out = bytes_of(self.elf.elf_header()).to_vec();
         let mut kept = Kept {
             strings: self.string_sections(),
             debug: Vec::new(),
             unread_bytes: file.len() as u64,
+            unpacked_bytes: max_unpacked_bytes,
             relocations: file.len() as u64 / RELA_BYTES,
         };
         for index in 1..self.headers.len() {
@@ -102,6 +107,9 @@ impl<'a> Layout<'a> {
             let is_loaded = header.sh_flags(endian).contains(elf::SHF_ALLOC);
             let Some(content) = content else {
                 header.sh_type = U32::new(endian, if is_loaded { elf::SHT_NOBITS } else { elf::SHT_NULL });
+                if !is_loaded {
+                    header.sh_size = U64::new(endian, 0);
+                }
                 continue;
             };
             out.resize(out.len().next_multiple_of(16), 0);
@@ -168,6 +176,16 @@ impl<'a> Layout<'a> {
                 .map_err(|error| damaged(&error));
         }
         kept.debug.push(name.to_owned());
+        // The section that `ElfFile::section` reads.
+        let of_name = self.elf.section_by_name(name);
+        let unpacked = of_name
+            .and_then(|section| section.compressed_data().ok())
+            .map_or(0, |data| match data.format {
+                CompressionFormat::None => 0,
+                _ => data.uncompressed_size,
+            });
+        kept.unpacked_bytes = (kept.unpacked_bytes.checked_sub(unpacked))
+            .ok_or_else(|| damaged(&"unpacks to more, with those before it, than is plausible"))?;
         let content = file.section(name).map_err(|error| error.to_string())?;
         let mut content = content.into_owned();
         self.relocate(&mut content, &section, &mut kept.relocations)

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod limits;
+
 /// Where the kernel runs, and where it has loaded the sections of the module, one after the other.
 const RUNS: u64 = 0xffff_ffff_a3c0_0000;
 const LOADED: u64 = 0xffff_ffff_c020_1000;
@@ -56,6 +58,10 @@ pub(crate) fn system(compiler: &str, linker: &str, flags: &[&str]) -> Option<Sys
         linker,
         &["-r", "--build-id", &path("first.o"), &path("second.o"), "-o", ko],
     )?;
+    if flags.contains(&"-gz=zlib") {
+        // `ld -r` has unpacked the sections.
+        run("objcopy", &["--compress-debug-sections=zlib", ko])?;
+    }
     let bytes = std::fs::read(&file).unwrap();
     let object = object::File::parse(&*bytes).unwrap();
     let notes = root.path().join("sys/module/made_up/notes");
@@ -78,9 +84,16 @@ pub(crate) fn system(compiler: &str, linker: &str, flags: &[&str]) -> Option<Sys
 
 impl System {
     pub(crate) fn running(&self) -> KernelSymbols {
+        self.running_with(&[("made_up", 0)])
+    }
+
+    /// With modules that have the same functions, each so far behind the loaded one.
+    fn running_with(&self, modules: &[(&str, u64)]) -> KernelSymbols {
         let mut text = format!("{RUNS:x} T _text\n{:x} T _etext\n", RUNS + 0x1000);
-        for (name, _, start, _) in &self.functions {
-            text.push_str(&format!("{:x} t {name}\t[made_up]\n", RUNS + start));
+        for (module, moved) in modules {
+            for (name, _, start, _) in &self.functions {
+                text.push_str(&format!("{:x} t {name}\t[{module}]\n", RUNS + start + moved));
+            }
         }
         KernelSymbols::from_text(&text).unwrap()
     }
@@ -307,7 +320,7 @@ fn names_of_several_functions_are_decided_by_the_others_of_their_section() {
     let twice = || system.functions.iter().filter(|function| function.0 == "twice");
     assert_eq!(twice().count(), 2);
     // The same list as if the section lay elsewhere for one function: nothing is known of the section.
-    let file = relocatable::lay_out(&ElfFile::open(&system.file).unwrap()).unwrap();
+    let file = relocatable::lay_out(&ElfFile::open(&system.file).unwrap(), 0).unwrap();
     let mut listed: Vec<(&str, u64)> = system
         .functions
         .iter()
