@@ -257,7 +257,8 @@ fn checked(file: ElfFile, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> 
     }
     let laid_out = relocatable::lay_out(&file, MAX_UNPACKED_BYTES as u64)?;
     match file.check_unchanged() {
-        true => Ok(Some(laid_out)),
+        // Other files may have what is lost: `.zdebug_info`, which old compressors wrote.
+        true => Ok(Some(laid_out).filter(|file| file.has_section(".debug_info"))),
         false => Err(SymbolError::Rewritten {
             path: file.path().to_owned(),
         }),
@@ -302,7 +303,7 @@ fn functions(file: &ElfFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Functio
     for (name, _) in &listed {
         *count.entry(name).or_default() += 1;
     }
-    // How far each section was moved, by functions of names that are the only ones. `None` where these disagree.
+    // Names that are unique in both tell how far each section was moved; other names are matched by that. `None` where these disagree.
     let mut moved: FxHashMap<SectionIndex, Option<u64>> = FxHashMap::default();
     for (name, start) in &listed {
         if let (1, Some([function])) = (count[name], by_name.get(name.as_bytes()).map(Vec::as_slice)) {

@@ -313,6 +313,28 @@ fn a_packed_module_without_debug_info_is_unpacked_once() {
 }
 
 #[test]
+fn a_module_with_debug_info_in_a_form_that_is_not_read_hides_no_other() {
+    let Some(system) = system("cc", "ld", &["-g"]) else {
+        return;
+    };
+    let expected = system.all(&mut system.modules());
+    let installed = system.root.path().join("lib/modules/6.1.0-9");
+    std::fs::create_dir_all(&installed).unwrap();
+    std::fs::copy(&system.file, installed.join("made-up.ko")).unwrap();
+    let rename = [
+        "--rename-section",
+        ".debug_info=.zdebug_info",
+        system.file.to_str().unwrap(),
+    ];
+    if run("objcopy", &rename).is_none() {
+        return;
+    }
+    let id = ElfFile::open(&system.file).unwrap().build_id().cloned().unwrap();
+    assert!(system.modules().read(&system.file, &id).unwrap().is_none());
+    assert!(system.all(&mut system.modules()) == expected);
+}
+
+#[test]
 fn names_of_several_functions_are_decided_by_the_others_of_their_section() {
     let Some(system) = system("cc", "ld", &["-g"]) else {
         return;
