@@ -9,7 +9,7 @@ use ureq::http::Uri;
 /// What stays as it is in a part of a path (RFC 3986, 2.3: unreserved characters).
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a query may hold a signature.
+/// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a path may hold a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     uri: Uri,
@@ -32,6 +32,10 @@ impl Address {
         }
         if authority.host().is_empty() || authority.as_str().ends_with(':') {
             return Err(format!("it has no host, or no port after the colon; {example}"));
+        }
+        // The path of a request replaces the query, and `Uri` drops a fragment.
+        if text.contains(['?', '#']) {
+            return Err("an address has no query and no fragment here; leave out what follows ? or #".into());
         }
         let address = Address { uri: uri.clone() };
         match scheme {
@@ -126,6 +130,8 @@ mod tests {
             "https:///x",
             "https://example.org:/",
             "http://a\r\nb",
+            "https://example.org/x?sig=hunter2",
+            "https://example.org/x#part",
         ] {
             assert!(Address::parse(bad, true).is_err(), "{bad:?}");
         }
@@ -142,7 +148,9 @@ mod tests {
             "https://example.org/api/profile/a%2F..%2Fb%3Fc%23d%20e"
         );
         assert!(base.below(&[".."]).is_err());
-        let signed = Address::parse("https://example.org/x?sig=hunter2", false).unwrap();
+        let signed = Address::parse("https://example.org/hunter2", false).unwrap();
         assert_eq!(format!("{signed:?}"), "Address(https://example.org)");
+        let query = Address::parse("https://example.org/x?sig=hunter2", false).unwrap_err();
+        assert!(query.contains("query") && !query.contains("hunter2"), "{query}");
     }
 }

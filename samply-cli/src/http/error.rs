@@ -7,7 +7,7 @@ use std::time::Duration;
 use profile::text::one_line;
 use ureq::Timeout;
 
-use super::Limits;
+use super::{Limits, Secret};
 use crate::numbers::bytes;
 
 /// Characters of a server's own words in an error.
@@ -56,12 +56,16 @@ pub(crate) enum Reason {
     Proxy(String),
     /// This variable names no HTTP proxy.
     ProxyVariable(&'static str),
+    /// This variable is not UTF-8.
+    Variable(&'static str),
     /// The server's certificate is not valid here.
     Certificate(String),
     /// No encrypted connection for another reason.
     Tls(String),
     /// The connection ended before the reply.
     Closed,
+    /// A status from 200 to 299 before the whole body was sent.
+    Early(u16),
     /// A status from 300 to 399.
     Redirect(u16),
     /// Any other status but 200 to 299, and the server's words.
@@ -84,9 +88,15 @@ impl Error {
         self.sent == Sent::Nothing && matches!(self.reason, Reason::Refused | Reason::Unreachable(_))
     }
 
+    /// True if more time may help.
+    pub(crate) fn is_time_out(&self) -> bool {
+        matches!(self.reason, Reason::TimedOut(..))
+    }
+
     /// True if the server may have acted on the request although there is no reply that says so.
     pub(crate) fn is_outcome_unknown(&self) -> bool {
         let may_have_acted = match self.reason {
+            Reason::Early(_) => return true,
             // Servers in front of the real one reply these when they lose patience with it.
             Reason::Status(status, _) => status >= 500,
             Reason::Redirect(_) => false,
@@ -157,14 +167,18 @@ fn of_tls(error: &rustls::Error) -> Reason {
     }
 }
 
-/// A server's words in one short line, without what may be a token: servers repeat what they were sent.
-pub(super) fn said(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(16 * MAX_SAID)]);
+/// A server's words in one short line, without what may be a token and without `hidden`: servers repeat what they were sent.
+pub(super) fn said(body: &[u8], hidden: &[Secret]) -> String {
+    let text = String::from_utf8_lossy(body);
     let text = text.trim();
-    match text.starts_with('<') {
-        true => "an HTML page".into(),
-        false => short(&without_tokens(text)),
+    if text.starts_with('<') {
+        return "an HTML page".into();
     }
+    let mut text = text.to_owned();
+    for secret in hidden {
+        text = text.replace(secret.expose(), "[...]");
+    }
+    short(&without_tokens(&text))
 }
 
 /// At most [`MAX_SAID`] characters in one line.
@@ -228,18 +242,18 @@ impl fmt::Display for Reason {
             Reason::TimedOut(phase, time) => {
                 let time = time.as_secs_f64();
                 match phase {
-                    Phase::Connecting => write!(f, "no connection within {time} s; check the address and the network")?,
-                    Phase::Sending => write!(f, "the server took nothing for {time} s")?,
-                    Phase::Reply => write!(f, "no whole reply within {time} s")?,
-                    Phase::Whole => write!(f, "all together took more than {time} s")?,
+                    Phase::Connecting => write!(f, "no connection within {time} s; check the address and the network"),
+                    Phase::Sending => write!(f, "the server took nothing for {time} s"),
+                    Phase::Reply => write!(f, "no whole reply within {time} s"),
+                    Phase::Whole => write!(f, "all together took more than {time} s"),
                 }
-                write!(f, "; --timeout allows more")
             }
             Reason::Proxy(said) => write!(f, "the proxy did not connect: {said}; {PROXY}"),
             Reason::ProxyVariable(name) => write!(
                 f,
                 "{name} names no HTTP proxy; its form is http://HOST:PORT, and SOCKS proxies are not supported"
             ),
+            Reason::Variable(name) => write!(f, "the variable {name} is not UTF-8"),
             Reason::Certificate(why) => write!(
                 f,
                 "its certificate is not valid here: {why}; if you trust the server, name a file with its authority's certificate in \
@@ -250,6 +264,10 @@ impl fmt::Display for Reason {
                 "no encrypted connection: {why}; check scheme and port of the address"
             ),
             Reason::Closed => write!(f, "the connection was closed without a reply; try again later"),
+            Reason::Early(status) => write!(
+                f,
+                "it replied (status {status}) before it had the whole profile; check the address, and what stands in front of the server"
+            ),
             Reason::Redirect(status) => write!(
                 f,
                 "the server sends to another address (status {status}), and nothing is sent there; name that address itself"

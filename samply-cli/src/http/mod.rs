@@ -42,6 +42,8 @@ pub(crate) struct Request<'a> {
     pub(crate) method: Method,
     pub(crate) address: &'a Address,
     pub(crate) headers: &'a [(&'a str, &'a str)],
+    /// Headers with values that nobody else may see.
+    pub(crate) secret_headers: &'a [(String, Secret)],
     /// The value of `Authorization`.
     pub(crate) authorization: Option<&'a Secret>,
     pub(crate) body: Option<Body>,
@@ -127,7 +129,7 @@ pub(crate) fn send(
     limits: &Limits,
     mut watch: impl FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Reply, Error> {
-    let proxy = proxy::of(request.address, &|name| std::env::var(name).ok());
+    let proxy = proxy::of(request.address, &|name| std::env::var_os(name));
     let state = Arc::new(State::default());
     let size = request.body.as_ref().map_or(0, |body| body.size);
     let failed = Failed {
@@ -135,8 +137,8 @@ pub(crate) fn send(
         host: request.address.host().into(),
         proxy: (proxy.as_ref().ok().and_then(Option::as_ref)).map(|proxy| proxy::name(proxy).into()),
         limits: *limits,
-        has_body: request.body.is_some(),
         size,
+        hidden: hidden(&request),
     };
     let proxy = match proxy {
         Ok(proxy) => proxy,
@@ -169,10 +171,12 @@ pub(crate) fn send(
     };
     let sent = failed.sent(&state);
     match outcome {
-        Ok(reply) if (200..300).contains(&reply.status) => Ok(reply),
+        Ok(reply) if (200..300).contains(&reply.status) && sent == Sent::All => Ok(reply),
+        // Seen: a gateway that replies 200 to the question whether it wants the body.
+        Ok(reply) if (200..300).contains(&reply.status) => Err(failed.error(Reason::Early(reply.status), sent)),
         Ok(reply) if (300..400).contains(&reply.status) => Err(failed.error(Reason::Redirect(reply.status), sent)),
         Ok(reply) => {
-            let said = error::said(&reply.body);
+            let said = error::said(&reply.body, &failed.hidden);
             Err(failed.error(Reason::Status(reply.status, said), sent))
         }
         Err(stop) => {
@@ -186,14 +190,38 @@ pub(crate) fn send(
     }
 }
 
+/// What a server may repeat of a request, and no error may show. A known scheme stays: it says what was tried.
+fn hidden(request: &Request<'_>) -> Vec<Secret> {
+    let others = request.secret_headers.iter().map(|(_, secret)| secret);
+    let mut all = Vec::new();
+    for secret in request.authorization.into_iter().chain(others) {
+        let value = secret.expose().trim();
+        let is_scheme = |word: &str| ["basic", "bearer"].iter().any(|known| word.eq_ignore_ascii_case(known));
+        match value.split_once(' ') {
+            Some((scheme, rest)) if is_scheme(scheme) => {
+                all.push(rest.trim());
+                continue;
+            }
+            // Another scheme, or a value with a space.
+            Some((_, rest)) => all.push(rest.trim()),
+            None => {}
+        }
+        all.push(value);
+    }
+    let mut all: Vec<_> = all.into_iter().filter(|value| !value.is_empty()).collect();
+    all.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    all.into_iter().map(Secret::new).collect()
+}
+
 /// What a request has in common with its error.
 struct Failed {
     purpose: Box<str>,
     host: Box<str>,
     proxy: Option<Box<str>>,
     limits: Limits,
-    has_body: bool,
     size: u64,
+    /// What no error may repeat, the longest first.
+    hidden: Vec<Secret>,
 }
 
 impl Failed {
@@ -209,7 +237,7 @@ impl Failed {
 
     fn sent(&self, state: &State) -> Sent {
         match state.sent.load(Ordering::Relaxed) {
-            0 if self.has_body => Sent::Nothing,
+            0 if self.size > 0 => Sent::Nothing,
             sent if sent < self.size => Sent::Part { sent, size: self.size },
             _ => Sent::All,
         }
@@ -277,6 +305,11 @@ fn prepare(request: Request<'_>, state: &Arc<State>) -> Result<http::Request<Opt
         .header(CONNECTION, "close");
     for (name, value) in request.headers {
         made = made.header(*name, *value);
+    }
+    for (name, secret) in request.secret_headers {
+        let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| refused())?;
+        value.set_sensitive(true);
+        made = made.header(name, value);
     }
     if let Some(secret) = request.authorization {
         let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| refused())?;

@@ -1,6 +1,8 @@
 //! The proxy that the environment names: `HTTPS_PROXY` (for `http://` `HTTP_PROXY`), else `ALL_PROXY`, each also in lower case. `NO_PROXY` lists hosts to
 //! reach without it: `example.org` is that host and all below it, `.example.org` those below, `*` all. This machine is always reached directly.
 
+use std::ffi::OsString;
+
 use ureq::{Proxy, ProxyProtocol};
 
 use super::address::Address;
@@ -11,7 +13,7 @@ use super::error::Reason;
 /// # Errors
 ///
 /// A variable names something that is no HTTP proxy. It is not ignored: the user wants no direct connection.
-pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Proxy>, Reason> {
+pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<Proxy>, Reason> {
     if address.is_loopback() {
         return Ok(None);
     }
@@ -19,9 +21,8 @@ pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<String>) -> Res
         true => ["HTTPS_PROXY", "https_proxy"],
         false => ["HTTP_PROXY", "http_proxy"],
     };
-    let value = |name: &&'static str| Some((*name, env(name).filter(|value| !value.is_empty())?));
-    let named = of_scheme.iter().chain(&["ALL_PROXY", "all_proxy"]).find_map(value);
-    let Some((variable, text)) = named else {
+    let of_scheme = of_scheme.iter().chain(&["ALL_PROXY", "all_proxy"]);
+    let Some((variable, text)) = first(of_scheme, env)? else {
         return Ok(None);
     };
     let wrong = || Reason::ProxyVariable(variable);
@@ -37,8 +38,7 @@ pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<String>) -> Res
     if let Some(password) = given.password() {
         built = built.password(password);
     }
-    let exceptions = ["NO_PROXY", "no_proxy"].iter().find_map(|name| env(name));
-    let exceptions = exceptions.unwrap_or_default();
+    let exceptions = first(["NO_PROXY", "no_proxy"].iter(), env)?.map_or_else(String::new, |(_, text)| text);
     for exception in exceptions.split(',').map(str::trim).filter(|text| !text.is_empty()) {
         built = built.no_proxy(exception);
         if !exception.starts_with(['.', '*']) {
@@ -47,6 +47,19 @@ pub(super) fn of(address: &Address, env: &dyn Fn(&str) -> Option<String>) -> Res
     }
     let proxy = built.build().map_err(|_| wrong())?;
     Ok(Some(proxy).filter(|proxy| !proxy.is_no_proxy(address.uri())))
+}
+
+/// The first variable that is not empty.
+fn first<'a>(
+    mut names: impl Iterator<Item = &'a &'static str>,
+    env: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Option<(&'static str, String)>, Reason> {
+    let found = names.find_map(|name| Some((*name, env(name).filter(|value| !value.is_empty())?)));
+    let Some((name, value)) = found else {
+        return Ok(None);
+    };
+    let value = value.into_string().map_err(|_| Reason::Variable(name))?;
+    Ok(Some((name, value)))
 }
 
 /// The proxy for people, without user and password.
@@ -62,7 +75,7 @@ mod tests {
         let address = Address::parse(address, true).unwrap();
         let env = |name: &str| {
             let mut found = variables.iter().filter(|(key, _)| *key == name);
-            found.next().map(|(_, value)| (*value).to_owned())
+            found.next().map(|(_, value)| OsString::from(value))
         };
         Ok(of(&address, &env)?.as_ref().map(name))
     }
@@ -94,6 +107,12 @@ mod tests {
         for proxied in ["", "example.com", "ample.org", "api"] {
             assert!(!with(proxied), "{proxied}");
         }
+        let empty = [
+            ("HTTPS_PROXY", "http://a:1"),
+            ("NO_PROXY", ""),
+            ("no_proxy", "example.org"),
+        ];
+        assert_eq!(proxy("https://api.example.org", &empty).unwrap(), None);
     }
 
     #[test]
@@ -104,5 +123,16 @@ mod tests {
         }
         let named = proxy("https://example.org", &[("HTTPS_PROXY", "http://me:hunter2@a:1")]);
         assert_eq!(named.unwrap().unwrap(), "a:1");
+
+        use std::os::unix::ffi::OsStringExt as _;
+        for bad in ["https_proxy", "no_proxy"] {
+            let address = Address::parse("https://example.org", false).unwrap();
+            let error = of(&address, &|name| match name {
+                _ if name == bad => Some(OsString::from_vec(b"http://a\xff:1".to_vec())),
+                "ALL_PROXY" => Some("http://a:1".into()),
+                _ => None,
+            });
+            assert!(matches!(error, Err(Reason::Variable(name)) if name == bad), "{bad}");
+        }
     }
 }

@@ -140,13 +140,12 @@ impl Destination {
         } = self.kind.post(shipment).map_err(PushError::Made)?;
         let address = self.address.below(path).map_err(PushError::Reply)?;
         let bytes = body.len() as u64;
-        let given = headers.others().chain(own.iter().copied());
-        let given: Vec<(&str, &str)> = given.collect();
         let request = Request {
             purpose: "push the profile",
             method: Method::POST,
             address: &address,
-            headers: &given,
+            headers: own,
+            secret_headers: headers.others(),
             authorization: headers.authorization(),
             body: Some(Body::new(io::Cursor::new(body), bytes)),
         };

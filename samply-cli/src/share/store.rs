@@ -99,6 +99,7 @@ impl Store {
                 method: Method::POST,
                 address: &address,
                 headers: &[ACCEPT],
+                secret_headers: &[],
                 authorization: None,
                 body: Some(Body::new(body, size)),
             };
@@ -123,6 +124,7 @@ impl Store {
             method: Method::DELETE,
             address: &address,
             headers: &[ACCEPT],
+            secret_headers: &[],
             authorization: Some(&Secret::new(format!("Bearer {}", key.expose()))),
             body: None,
         };
@@ -140,6 +142,11 @@ pub(crate) fn deleted(result: Result<(), Error>) -> Result<bool, Error> {
 }
 
 impl UploadError {
+    /// True if more time may help.
+    pub(crate) fn is_time_out(&self) -> bool {
+        matches!(self, UploadError::Http(error) if error.is_time_out())
+    }
+
     /// True if the store may have the profile although nobody has the key to delete it.
     fn is_outcome_unknown(&self) -> bool {
         match self {

@@ -32,6 +32,8 @@ use shown::Shown;
 
 /// The default of `--timeout`.
 pub(super) const STEP: Duration = Duration::from_secs(60);
+/// Said where a request took too long, by the command that has the option.
+const MORE_TIME: &str = "--timeout allows more time";
 /// Increases when a field of the JSON changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -197,7 +199,10 @@ impl Sharing {
             ControlFlow::Continue(())
         });
         term.erase_progress();
-        uploaded.map_err(Failure::failed)
+        uploaded.map_err(|error| match error.is_time_out() && self.command == "share" {
+            true => Failure::failed(format_args!("{error}. {MORE_TIME}")),
+            false => Failure::failed(error),
+        })
     }
 
     /// Keeps the key before anybody sees the link. Where that is impossible, the profile is deleted again.
@@ -351,7 +356,11 @@ fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
     };
     let store = Store::new(Some(&shared.server), args.timeout)
         .map_err(|why| format!("the address of the store in {} is wrong: {why}", path.display()))?;
-    let was_there = deleted(store.delete(&shared.name, &Secret::new(shared.key.clone()))).map_err(Failure::failed)?;
+    let was_there = deleted(store.delete(&shared.name, &Secret::new(shared.key.clone())));
+    let was_there = was_there.map_err(|error| match error.is_time_out() {
+        true => Failure::failed(format_args!("{error}; {MORE_TIME}")),
+        false => Failure::failed(error),
+    })?;
     std::fs::remove_file(path).map_err(|error| {
         format!(
             "the profile is deleted, but removing its key {} failed: {error}; remove it",
