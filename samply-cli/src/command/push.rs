@@ -1,12 +1,12 @@
 //! `sprof push`: a profile to servers that keep profiles.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use profile::data::{Data, Saved};
 use profile::export::{Picked, Time};
 use profile::sanitize::{Include, sanitize};
-use recording::command::own;
 
 use super::export::{say_what_is_missing, time};
 use super::share::include;
@@ -40,8 +40,11 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+/// A variable that is not empty.
+fn variable(name: &str) -> Result<Option<String>, String> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    let value = value.map(OsString::into_string).transpose();
+    value.map_err(|_| format!("the variable {name} is not UTF-8"))
 }
 
 /// What of a file is sent, and what is said of it.
@@ -62,7 +65,7 @@ impl Servers {
         let servers = to.iter().filter(|text| !text.is_empty()).map(|text| {
             let server = Destination::parse(text, any_http).map_err(|why| args::usage_error(command, why))?;
             let name = format!("SPROF_{}_HEADERS", server.kind.word().to_uppercase());
-            let headers = Headers::parse(&variable(&name).unwrap_or_default());
+            let headers = Headers::parse(&variable(&name)?.unwrap_or_default());
             Ok((server, headers.map_err(|why| format!("{name}: {why}"))?))
         });
         servers.collect::<Result<_, Failure>>().map(Servers)
@@ -92,6 +95,13 @@ impl Servers {
         let mut failed = 0;
         for (server, headers) in &self.0 {
             let (name, host) = (server.kind.name(), server.address.host());
+            if interrupt.is_seen() {
+                failed += 1;
+                term.error(format_args!(
+                    "{name} at {host} was not asked: sprof was ended by a signal"
+                ));
+                continue;
+            }
             let sent = server.send(shipment, headers, |progress| {
                 let done = bytes(progress.sent as f64);
                 term.progress(
@@ -115,17 +125,13 @@ impl Servers {
                     say(&error, name, &host, term);
                 }
             }
-            if interrupt.is_seen() {
-                break;
-            }
         }
         match failed {
             0 => Ok(()),
             _ => Err(Failure::failed(format_args!(
-                "{} of {} did not take the profile; `{} push` sends it again",
+                "{} of {} did not take the profile",
                 failed,
-                count(self.0.len() as u64, "server", "servers"),
-                own()
+                count(self.0.len() as u64, "server", "servers")
             ))),
         }
     }

@@ -25,6 +25,7 @@ use ureq::{Agent, SendBody, http};
 pub(crate) use address::Address;
 pub(crate) use error::{Error, Reason, Sent};
 pub(crate) use ureq::http::Method;
+pub(crate) use ureq::http::header::HeaderName;
 
 /// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl has the same limit. The
 /// refusal of a server that closes the connection while it is written to would be lost.
@@ -78,6 +79,11 @@ pub(crate) struct Secret(String);
 impl Secret {
     pub(crate) fn new(text: impl Into<String>) -> Secret {
         Secret(text.into())
+    }
+
+    /// True if a header can have it as its value.
+    pub(crate) fn fits_header(&self) -> bool {
+        HeaderValue::from_str(&self.0).is_ok()
     }
 
     /// For what keeps or sends it.

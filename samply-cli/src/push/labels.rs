@@ -4,10 +4,21 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-use crate::http::Secret;
+use crate::http::{HeaderName, Secret};
 
 /// Variables in which CI systems name the commit: GitHub, GitLab, Jenkins.
 const COMMITS: [&str; 3] = ["GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT"];
+
+/// Headers that belong to the request itself.
+const OWN: [&str; 7] = [
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "transfer-encoding",
+    "connection",
+    "expect",
+];
 
 /// OpenTelemetry's names (its conventions for resources).
 const SERVICE: &str = "service.name";
@@ -36,18 +47,21 @@ impl Labels {
     pub(crate) fn new(
         given: Given<'_>,
         program: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
+        variable: &dyn Fn(&str) -> Result<Option<String>, String>,
     ) -> Result<Labels, String> {
         let mut labels = BTreeMap::new();
         labels.insert(SERVICE.to_owned(), program.to_owned());
-        if let Some(commit) = COMMITS.iter().find_map(|name| variable(name)) {
-            labels.insert(COMMIT.to_owned(), commit);
+        for name in COMMITS {
+            if let Some(commit) = variable(name)? {
+                labels.insert(COMMIT.to_owned(), commit);
+                break;
+            }
         }
         let attributes = "OTEL_RESOURCE_ATTRIBUTES";
-        if let Some(text) = variable(attributes) {
+        if let Some(text) = variable(attributes)? {
             labels.extend(pairs(&text).map_err(|why| format!("{attributes}: {why}"))?);
         }
-        if let Some(service) = variable("OTEL_SERVICE_NAME") {
+        if let Some(service) = variable("OTEL_SERVICE_NAME")? {
             labels.insert(SERVICE.to_owned(), service);
         }
         let own = [
@@ -107,10 +121,20 @@ impl Headers {
     /// What is wrong with it, without the text itself.
     pub(crate) fn parse(text: &str) -> Result<Headers, String> {
         let mut headers = Headers::default();
-        for (name, value) in pairs(text)? {
-            match name.eq_ignore_ascii_case("authorization") {
-                true => headers.authorization = Some(Secret::new(value)),
-                false => headers.others.push((name, Secret::new(value))),
+        for (at, (name, value)) in pairs(text)?.into_iter().enumerate() {
+            let (part, value) = (at + 1, Secret::new(value));
+            let Ok(name) = name.parse::<HeaderName>() else {
+                return Err(format!("part {part} has a name that headers can't have"));
+            };
+            if OWN.contains(&name.as_str()) {
+                return Err(format!("part {part} is the header {name}, which sprof sets itself"));
+            }
+            if !value.fits_header() {
+                return Err(format!("part {part} has a value that headers can't have"));
+            }
+            match name.as_str() {
+                "authorization" => headers.authorization = Some(value),
+                name => headers.others.push((name.to_owned(), value)),
             }
         }
         Ok(headers)
@@ -145,18 +169,20 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>, String> {
 mod tests {
     use super::*;
 
-    fn environment(name: &str) -> Option<String> {
+    fn environment(name: &str) -> Result<Option<String>, String> {
         let value = match name {
             "OTEL_RESOURCE_ATTRIBUTES" => "service.name=other,service.version=1.2,deployment.environment=my%20test",
             "CI_COMMIT_SHA" => "2f3a91c",
-            _ => return None,
+            _ => return Ok(None),
         };
-        Some(value.to_owned())
+        Ok(Some(value.to_owned()))
     }
 
     #[test]
     fn options_count_before_the_environment() {
-        let labels = Labels::new(Given::default(), "words", &|_| None).unwrap();
+        let labels = Labels::new(Given::default(), "words", &|_| Ok(None)).unwrap();
+        let error = Labels::new(Given::default(), "words", &|name| Err(name.to_owned()));
+        assert_eq!(error.unwrap_err(), "GITHUB_SHA");
         assert_eq!(labels.service(), "words");
         let labels = Labels::new(Given::default(), "words", &environment).unwrap();
         assert_eq!(labels.service(), "other");
@@ -183,9 +209,19 @@ mod tests {
     fn no_error_and_no_debug_text_shows_a_header() {
         let headers = Headers::parse("authorization=Bearer%20hidden, X-Scope-OrgID=team").unwrap();
         assert_eq!(headers.authorization().unwrap().expose(), "Bearer hidden");
-        assert_eq!(headers.others(), [("X-Scope-OrgID".to_owned(), Secret::new("team"))]);
+        assert_eq!(headers.others(), [("x-scope-orgid".to_owned(), Secret::new("team"))]);
         assert!(!format!("{headers:?}").contains("hidden"));
         let error = Headers::parse("a=b,hidden").unwrap_err();
         assert!(error.contains("part 2") && !error.contains("hidden"), "{error}");
+        for (bad, what) in [
+            ("a=b,c d=hidden", "part 2 has a name"),
+            ("a=b,c=hidden%0d%0aX: y", "part 2 has a value"),
+            ("Authorization=hidden%00", "part 1 has a value"),
+            ("a=b,Host=hidden", "part 2 is the header host"),
+            ("Transfer-Encoding=hidden", "the header transfer-encoding"),
+        ] {
+            let error = Headers::parse(bad).unwrap_err();
+            assert!(error.contains(what) && !error.contains("hidden"), "{error}");
+        }
     }
 }

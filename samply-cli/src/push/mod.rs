@@ -117,13 +117,22 @@ impl Destination {
     /// What is wrong with it, and the next step.
     pub(crate) fn parse(text: &str, any_http: bool) -> Result<Destination, String> {
         let kinds = "pyroscope=URL, parca=URL or otlp=URL";
-        let Some((word, url)) = text.split_once('=') else {
-            return Err(format!("'{text}' names no kind of server; write {kinds}"));
+        let word = text.split_once('=').map(|(word, _)| word);
+        // An address may hold a password, which no error shows.
+        let is_plain = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric());
+        let Some(word) = word.filter(is_plain) else {
+            return Err(format!("the address names no kind of server; write {kinds}"));
         };
+        let url = &text[word.len() + 1..];
         let kind = Kind::ALL.into_iter().find(|kind| kind.word() == word);
         let kind = kind.ok_or_else(|| format!("sprof knows no server of the kind '{word}'; write {kinds}"))?;
-        let address = Address::parse(url, any_http).map_err(|why| format!("{word}={url}: {why}"))?;
-        Ok(Destination { kind, address })
+        match Address::parse(url, any_http) {
+            Ok(address) => Ok(Destination { kind, address }),
+            Err(why) if Address::parse(url, true).is_ok() => {
+                Err(format!("{word}: {why}, or permit it with `sprof push --plain-http`"))
+            }
+            Err(why) => Err(format!("{word}: {why}")),
+        }
     }
 
     /// Sends the profile once. `watch` is called while it is on its way, and may end it.
@@ -176,10 +185,16 @@ mod tests {
             ("https://example.org", "pyroscope=URL"),
             ("jaeger=https://example.org", "'jaeger'"),
             ("parca=http://example.org", "not encrypted"),
+            ("parca=http://example.org", "`sprof push --plain-http`"),
             ("parca=https://me:secret@example.org", "password"),
+            ("parca=https://example.org/?key=secret", "query"),
+            ("https://me:secret@example.org", "no kind"),
+            ("https://me:secret@example.org/?a=b", "no kind"),
+            ("=https://me:secret@example.org", "no kind"),
+            ("jaeger=https://me:secret@example.org", "'jaeger'"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.contains(part), "{error}");
+            assert!(error.contains(part) && !error.contains("secret"), "{error}");
         }
         assert!(Destination::parse("parca=http://example.org", true).is_ok());
     }

@@ -1,10 +1,12 @@
 //! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and nothing else.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -342,6 +344,34 @@ fn whatever_a_server_does_nothing_is_sent_twice_and_the_others_get_it() {
 }
 
 #[test]
+fn after_ctrl_c_the_other_servers_are_named_as_not_asked() {
+    let dir = temp_dir();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = StandIn::start("200 OK", b"{}".to_vec());
+    let child = sprof()
+        .arg("push")
+        .arg(profile(dir.path()))
+        .args(["--to", &format!("pyroscope=http://{}", silent.local_addr().unwrap())])
+        .args(["--to", &format!("parca={}", other.url)])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stream = silent.accept().unwrap();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    drop(stream);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(
+        said.contains("Parca at http://127.0.0.1") && said.contains("was not asked"),
+        "{said}"
+    );
+    assert!(said.contains("2 of 2 servers did not take the profile"), "{said}");
+    assert!(other.posted().is_empty());
+}
+
+#[test]
 fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
     let Some(()) = perf_events() else { return };
     let dir = temp_dir();
@@ -391,12 +421,34 @@ fn what_cannot_be_pushed_is_said_before_anything_is_read() {
     for (to, expected) in [
         ("https://example.org", "pyroscope=URL"),
         ("pyroscope=http://example.org", "not encrypted"),
-        ("otlp=https://me:word@example.org", "password"),
+        ("pyroscope=http://example.org", "`sprof push --plain-http`"),
+        ("otlp=https://me:hunter2@example.org", "password"),
+        ("https://me:hunter2@example.org", "pyroscope=URL"),
+        ("https://me:hunter2@example.org/?a=b", "pyroscope=URL"),
     ] {
         let output = push(&missing, &[to.to_owned()], &[]);
         let said = text(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        assert!(said.contains(expected) && !said.contains("hunter2"), "{said}");
+    }
+    let wrong = |variable: &str, value: &[u8]| {
+        let mut command = sprof();
+        command
+            .arg("push")
+            .arg(profile(dir.path()))
+            .args(["--to", "otlp=http://127.0.0.1:1"]);
+        let output = command.env(variable, OsStr::from_bytes(value)).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}", text(&output));
+        text(&output)
+    };
+    let said = wrong("SPROF_OTLP_HEADERS", b"Host=hunter2");
+    assert!(
+        said.contains("SPROF_OTLP_HEADERS: part 1") && !said.contains("hunter2"),
+        "{said}"
+    );
+    for variable in ["SPROF_OTLP_HEADERS", "OTEL_SERVICE_NAME"] {
+        let said = wrong(variable, b"a=\xff");
+        assert!(said.contains(&format!("{variable} is not UTF-8")), "{said}");
     }
     // Nobody listens there.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
