@@ -83,6 +83,17 @@ pub(crate) enum Reason {
 }
 
 impl Error {
+    /// A request that can't be made.
+    pub(crate) fn unmade(purpose: &str, host: String, why: String) -> Error {
+        Error {
+            purpose: purpose.into(),
+            host: host.into(),
+            proxy: None,
+            reason: Reason::Request(why),
+            sent: Sent::Nothing,
+        }
+    }
+
     /// True if the server can't have acted on the request, and the same request may have more luck soon.
     pub(crate) fn may_be_repeated(&self) -> bool {
         self.sent == Sent::Nothing && matches!(self.reason, Reason::Refused | Reason::Unreachable(_))

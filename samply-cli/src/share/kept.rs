@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::output::write_private;
+use crate::output::{free_name, take_name, write_private};
 
 /// Increases when a field changes its meaning.
 const VERSION: u32 = 1;
@@ -97,6 +97,20 @@ impl Kept {
     pub(crate) fn write(folder: &Path, shared: &Shared) -> io::Result<PathBuf> {
         let bytes = serde_json::to_vec(shared)?;
         write_private(folder, &format!("sprof-shared-{}", shared.name), &bytes)
+    }
+
+    /// Renames the file of a key to one that no list finds. Gives its new path.
+    pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
+        let name = |number: u32| match number {
+            0 => path.with_extension("gone"),
+            number => path.with_extension(format!("{number}.gone")),
+        };
+        let aside = free_name(0, name, |name| take_name(path, name))?;
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        Ok(aside)
     }
 
     /// All that is in the folder.

@@ -7,6 +7,8 @@ use std::io::{Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
 use crate::http::{self, Address, Body, Error, Limits, Method, Progress, Reason, Request, Secret};
@@ -115,12 +117,11 @@ impl Store {
 
     /// Deletes a profile.
     pub(crate) fn delete(&self, name: &str, key: &Secret) -> Result<(), Error> {
-        let Ok(address) = self.api.below(&["profile", name]) else {
-            // A name that was checked when it came.
-            return Ok(());
-        };
+        let purpose = "delete the profile";
+        let address = self.api.below(&["profile", name]);
+        let address = address.map_err(|why| Error::unmade(purpose, self.api.host(), why))?;
         let request = Request {
-            purpose: "delete the profile",
+            purpose,
             method: Method::DELETE,
             address: &address,
             headers: &[ACCEPT],
@@ -132,7 +133,7 @@ impl Store {
     }
 }
 
-/// True if the profile is not in the store after this; whether it was there before: `Ok(false)` if the store knows of none.
+/// Whether the store has deleted the profile. `Ok(false)`: status 404, by a store that has no such profile, or by whatever else is at its address.
 pub(crate) fn deleted(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Ok(()) => Ok(true),
@@ -195,11 +196,12 @@ fn uploaded(reply: &[u8]) -> Result<Uploaded, &'static str> {
     let &[_, payload, signature] = &parts[..] else {
         return Err("some other text");
     };
-    let is_signed = !signature.is_empty() && text.bytes().all(|byte| byte == b'.' || digit(byte).is_some());
-    let payload = base64url(payload).filter(|_| is_signed).ok_or("some other text")?;
-    let payload: Payload = serde_json::from_slice(&payload).map_err(|_| "a token without the name of a profile")?;
-    let name = payload.profile_token;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_signed = !signature.is_empty() && text.bytes().all(|byte| byte == b'.' || is_name(byte));
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).ok().filter(|_| is_signed);
+    let payload: Payload = serde_json::from_slice(&payload.ok_or("some other text")?)
+        .map_err(|_| "a token without the name of a profile")?;
+    let name = payload.profile_token;
     if name.is_empty() || name.len() > 128 || !name.bytes().all(is_name) {
         return Err("a token with a wrong name of a profile");
     }
@@ -207,35 +209,6 @@ fn uploaded(reply: &[u8]) -> Result<Uploaded, &'static str> {
         name,
         key: Secret::new(text),
     })
-}
-
-/// Decodes base64url without padding (RFC 4648, 5).
-fn base64url(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 4 == 1 {
-        return None;
-    }
-    let (mut out, mut bits, mut count) = (Vec::with_capacity(text.len()), 0u32, 0);
-    for byte in text.bytes() {
-        bits = (bits << 6 | digit(byte)?) & 0xffff;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    Some(out)
-}
-
-fn digit(byte: u8) -> Option<u32> {
-    let value = match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'-' => 62,
-        b'_' => 63,
-        _ => return None,
-    };
-    Some(value.into())
 }
 
 #[cfg(test)]

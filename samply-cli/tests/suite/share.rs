@@ -150,6 +150,7 @@ fn a_shared_profile_is_listed_and_deleted_by_its_link() {
         line.contains(&link) && line.contains(&store.api()) && line.contains(" UTC "),
         "{line}"
     );
+    assert!(text(&listed.stderr).contains("share --delete LINK"), "{listed:?}");
     let listed = user.sprof().args(["share", "--list", "--json"]).output().unwrap();
     shows_no_key(&listed);
     let json: Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -362,12 +363,24 @@ fn a_key_is_forgotten_only_when_the_profile_is_gone() {
     assert!(!listed.stdout.contains(&0x1b), "{listed:?}");
     let store = StandIn::start(Behaviour::Honest);
     shared(&store.api());
-    let output = delete().output().unwrap();
+    // As it stands where a key has been changed by hand: no part of an address.
+    let file = user.data().join("sprof/shared/a.json");
+    let json = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, json.replace(r#""name":"token1""#, r#""name":"..""#)).unwrap();
+    fails(&mut delete(), 125, &["cannot delete the profile", "'..'"]);
+    assert!(store.calls().is_empty() && file.exists());
+    // A page of a server that is no store has the same status.
+    for aside in ["a.gone", "a.1.gone"] {
+        shared(&store.api());
+        fails(&mut delete(), 125, &["knows no such profile", aside]);
+        let kept = std::fs::read_to_string(file.with_file_name(aside)).unwrap();
+        assert!(kept.contains(&jwt("token1")) && !file.exists());
+    }
+    let listed = user.sprof().args(["share", "--list"]).output().unwrap();
     assert!(
-        output.status.success() && text(&output.stderr).contains("deleted before"),
-        "{output:?}"
+        listed.stdout.is_empty() && text(&listed.stderr).contains("nothing was shared"),
+        "{listed:?}"
     );
-    assert!(user.keys().is_empty());
 }
 
 #[test]
@@ -421,6 +434,60 @@ fn a_question_is_asked_once_on_a_terminal() {
         assert_eq!(shown.contains(&format!("{UI}/public/token1")), stored == 1, "{shown}");
         assert_eq!(shown.contains("nothing was shared"), stored == 0, "{shown}");
     }
+}
+
+#[test]
+fn ctrl_c_at_the_question_is_a_no() {
+    if Command::new("script").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "skipped: no `script` (Debian: bsdutils)");
+        return;
+    }
+    let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
+    let to = format!("--ui-url {UI} --server {}", store.api());
+    let mut all = vec![format!("share {to} '{}'", user.file().display())];
+    // Signals were watched for before the question.
+    if perf_events().is_some() {
+        let saved = user.folder.path().join("profile.json.gz");
+        let program = program("split").unwrap();
+        all.push(format!(
+            "record --share {to} -o '{}' -- '{}' 50",
+            saved.display(),
+            program.display()
+        ));
+    }
+    for line in all {
+        let mut child = Command::new("script")
+            .args([
+                "-qec",
+                &format!("'{}' {line}", env!("CARGO_BIN_EXE_sprof")),
+                "/dev/null",
+            ])
+            .env("XDG_DATA_HOME", user.data())
+            .env("HOME", "/home/annaplant")
+            .env("SPROF_CACHE", "off")
+            .env_remove("PROFILER_URL")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (mut shown, mut byte) = (Vec::new(), [0]);
+        while !shown.ends_with(b"[y/N] ") {
+            assert_eq!(
+                stdout.read(&mut byte).unwrap(),
+                1,
+                "{}",
+                String::from_utf8_lossy(&shown)
+            );
+            shown.push(byte[0]);
+        }
+        stdin.write_all(b"\x03").unwrap();
+        stdout.read_to_end(&mut shown).unwrap();
+        child.wait().unwrap();
+        let shown = String::from_utf8_lossy(&shown);
+        assert!(shown.contains("nothing was shared"), "{line}: {shown}");
+    }
+    assert!(store.calls().is_empty());
 }
 
 #[test]

@@ -16,6 +16,8 @@ use profile::data::Saved;
 use profile::export::firefox;
 use profile::sanitize::{Include, sanitize};
 use recording::command::{own, quoted};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::{convert, merge};
 use crate::args::{self, Private, ShareArgs, SymbolArgs, UploadArgs, value};
@@ -34,6 +36,11 @@ use shown::Shown;
 pub(super) const STEP: Duration = Duration::from_secs(60);
 /// Said where a request took too long, by the command that has the option.
 const MORE_TIME: &str = "--timeout allows more time";
+/// How often a question looks for a signal.
+const ASKS_AGAIN: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// Increases when a field of the JSON changes its meaning.
 const SCHEMA_VERSION: u32 = 1;
 
@@ -173,17 +180,17 @@ impl Sharing {
         }
         let shown = Shown::of(&data, removed, what.include, size);
         shown.print(self.store.url(), term);
-        if !self.yes && !asked(term) {
+        let interrupt = Interrupt::default().or_watch()?;
+        if !self.yes && !asked(&interrupt, term) {
             term.always("nothing was shared");
             return Ok(None);
         }
-        let uploaded = self.upload(&file, size, term)?;
+        let uploaded = self.upload(&file, size, &interrupt, term)?;
         drop(file);
         self.keep(&uploaded, shown, term).map(Some)
     }
 
-    fn upload(&self, file: &File, size: u64, term: &Term) -> Result<Uploaded, Failure> {
-        let interrupt = Interrupt::default().or_watch()?;
+    fn upload(&self, file: &File, size: u64, interrupt: &Interrupt, term: &Term) -> Result<Uploaded, Failure> {
         let mut has_warned = false;
         let uploaded = self.store.upload(file, |progress| {
             if interrupt.is_seen() && progress.sent < progress.size {
@@ -242,10 +249,14 @@ impl Sharing {
         let taken_back = deleted(self.store.delete(&uploaded.name, &uploaded.key));
         let lost = format!("the key to delete the profile could not be kept in {why}");
         Failure::failed(match taken_back {
-            Ok(_) => format!(
+            Ok(true) => format!(
                 "{lost}. So sprof has deleted the profile again; free space, and run `{} {}` again",
                 own(),
                 self.command
+            ),
+            Ok(false) => format!(
+                "{lost}, and the store replies that it knows no such profile. If it is at {}/public/{}, only the store's operator can delete it",
+                self.ui, uploaded.name
             ),
             Err(error) => format!(
                 "{lost}, and deleting it failed, too: {error}. The profile is at {}/public/{}, and only the store's operator can delete it",
@@ -285,11 +296,22 @@ fn write_gz(data: &Saved, out: &mut dyn Write) -> io::Result<()> {
     gz.finish()?.flush()
 }
 
-/// Asks once; anything but yes is no.
-fn asked(term: &Term) -> bool {
+/// Asks once; anything but yes is no, and so is a signal. read(2) alone begins again after one.
+fn asked(interrupt: &Interrupt, term: &Term) -> bool {
     term.ask("upload it? [y/N] ");
+    let stdin = io::stdin();
+    loop {
+        if interrupt.is_seen() {
+            return false;
+        }
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&ASKS_AGAIN)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            // An error here is one of the read, too.
+            _ => break,
+        }
+    }
     let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
+    let read = stdin.read_line(&mut answer);
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
@@ -339,7 +361,11 @@ fn list(args: &ShareArgs, term: &Term) -> Outcome {
             }
             Ok(())
         }
-    })
+    })?;
+    if !args.json {
+        term.line(format_args!("to delete one: {} share --delete LINK", own()));
+    }
+    Ok(Status::SUCCESS)
 }
 
 fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
@@ -361,19 +387,23 @@ fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
         true => Failure::failed(format_args!("{error}; {MORE_TIME}")),
         false => Failure::failed(error),
     })?;
+    if !was_there {
+        let aside = Kept::set_aside(path).unwrap_or_else(|_| path.clone());
+        return Err(Failure::failed(format_args!(
+            "{} knows no such profile as {} at this address: it was deleted before, or the address is that of something else. The key is kept in {}; \
+             to try again, rename it to {}",
+            store.url(),
+            shared.link,
+            aside.display(),
+            path.display()
+        )));
+    }
     std::fs::remove_file(path).map_err(|error| {
         format!(
             "the profile is deleted, but removing its key {} failed: {error}; remove it",
             path.display()
         )
     })?;
-    match was_there {
-        true => term.line(format_args!("deleted {}", shared.link)),
-        false => term.line(format_args!(
-            "{} was deleted before: {} knows no such profile",
-            shared.link,
-            store.url()
-        )),
-    }
+    term.line(format_args!("deleted {}", shared.link));
     Ok(Status::SUCCESS)
 }
