@@ -56,7 +56,13 @@ impl Shown {
             data: Arc::new(move |file| page::served(file, &names)),
         };
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
-        let blocked = move || blocked(&Term::stderr(verbosity), &links);
+        // The causes are those of a page from elsewhere.
+        let is_ours = links.ui == links.origin;
+        let blocked = move || {
+            if !is_ours {
+                blocked(&Term::stderr(verbosity), &links);
+            }
+        };
         let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), blocked)?;
         open(term, args, address, &self.links);
         if server.wait() == End::Idle {
