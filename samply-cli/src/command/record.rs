@@ -86,10 +86,11 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
             cargo.mark_benchmarks(profile, recorded.iterations);
         }
     }
-    // A user who ended sprof with a signal wants no server.
-    let then = match recorded.stop == StopReason::Terminated || interrupt.is_seen() {
-        true => Then::End,
-        false => then,
+    // A user who ended sprof with a signal wants no server, and nothing leaves the machine.
+    let is_ended = recorded.stop == StopReason::Terminated || interrupt.is_seen();
+    let then = match then {
+        Then::Show(_) if is_ended => Then::End,
+        then => then,
     };
     let highlights = Highlights::of(&recorded.profile, &look_ups);
     if let Some((path, html)) = html {
@@ -101,7 +102,11 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
         recorded,
         output,
         (highlights, enriched),
-        Follows { servers, then },
+        Follows {
+            servers,
+            then,
+            is_ended,
+        },
         &symbolicator,
     )?;
     failure.map_or(Ok(status), Err)
@@ -146,11 +151,12 @@ fn save_and_show(
     recorded: Recorded,
     output: Output,
     (highlights, enriched): (Highlights, Option<Enriched>),
-    Follows { servers, then }: Follows,
+    follows: Follows,
     symbolicator: &Arc<Symbolicator>,
 ) -> Outcome {
     let (saved, mut recorded) = write(term, output, form(args), recorded)?;
-    let (listener, sharing) = match then {
+    let is_ended = follows.is_ended;
+    let (listener, sharing) = match follows.then {
         Then::Show(listener) => (Some(listener), None),
         Then::Share(sharing) => (None, Some(sharing)),
         Then::End => (None, None),
@@ -184,15 +190,17 @@ fn save_and_show(
     if is_program && recorded.stop == StopReason::ProgramEnded {
         say_exit(term, &recorded.profile.info().program, exit);
     }
-    if !servers.is_empty() {
-        push(&servers, &recorded, saved.path.as_deref(), term);
+    match (follows.servers.is_empty(), is_ended) {
+        (true, _) => {}
+        (false, true) => say_kept_back("pushed", "push --to KIND=URL", saved.path.as_deref(), term),
+        (false, false) => push(&follows.servers, &recorded, saved.path.as_deref(), term),
     }
     drop(recorded);
     let status = end(args, summary, exit, &saved)?;
     if let (Some(sharing), Some(path)) = (sharing, &saved.path) {
-        let done = sharing.share(path, &What::default(), &args.serve.input.symbols, term)?;
-        if let Some(done) = done {
-            screen::print("the link", |out| writeln!(out, "{}", done.link))?;
+        match is_ended {
+            true => say_kept_back("shared", "share", Some(path), term),
+            false => share(&sharing, path, args, term)?,
         }
         return Ok(status);
     }
@@ -233,10 +241,31 @@ fn push(servers: &Servers, recorded: &Recorded, path: Option<&Path>, term: &Term
     }
 }
 
+/// Shares what was saved. A store that does not take it changes no exit status, either.
+fn share(sharing: &Sharing, path: &Path, args: &RecordArgs, term: &Term) -> Result<(), Failure> {
+    match sharing.share(path, &What::default(), &args.serve.input.symbols, term) {
+        Ok(None) => Ok(()),
+        Ok(Some(done)) => screen::print("the link", |out| writeln!(out, "{}", done.link)).map(drop),
+        Err(Failure::Failed { message, .. }) => {
+            term.warning(message);
+            Ok(())
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Says that nothing left the machine, and the command that does it.
+fn say_kept_back(what: &str, command: &str, path: Option<&Path>, term: &Term) {
+    let later = path.map_or_else(String::new, |path| format!("; `{}` does it", on_file(command, path)));
+    term.warning(format_args!("not {what}: sprof was ended by a signal{later}"));
+}
+
 /// What is done with the saved profile.
 struct Follows {
     servers: Servers,
     then: Then,
+    /// By a signal: the profile is saved, and nothing more.
+    is_ended: bool,
 }
 
 /// What follows when the profile is saved.

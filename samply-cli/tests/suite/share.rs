@@ -632,6 +632,50 @@ fn a_recording_is_shared_without_what_is_private_and_with_its_shares() {
 }
 
 #[test]
+fn a_recording_that_is_not_shared_keeps_the_program_s_status() {
+    let Some(()) = perf_events() else { return };
+    let record = |store: &StandIn, program: &str| {
+        let user = User::new();
+        let mut command = user.sprof();
+        command.args(["record", "--share", "--yes", "--ui-url", UI, "--server", &store.api()]);
+        command.args(["--push", &format!("parca={}", store.api()), "-o"]);
+        command.arg(user.folder.path().join("profile.json.gz"));
+        command.args(["--", "sh", "-c", program]);
+        (user, command)
+    };
+    let store = StandIn::start(Behaviour::Status(413));
+    let (user, mut command) = record(&store, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 3");
+    let output = command.output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.contains("413") && stderr.contains("Nothing was shared"),
+        "{stderr}"
+    );
+    assert!(output.stdout.is_empty() && user.keys().is_empty(), "{output:?}");
+
+    let store = StandIn::start(Behaviour::Honest);
+    let (_user, mut command) = record(&store, "echo ready; exec sleep 60");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "{stderr}");
+    for (what, command) in [("shared", "share"), ("pushed", "push --to KIND=URL")] {
+        assert!(
+            stderr.contains(&format!("not {what}: sprof was ended by a signal")),
+            "{stderr}"
+        );
+        assert!(stderr.contains(&format!("{command} /")), "{stderr}");
+    }
+    assert!(store.calls().is_empty());
+}
+
+#[test]
 fn a_part_is_shared_alone() {
     let (user, store) = (User::new(), StandIn::start(Behaviour::Honest));
     let file = user.file();
