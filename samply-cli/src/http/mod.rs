@@ -115,6 +115,14 @@ pub(crate) struct Reply {
     /// 200 to 299.
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    hidden: Vec<Secret>,
+}
+
+impl Reply {
+    /// A text of the reply for people: one short line without what the request kept secret.
+    pub(crate) fn said(&self, text: &str) -> String {
+        error::said(text.as_bytes(), &self.hidden)
+    }
 }
 
 /// How far a request is.
@@ -177,7 +185,10 @@ pub(crate) fn send(
     };
     let sent = failed.sent(&state);
     match outcome {
-        Ok(reply) if (200..300).contains(&reply.status) && sent == Sent::All => Ok(reply),
+        Ok(reply) if (200..300).contains(&reply.status) && sent == Sent::All => Ok(Reply {
+            hidden: failed.hidden,
+            ..reply
+        }),
         // Seen: a gateway that replies 200 to the question whether it wants the body.
         Ok(reply) if (200..300).contains(&reply.status) => Err(failed.error(Reason::Early(reply.status), sent)),
         Ok(reply) if (300..400).contains(&reply.status) => Err(failed.error(Reason::Redirect(reply.status), sent)),
@@ -254,6 +265,7 @@ impl Failed {
             Stop::Request(error) => Reason::of(error, sent, &self.limits),
             // A status alone, without a body that can be read, is a reply.
             Stop::Reply(status, _) if !(200..300).contains(&status) => Reason::Status(status, String::new()),
+            Stop::Reply(status, _) if sent != Sent::All => Reason::Early(status),
             Stop::Reply(_, error) => Reason::of_reply(error, &self.limits),
         }
     }
@@ -377,7 +389,11 @@ fn exchange(agent: &Agent, request: http::Request<Option<Reader>>, reply_bytes: 
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(reply_bytes).read_to_vec();
     let body = body.map_err(|error| Stop::Reply(status, error))?;
-    Ok(Reply { status, body })
+    Ok(Reply {
+        status,
+        body,
+        hidden: Vec::new(),
+    })
 }
 
 #[cfg(test)]

@@ -190,20 +190,23 @@ fn short_secrets_that_a_server_repeats_are_not_shown() {
 
 #[test]
 fn a_success_before_the_body_is_none() {
-    let (address, thread) = server(|mut stream| {
-        head(&mut stream);
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-            .unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        let mut rest = Vec::new();
-        stream.read_to_end(&mut rest).unwrap();
-        rest.len()
-    });
-    let error = refused(&address, vec![0; 2 << 20], &limits());
-    assert!(matches!(error.reason, Reason::Early(200)), "{error:?}");
-    assert!(error.is_outcome_unknown() && !error.may_be_repeated());
-    assert_eq!((error.sent, thread.join().unwrap()), (Sent::Nothing, 0));
+    // The second reply is larger than the limit.
+    for reply in [2, 5000] {
+        let (address, thread) = server(move |mut stream| {
+            head(&mut stream);
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {reply}\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&vec![b' '; reply]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest);
+            rest.len()
+        });
+        let error = refused(&address, vec![0; 2 << 20], &limits());
+        assert!(matches!(error.reason, Reason::Early(200)), "{error:?}");
+        assert!(error.is_outcome_unknown() && !error.may_be_repeated());
+        assert_eq!((error.sent, thread.join().unwrap()), (Sent::Nothing, 0));
+    }
 }
 
 #[test]

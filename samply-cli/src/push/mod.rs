@@ -159,8 +159,11 @@ impl Destination {
             body: Some(Body::new(io::Cursor::new(body), bytes)),
         };
         let reply = http::send(request, &LIMITS, watch).map_err(PushError::Http)?;
-        self.kind.check(&reply.body)?;
-        Ok(Accepted { bytes })
+        match self.kind.check(&reply.body) {
+            Ok(()) => Ok(Accepted { bytes }),
+            Err(PushError::Partly(why)) => Err(PushError::Partly(reply.said(&why))),
+            Err(other) => Err(other),
+        }
     }
 }
 

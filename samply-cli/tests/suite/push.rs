@@ -307,11 +307,11 @@ fn a_collector_gets_otlp_and_what_it_refuses_is_said() {
         .unwrap();
     assert_eq!(whole, exported);
 
-    // ExportProfilesServiceResponse { partial_success { rejected_profiles: 1, error_message: "full" } }
-    let refuses = StandIn::start("200 OK", b"\x0a\x08\x08\x01\x12\x04full".to_vec());
+    // ExportProfilesServiceResponse { partial_success { rejected_profiles: 1, error_message: "full hidden-7f3a" } }
+    let refuses = StandIn::start("200 OK", b"\x0a\x14\x08\x01\x12\x10full hidden-7f3a".to_vec());
     let output = push(&file, &[format!("otlp={}", refuses.url)], &[]);
     assert!(
-        !output.status.success() && text(&output).contains("full"),
+        !output.status.success() && text(&output).contains("full [...]"),
         "{}",
         text(&output)
     );
