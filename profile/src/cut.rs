@@ -1,8 +1,9 @@
 //! A part of a profile as a smaller profile: some of its threads, a range of time, without stacks that few samples have.
 
+use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use crate::data::{Calls, Data, NONE, Saved};
+use crate::data::{Calls, Data, NONE, Saved, Stack};
 use crate::view::select::{Filter, NotFound, wanted_threads};
 
 /// What stays of a profile.
@@ -10,7 +11,7 @@ use crate::view::select::{Filter, NotFound, wanted_threads};
 pub struct Part {
     /// Threads, processes and time, each empty for all. The other conditions are not used.
     pub filter: Filter,
-    /// Stacks with fewer samples, including those of their callees, become their callers. 0 or 1: all stacks stay.
+    /// Stacks with fewer samples, including those of their callees, become their callers; a wait keeps its own frame. 0 or 1: all stacks stay.
     pub min_samples: u64,
 }
 
@@ -103,7 +104,7 @@ fn keep_times(data: &mut Data, from_ms: Option<f64>, to_ms: Option<f64>) {
     }
 }
 
-/// The samples of stacks with few samples become samples of their callers.
+/// The samples of stacks with few samples become samples of their callers. Waits stay waits.
 fn drop_thin(data: &mut Data, min_samples: u64) {
     let mut samples = vec![0u64; data.stacks.len()];
     for thread in &data.threads {
@@ -120,9 +121,19 @@ fn drop_thin(data: &mut Data, min_samples: u64) {
         }
     }
     let mut instead: Vec<u32> = Vec::with_capacity(samples.len());
-    for (stack, at) in data.stacks.iter().zip(0..) {
-        let is_thin = samples[at as usize] < min_samples && stack.prefix != NONE;
-        instead.push(if is_thin { instead[stack.prefix as usize] } else { at });
+    let mut known: FxHashMap<Stack, u32> = FxHashMap::default();
+    for at in 0..samples.len() {
+        let (own, mut stack) = (at as u32, data.stacks[at]);
+        if stack.prefix != NONE {
+            stack.prefix = instead[stack.prefix as usize];
+            // A wait keeps its frame: else it would become CPU time of the caller.
+            if samples[at] < min_samples && data.is_wait(own) == data.is_wait(stack.prefix) {
+                instead.push(stack.prefix);
+                continue;
+            }
+        }
+        data.stacks[at] = stack;
+        instead.push(*known.entry(stack).or_insert(own));
     }
     data.map_stacks(|stack| instead.get(stack as usize).copied().unwrap_or(stack));
 }

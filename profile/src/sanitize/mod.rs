@@ -110,7 +110,7 @@ pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Remove
     let data = &mut data.0;
     let mut removed = Removed::default();
     drop_fields(data, include, &mut removed);
-    let mut cleaner = Cleaner::new(private, include, &data.arguments, &data.libs);
+    let mut cleaner = Cleaner::new(private, include, &data.arguments, programs(data));
     for text in all_texts(data) {
         cleaner.learn(text);
     }
@@ -126,6 +126,14 @@ pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Remove
     removed.paths = cleaner.paths();
     removed.strings = cleaner.replaced;
     removed
+}
+
+/// Names of the program and of its libraries: what ran is a result.
+fn programs(data: &Data) -> Vec<String> {
+    let product = data.product.rsplit('/').next().map(str::to_owned);
+    let libs = data.libs.iter();
+    let names = libs.flat_map(|lib| [&lib.name, &lib.debug_name]).flatten().cloned();
+    names.chain(product).collect()
 }
 
 /// The strings that paths of home folders are looked for in.
@@ -218,6 +226,7 @@ fn clean_tables(data: &mut Data, cleaner: &mut Cleaner) {
     for func in &mut data.funcs {
         func.name = cleaned(func.name, Kind::Code);
         func.file = cleaned(func.file, Kind::Path);
+        func.krate = cleaned(func.krate, Kind::Code);
     }
     for symbol in &mut data.symbols {
         symbol.name = cleaned(symbol.name, Kind::Code);

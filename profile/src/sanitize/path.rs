@@ -66,10 +66,12 @@ pub(super) fn short<'a>(path: &'a str, homes: &[String]) -> Cow<'a, str> {
     if !matches!(SourcePath::parse(path), SourcePath::Other(_)) {
         return in_profile(path);
     }
-    // Also in the middle: the path of an overlay or of another mount ends in the user's path.
-    let known = homes
-        .iter()
-        .filter_map(|home| Some(path.rfind(home.as_str())? + home.len()));
+    // Also in the middle: the path of an overlay or of another mount ends in the user's path. But `src/root/a.rs` is not in `/root`.
+    let known = homes.iter().filter_map(|home| {
+        let at = path.rfind(home.as_str())?;
+        let has_name = home.trim_start_matches('/').contains(['/', '\\']);
+        (at == 0 || has_name).then_some(at + home.len())
+    });
     let known = known
         .filter(|end| matches!(path.as_bytes().get(*end), None | Some(b'/' | b'\\')))
         .max();

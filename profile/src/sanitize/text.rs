@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::path::{in_home, is_absolute, is_windows, short};
 use super::{Include, Private};
-use crate::data::{Fields, SavedLib};
+use crate::data::Fields;
 
 /// What a string is, and so what is looked for in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,8 @@ pub(super) struct Cleaner {
     homes: Vec<String>,
     /// Words, and what stands for them.
     names: Vec<(String, &'static str)>,
+    /// Words that stay: `postgres` runs as the user `postgres`.
+    programs: Vec<String>,
     arguments: Vec<String>,
     values: Vec<String>,
     /// Short forms by path. Different paths have different short forms: else functions of two files would become one.
@@ -65,11 +67,12 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    pub(super) fn new(private: &Private, include: Include, arguments: &str, libs: &[SavedLib]) -> Cleaner {
+    pub(super) fn new(private: &Private, include: Include, arguments: &str, programs: Vec<String>) -> Cleaner {
         let mut cleaner = Cleaner {
             include,
             homes: Vec::new(),
             names: Vec::new(),
+            programs,
             arguments: Vec::new(),
             values: private
                 .values
@@ -96,8 +99,8 @@ impl Cleaner {
         if !include.args {
             cleaner.add_arguments(arguments);
             // `taskset -c 1 app`: what runs is a result.
-            let is_lib = |word: &String| libs.iter().any(|lib| lib.name.as_ref() == Some(word));
-            cleaner.arguments.retain(|word| !is_lib(word));
+            let programs = &cleaner.programs;
+            cleaner.arguments.retain(|word| !programs.contains(word));
         }
         cleaner.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         cleaner.homes.sort_by_key(|home| std::cmp::Reverse(home.len()));
@@ -106,7 +109,8 @@ impl Cleaner {
 
     fn add_name(&mut self, name: &str, instead: &'static str) {
         let is_known = self.names.iter().any(|(known, _)| known == name);
-        if name.len() < 2 || is_known || GENERIC.contains(&name) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        let is_public = GENERIC.contains(&name) || self.programs.iter().any(|program| program == name);
+        if name.len() < 2 || is_known || is_public || name.bytes().all(|byte| byte.is_ascii_digit()) {
             return;
         }
         self.names.push((name.to_owned(), instead));
@@ -196,9 +200,7 @@ impl Cleaner {
                 _ => self.clean_paths(text),
             }
             for home in &self.homes {
-                if text.contains(home.as_str()) {
-                    *text = text.replace(home.as_str(), "~");
-                }
+                replace_home(text, home);
             }
         }
         let before = text.len();
@@ -234,7 +236,10 @@ impl Cleaner {
                 continue;
             }
             let rest = &text[at..];
-            let home = self.homes.iter().find(|home| rest.starts_with(home.as_str()));
+            let home = self
+                .homes
+                .iter()
+                .find(|home| rest.starts_with(home.as_str()) && is_home(text, at, home));
             let is_url = !rest.starts_with('/') && !is_windows(rest);
             let skipped = home.map_or(if is_windows(rest) { 3 } else { 0 }, String::len);
             // Ports, and a password.
@@ -304,6 +309,30 @@ fn is_end(c: char) -> bool {
         )
 }
 
+/// True if a home folder that is found here is not a part of other names.
+fn is_home(text: &str, at: usize, home: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let before = text[..at].chars().next_back();
+    let mut after = text[at + home.len()..].chars();
+    let goes_on = match after.next() {
+        Some('.') => after.next().is_some_and(is_of_name),
+        after => after.is_some_and(is_of_name),
+    };
+    !goes_on && !before.is_some_and(|c| is_of_name(c) || matches!(c, '.' | '/'))
+}
+
+/// Replaces a home folder that is a path of its own: `/root` is not in `src/root.rs`.
+fn replace_home(text: &mut String, home: &str) {
+    let places: Vec<usize> = text
+        .match_indices(home)
+        .map(|(at, _)| at)
+        .filter(|at| is_home(text, *at, home))
+        .collect();
+    for at in places.into_iter().rev() {
+        text.replace_range(at..at + home.len(), "~");
+    }
+}
+
 /// Replaces a word where no letter or digit is beside it. True if the text changed.
 fn replace_word(text: &mut String, word: &str, instead: &str) -> bool {
     if word.is_empty() || !text.contains(word) {
@@ -369,7 +398,7 @@ mod tests {
             &private,
             Include::default(),
             "/home/ann/app --key=topsecret 12 input.csv -v",
-            &[],
+            vec!["postgres".into()],
         );
         let mut text = text.to_owned();
         cleaner.clean(&mut text, kind);
@@ -414,8 +443,33 @@ mod tests {
     }
 
     #[test]
+    fn names_that_look_like_the_home_folder_or_the_user_stay() {
+        let private = Private {
+            homes: vec!["/root".into()],
+            users: vec!["postgres".into()],
+            ..Private::default()
+        };
+        for (text, expected, kind) in [
+            ("src/root.rs", "src/root.rs", Kind::Path),
+            ("src/root/mod.rs", "src/root/mod.rs", Kind::Path),
+            ("crate/root", "crate/root", Kind::Text),
+            ("f at src/root.rs:3", "f at src/root.rs:3", Kind::Code),
+            ("/rooted", "/rooted", Kind::Text),
+            ("/root.rs", "/root.rs", Kind::Code),
+            ("in /root, then", "in ~, then", Kind::Text),
+            ("/root/a", "a", Kind::Path),
+            ("postgres", "postgres", Kind::Fixed),
+        ] {
+            let mut cleaner = Cleaner::new(&private, Include::default(), "", vec!["postgres".into()]);
+            let mut cleaned = text.to_owned();
+            cleaner.clean(&mut cleaned, kind);
+            assert_eq!(cleaned, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn different_paths_stay_different() {
-        let mut cleaner = Cleaner::new(&Private::default(), Include::default(), "", &[]);
+        let mut cleaner = Cleaner::new(&Private::default(), Include::default(), "", Vec::new());
         let mut short = |path: &str| {
             let mut path = path.to_owned();
             cleaner.clean(&mut path, Kind::Path);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::common::data::example;
 use crate::common::*;
 use profile::cut::{Part, cut};
 use profile::data::{Data, NONE, Saved};
@@ -127,4 +128,31 @@ fn samples_of_thin_stacks_become_samples_of_their_callers() {
     assert_eq!(after.get(&thin), None);
     assert_eq!(after.get(&root), Some(&1));
     assert_eq!(after.values().sum::<usize>(), before.values().sum::<usize>());
+}
+
+#[test]
+fn rare_waits_stay_waits() {
+    let mut data = Saved(example());
+    data.stacks[4].prefix = 1;
+    // Weights of CPU samples and of waits.
+    let sums = |data: &Data| {
+        let mut sums = [0.0; 2];
+        let samples = data.threads.iter().flat_map(|thread| thread.samples.iter());
+        samples.for_each(|(_, stack, weight)| sums[usize::from(data.is_wait(stack))] += weight);
+        sums
+    };
+    let before = sums(&data);
+    assert!(before[0] > 0.0 && before[1] > 0.0, "{before:?}");
+    let thinned = Part {
+        min_samples: 1_000_000,
+        ..Part::default()
+    };
+    cut(&mut data, &thinned).unwrap();
+    assert_eq!(sums(&data), before);
+    let chains: Vec<(u32, &str)> = data
+        .stacks
+        .iter()
+        .map(|stack| (stack.prefix, data.func_name(data.frames[stack.frame as usize].func)))
+        .collect();
+    assert_eq!(chains, [(NONE, "main"), (0, "[off-CPU: sleep]")]);
 }

@@ -202,6 +202,38 @@ fn shares_and_names_of_functions_are_as_before() {
 }
 
 #[test]
+fn crates_of_functions_are_as_before() {
+    let mut json = recorded();
+    let funcs = json["shared"]["funcTable"]["length"].as_u64().unwrap();
+    let strings = json["shared"]["stringArray"].as_array_mut().unwrap();
+    let first = strings.len() as u64;
+    strings.extend(["serde", "postgres"].map(Value::from));
+    let krates: Vec<Value> = (0..funcs)
+        .map(|func| {
+            if func % 3 == 2 {
+                Value::Null
+            } else {
+                (first + func % 3).into()
+            }
+        })
+        .collect();
+    json["shared"]["funcTable"]["crate"] = krates.into();
+    let crates = |data: &Data| -> Vec<(String, String)> {
+        let text = |text| data.text(text).to_owned();
+        data.funcs
+            .iter()
+            .map(|func| (text(func.name), text(func.krate)))
+            .collect()
+    };
+    let mut data = read(&json);
+    let before = crates(&data);
+    assert!(before.iter().any(|(_, krate)| krate == "serde"), "{before:?}");
+    sanitize(&mut data, &private(), Include::default());
+    assert_eq!(crates(&data), before);
+    assert_eq!(crates(&read(&written(&data))), before);
+}
+
+#[test]
 fn functions_of_two_files_stay_two() {
     let mut json = recorded();
     let commit = "59807616e1fa2540724bfbac14d7976d7e4a3860";
