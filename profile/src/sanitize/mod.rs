@@ -2,10 +2,11 @@
 //!
 //! [`sanitize`] cleans every string of a [`Saved`] profile. Names of functions lose only paths, because they are the result; all other strings also lose
 //! the names of user and host. Arguments are removed. Fields that this module does not know are dropped: nobody has checked what is in them.
-//! Functions, samples and their weights stay as they are, so all shares stay. `text` cleans one string, `path` shortens one path.
+//! Functions, samples and their weights stay as they are, so all shares stay. `text` cleans one string, `path` shortens one path, `variables` finds the environment.
 
 mod path;
 mod text;
+mod variables;
 
 use recording::source_path::SourcePath;
 use rustc_hash::FxHashMap;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use crate::data::{Data, Fields, NONE, RowValue, Saved, TextFields};
 use crate::sources::Sources;
 use crate::unique::Unique;
-use text::{Cleaner, Kind};
+use text::{Cleaner, Kind, OF_FORMAT};
 
 /// What nobody else is to see, as far as the machine at hand knows. Paths below `/home`, `/Users` and `/root` give more of it.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,15 @@ pub struct Private {
     pub hosts: Vec<String>,
     /// Values of environment variables that are secret.
     pub values: Vec<String>,
+}
+
+/// Parts of names of variables whose values are secret.
+const SECRET: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "SESSION", "COOKIE"];
+
+/// True if a variable of this name has a secret value.
+pub fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET.iter().any(|part| name.contains(part))
 }
 
 /// What stays in the profile because the user wants it there.
@@ -111,9 +121,7 @@ pub fn sanitize(data: &mut Saved, private: &Private, include: Include) -> Remove
     let mut removed = Removed::default();
     drop_fields(data, include, &mut removed);
     let mut cleaner = Cleaner::new(private, include, &data.arguments, programs(data));
-    for text in all_texts(data) {
-        cleaner.learn(text);
-    }
+    each_text(data, &mut |text| cleaner.learn(text));
     removed.sources = clean_sources(data, include, &mut cleaner);
     removed.arguments = !include.args && !data.arguments.is_empty();
     match include.args {
@@ -136,19 +144,74 @@ fn programs(data: &Data) -> Vec<String> {
     names.chain(product).collect()
 }
 
-/// The strings that paths of home folders are looked for in.
-fn all_texts(data: &Data) -> impl Iterator<Item = &str> {
-    let texts = data.texts.iter().map(|text| &**text);
-    let paths = data.sources.keys().map(|path| &**path);
-    let of_libs = data.libs.iter().flat_map(|lib| [&lib.path, &lib.debug_path]);
-    let threads = data
-        .threads
-        .iter()
-        .flat_map(|thread| [&*thread.name, &*thread.process_name]);
-    texts
-        .chain(paths)
-        .chain(of_libs.flatten().map(String::as_str))
-        .chain(threads)
+/// All strings that are cleaned.
+fn each_text(data: &Data, to: &mut impl FnMut(&str)) {
+    data.texts.iter().for_each(|text| to(text));
+    data.sources.keys().for_each(|path| to(path));
+    for lib in &data.libs {
+        let texts = [
+            &lib.name,
+            &lib.path,
+            &lib.debug_name,
+            &lib.debug_path,
+            &lib.breakpad_id,
+            &lib.code_id,
+            &lib.arch,
+        ];
+        texts.into_iter().flatten().for_each(|text| to(text));
+    }
+    for thread in &data.threads {
+        to(&thread.name);
+        to(&thread.process_name);
+        of_fields(&thread.rest, to);
+        let fields = thread.markers.iter().filter_map(|marker| marker.fields.as_deref());
+        fields.for_each(|fields| of_fields(fields, to));
+    }
+    data.counters.iter().for_each(|counter| of_fields(&counter.fields, to));
+    data.schemas.iter().for_each(|schema| of_json(schema, to));
+    for category in &data.categories {
+        to(&category.name);
+        category.subcategories.iter().for_each(|name| to(name));
+    }
+    let about = [&data.product, &data.imported_from, &data.arguments, &data.os, &data.cpu];
+    about
+        .into_iter()
+        .chain(&data.event)
+        .chain(&data.point_events)
+        .for_each(|text| to(text));
+    if let Some(recorded) = &data.recorded {
+        to(&recorded.event);
+        for limit in &recorded.limits {
+            to(&limit.what);
+            limit.words.iter().for_each(|words| to(words));
+        }
+    }
+    for section in &data.extra {
+        to(&section.label);
+        for row in &section.rows {
+            to(&row.label);
+            if let RowValue::Text(text) = &row.value {
+                to(text);
+            }
+        }
+    }
+    of_fields(&data.meta, to);
+}
+
+fn of_fields(fields: &Fields, to: &mut impl FnMut(&str)) {
+    for (key, value) in fields {
+        to(key);
+        of_json(value, to);
+    }
+}
+
+fn of_json(value: &Value, to: &mut impl FnMut(&str)) {
+    match value {
+        Value::String(text) => to(text),
+        Value::Array(values) => values.iter().for_each(|value| of_json(value, to)),
+        Value::Object(fields) => of_fields(fields, to),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn drop_fields(data: &mut Data, include: Include, removed: &mut Removed) {
@@ -277,15 +340,15 @@ fn clean_threads(data: &mut Data, cleaner: &mut Cleaner) {
         cleaner.clean(&mut thread.tid, Kind::Text);
         let events = [&mut thread.event, &mut thread.event_of].into_iter().flatten();
         events.for_each(|event| cleaner.clean(event, Kind::Text));
-        cleaner.clean_fields(&mut thread.rest, Kind::Text);
+        cleaner.clean_fields(&mut thread.rest, Kind::Text, &["weightType"]);
         let fields = thread.markers.iter_mut().filter_map(|marker| marker.fields.as_mut());
-        fields.for_each(|fields| cleaner.clean_fields(fields, Kind::Text));
+        fields.for_each(|fields| cleaner.clean_fields(fields, Kind::Text, &[]));
     }
     for counter in &mut data.counters {
-        cleaner.clean_fields(&mut counter.fields, Kind::Text);
+        cleaner.clean_fields(&mut counter.fields, Kind::Text, &OF_FORMAT);
     }
     let schemas = data.schemas.iter_mut();
-    schemas.for_each(|schema| cleaner.clean_json(schema, Kind::Text));
+    schemas.for_each(|schema| cleaner.clean_json(schema, Kind::Text, &OF_FORMAT));
 }
 
 /// What is said about the recording: typed, and once more in `meta`.
@@ -323,5 +386,5 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
     if let Some(Value::String(product)) = data.meta.get_mut("product") {
         cleaner.clean_process(product);
     }
-    cleaner.clean_fields(&mut data.meta, Kind::Text);
+    cleaner.clean_fields(&mut data.meta, Kind::Text, &["sampleUnits"]);
 }

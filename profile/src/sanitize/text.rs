@@ -3,7 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
-use super::path::{in_home, is_absolute, is_windows, short};
+use super::path::{homes_in, is_absolute, is_url_end, is_windows, opaque_scheme, short};
+use super::variables::without_variables;
 use super::{Include, Private};
 use crate::data::Fields;
 
@@ -21,7 +22,10 @@ pub(super) enum Kind {
 }
 
 /// Names that say nothing about who uses them.
-const GENERIC: [&str; 14] = [
+const GENERIC: [&str; 17] = [
+    "Public",
+    "Shared",
+    "Default",
     "root",
     "user",
     "users",
@@ -39,7 +43,7 @@ const GENERIC: [&str; 14] = [
 ];
 
 /// Fields whose values are words of the format, or the name of another field (`MarkerSchema` and `CounterDisplayConfig` of the front end).
-const OF_FORMAT: [&str; 9] = [
+pub(super) const OF_FORMAT: [&str; 9] = [
     "color",
     "colorField",
     "display",
@@ -50,6 +54,10 @@ const OF_FORMAT: [&str; 9] = [
     "unit",
     "weightType",
 ];
+
+/// Stand for `[value]` and `[argument]` while paths are found: brackets end a path.
+pub(super) const VALUE: &str = "\u{e000}";
+const ARGUMENT: &str = "\u{e001}";
 
 pub(super) struct Cleaner {
     include: Include,
@@ -140,12 +148,19 @@ impl Cleaner {
 
     /// Finds home folders of other machines, and so users.
     pub(super) fn learn(&mut self, text: &str) {
-        for at in path_starts(text) {
-            if let Some((user, _)) = in_home(&text[at..]) {
-                let end = user.find(is_end).unwrap_or(user.len());
-                let user = user[..end].to_owned();
-                self.add_name(&user, "[user]");
+        if !text.contains(['/', '\\']) {
+            return;
+        }
+        for (at, token) in tokens(text) {
+            // Of `https://example.org/home/page` page is no user.
+            if token.starts_with("//") && !token.starts_with("///") && text[..at].ends_with(':') {
+                continue;
             }
+            let users = homes_in(token).into_iter().filter(|home| {
+                let is_only = token.matches(['/', '\\']).count() == 2;
+                home.is_sure && (!home.below.is_empty() || is_only)
+            });
+            users.for_each(|home| self.add_name(home.user, "[user]"));
         }
     }
 
@@ -166,33 +181,50 @@ impl Cleaner {
         self.clean(name, Kind::Text);
     }
 
-    pub(super) fn clean_fields(&mut self, fields: &mut Fields, kind: Kind) {
+    /// Values of the fields in `of_format` are words of the format.
+    pub(super) fn clean_fields(&mut self, fields: &mut Fields, kind: Kind, of_format: &[&str]) {
         let old = std::mem::take(fields);
         for (mut key, mut value) in old {
-            let kind = if OF_FORMAT.contains(&key.as_str()) {
-                Kind::Fixed
-            } else {
-                kind
-            };
+            let is_word = of_format.contains(&key.as_str());
             self.clean(&mut key, Kind::Fixed);
-            self.clean_json(&mut value, kind);
+            self.clean_json(&mut value, if is_word { Kind::Fixed } else { kind }, of_format);
             fields.insert(key, value);
         }
     }
 
-    pub(super) fn clean_json(&mut self, value: &mut Value, kind: Kind) {
+    pub(super) fn clean_json(&mut self, value: &mut Value, kind: Kind, of_format: &[&str]) {
         match value {
             Value::String(text) => self.clean(text, kind),
-            Value::Array(values) => values.iter_mut().for_each(|value| self.clean_json(value, kind)),
-            Value::Object(fields) => self.clean_fields(fields, kind),
+            Value::Array(values) => values
+                .iter_mut()
+                .for_each(|value| self.clean_json(value, kind, of_format)),
+            Value::Object(fields) => self.clean_fields(fields, kind, of_format),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
+    /// Secrets first: a path that is shortened may have a part of one.
     pub(super) fn clean(&mut self, text: &mut String, kind: Kind) {
         // Ids of processes and threads, which other fields refer to.
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            if self.values.contains(text) {
+                *text = "[value]".to_owned();
+                self.replaced += 1;
+            }
             return;
+        }
+        let mut is_changed = false;
+        for value in self.values.iter().filter(|value| !value.is_empty()) {
+            if text.contains(value.as_str()) {
+                *text = text.replace(value.as_str(), VALUE);
+                is_changed = true;
+            }
+        }
+        if kind == Kind::Text {
+            is_changed |= without_variables(text, self.include.args);
+            for word in &self.arguments {
+                is_changed |= replace_word(text, word, ARGUMENT);
+            }
         }
         if !self.include.paths {
             match kind {
@@ -203,34 +235,29 @@ impl Cleaner {
                 replace_home(text, home);
             }
         }
-        let before = text.len();
-        let mut is_changed = false;
-        for value in &self.values {
-            is_changed |= text.contains(value.as_str());
-            *text = text.replace(value.as_str(), "[value]");
-        }
-        if kind == Kind::Text {
-            is_changed |= without_variables(text);
-            for word in &self.arguments {
-                is_changed |= replace_word(text, word, "[argument]");
-            }
+        if is_changed {
+            *text = text.replace(VALUE, "[value]").replace(ARGUMENT, "[argument]");
         }
         if kind != Kind::Code && !self.include.names {
             for (name, instead) in &self.names {
                 is_changed |= replace_word(text, name, instead);
             }
         }
-        self.replaced += usize::from(is_changed || text.len() != before);
+        self.replaced += usize::from(is_changed);
     }
 
     /// The paths and URLs in a text.
     fn clean_paths(&mut self, text: &mut String) {
-        if !text.contains(['/', '\\']) {
+        if !text.contains(['/', '\\']) && !text.contains("data:") {
             return;
         }
         let mut out = String::new();
         let mut done = 0;
-        let starts: Vec<usize> = path_starts(text).collect();
+        let mut starts: Vec<usize> = path_starts(text)
+            .chain(opaque_starts(text))
+            .chain(home_starts(text))
+            .collect();
+        starts.sort_unstable();
         for at in starts.into_iter().filter(|at| *at < text.len()) {
             if at < done {
                 continue;
@@ -240,14 +267,20 @@ impl Cleaner {
                 .homes
                 .iter()
                 .find(|home| rest.starts_with(home.as_str()) && is_home(text, at, home));
-            let is_url = !rest.starts_with('/') && !is_windows(rest);
+            let scheme = rest
+                .find(|c: char| !c.is_ascii_alphanumeric())
+                .map_or("", |end| &rest[end..]);
+            let is_opaque = opaque_scheme(rest).is_some();
             let skipped = home.map_or(if is_windows(rest) { 3 } else { 0 }, String::len);
-            // Ports, and a password.
-            let ends = |c: char| is_end(c) && !(is_url && c == ':');
+            // A query has commas, a password any sign.
+            let ends = match is_opaque || scheme.starts_with("://") {
+                true => is_url_end,
+                false => is_end,
+            };
             let end = rest[skipped..].find(ends).map_or(rest.len(), |end| skipped + end);
             let path = &rest[..end];
             let levels = path.split(['/', '\\']).filter(|part| !part.is_empty()).count();
-            if home.is_none() && levels < 2 {
+            if home.is_none() && !is_opaque && levels < 2 {
                 continue;
             }
             out.push_str(&text[done..at]);
@@ -297,6 +330,35 @@ fn path_starts(text: &str) -> impl Iterator<Item = usize> {
         }
         let starts = text[at..].starts_with('/') && !before.is_some_and(is_of_name);
         starts.then_some(at)
+    })
+}
+
+/// Words between what ends a path, and where they are.
+fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut start = 0;
+    text.split(is_end).map(move |token| {
+        let at = start;
+        start += token.len() + text[start + token.len()..].chars().next().map_or(0, char::len_utf8);
+        (at, token)
+    })
+}
+
+/// Where words start that have a home folder anywhere.
+fn home_starts(text: &str) -> impl Iterator<Item = usize> {
+    let with_home = tokens(text).filter(|(_, token)| homes_in(token).iter().any(|home| home.is_sure));
+    with_home.map(|(at, token)| match token.find(['/', '\\']) {
+        Some(first) if token.starts_with('-') => at + first,
+        _ => at + token.find('=').map_or(0, |end| end + 1),
+    })
+}
+
+/// Where URLs start that are their own content.
+fn opaque_starts(text: &str) -> impl Iterator<Item = usize> {
+    let schemes = ["data:", "blob:"].into_iter();
+    let places = schemes.flat_map(|scheme| text.match_indices(scheme).map(|(at, _)| at));
+    places.filter(|at| {
+        let before = text[..*at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_') && opaque_scheme(&text[*at..]).is_some()
     })
 }
 
@@ -356,33 +418,6 @@ fn replace_word(text: &mut String, word: &str, instead: &str) -> bool {
     true
 }
 
-/// Replaces the values of what looks like environment variables: `NAME=value`, the name in capitals. True if the text changed.
-fn without_variables(text: &mut String) -> bool {
-    if !text.contains('=') {
-        return false;
-    }
-    let is_variable = |word: &str| {
-        let (name, value) = word.split_once('=')?;
-        let is_name = name.len() >= 2 && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
-        let is_name = is_name
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
-        (is_name && !value.is_empty()).then(|| format!("{name}=[value]"))
-    };
-    let words = text.split_inclusive(char::is_whitespace).map(|word| {
-        let bare = word.trim_end();
-        match is_variable(bare) {
-            Some(replaced) => replaced + &word[bare.len()..],
-            None => word.to_owned(),
-        }
-    });
-    let cleaned: String = words.collect();
-    let is_changed = cleaned != *text;
-    *text = cleaned;
-    is_changed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,7 +427,7 @@ mod tests {
             homes: vec!["/home/ann smith".into()],
             users: vec!["ann".into(), "root".into()],
             hosts: vec!["workbench.example.org".into()],
-            values: vec!["hunter2hunter2".into()],
+            values: vec!["hunter2hunter2".into(), "/srv/a/hunter3".into(), "12345678".into()],
         };
         let mut cleaner = Cleaner::new(
             &private,
@@ -416,7 +451,29 @@ mod tests {
             ("ann's plan is planned by joann", "[user]'s plan is planned by joann"),
             ("API_KEY=abc app", "API_KEY=[value] app"),
             ("x hunter2hunter2y", "x [value]y"),
+            ("in /srv/a/hunter3/b", "in [value]/b"),
+            ("12345678", "[value]"),
+            ("12345679", "12345679"),
             ("key topsecret", "key [argument]"),
+            ("at /srv/topsecret/a/b/c", "at a/b/c"),
+            (
+                "https://example.org/x?ids=1,2&token=secret4 y",
+                "https://example.org/x y",
+            ),
+            ("https://user:p,wsecret5@example.org/ y", "https://example.org/ y"),
+            ("img data:image/png;base64,AAAA y", "img data: y"),
+            ("at blob:https://example.org/1-2 y", "at blob: y"),
+            ("in -I/home/bob5/inc y", "in -Iinc y"),
+            ("in ../../home/bob4/p/x.c:3", "in p/x.c:3"),
+            (r"in c:\users\bob15\x.c:3", "in x.c:3"),
+            (r"in \\srv\share\Users\bob6\x.c:3", "in x.c:3"),
+            ("in /usr/local/google/home/bob7/x.c", "in x.c"),
+            ("in ~bob11/x/y", "in x/y"),
+            (r#"["API=a b","x"]"#, r#"["API=[value]","x"]"#),
+            ("{API=a}; x", "{API=[value]}; x"),
+            ("x;API='a b' y", "x;API=[value] y"),
+            ("my_token=abc,d y", "my_token=[value] y"),
+            ("A==B, n=3", "A==B, n=3"),
             ("root cut", "root cut"),
             ("a/b and a / b", "a/b and a / b"),
             ("PATH-like:/home/bob/bin:/usr/bin", "PATH-like:bin:/usr/bin"),

@@ -1,9 +1,9 @@
 //! What is private on this machine.
 
-use profile::sanitize::Private;
+use std::path::Path;
 
-/// Parts of names of variables whose values are secret.
-const SECRET: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "CRED", "AUTH", "SESSION", "COOKIE"];
+use profile::sanitize::{Private, is_secret};
+
 /// Shorter values are found in any text.
 const MIN_SECRET: usize = 8;
 
@@ -12,10 +12,10 @@ pub(crate) fn private() -> Private {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let secrets = std::env::vars_os().filter_map(|(name, value)| {
-        let (name, value) = (name.to_str()?.to_ascii_uppercase(), value.into_string().ok()?);
-        let is_secret = SECRET.iter().any(|part| name.contains(part));
+        let value = value.into_string().ok()?;
         // A path to a socket or to a file of keys is shortened like other paths.
-        (is_secret && value.len() >= MIN_SECRET && !value.starts_with('/')).then_some(value)
+        let is_file = value.starts_with('/') && Path::new(&value).exists();
+        (is_secret(name.to_str()?) && value.len() >= MIN_SECRET && !is_file).then_some(value)
     });
     Private {
         homes: variable("HOME").into_iter().collect(),
