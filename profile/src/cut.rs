@@ -122,17 +122,17 @@ fn drop_thin(data: &mut Data, min_samples: u64) {
     }
     let mut instead: Vec<u32> = Vec::with_capacity(samples.len());
     let mut known: FxHashMap<Stack, u32> = FxHashMap::default();
-    for at in 0..samples.len() {
-        let (own, mut stack) = (at as u32, data.stacks[at]);
+    for (own, samples) in (0..).zip(&samples) {
+        let mut stack = data.stacks[own as usize];
         if stack.prefix != NONE {
             stack.prefix = instead[stack.prefix as usize];
             // A wait keeps its frame: else it would become CPU time of the caller.
-            if samples[at] < min_samples && data.is_wait(own) == data.is_wait(stack.prefix) {
+            if *samples < min_samples && data.is_wait(own) == data.is_wait(stack.prefix) {
                 instead.push(stack.prefix);
                 continue;
             }
         }
-        data.stacks[at] = stack;
+        data.stacks[own as usize] = stack;
         instead.push(*known.entry(stack).or_insert(own));
     }
     data.map_stacks(|stack| instead.get(stack as usize).copied().unwrap_or(stack));
