@@ -51,9 +51,15 @@ fn assert_harmless(output: &Output, what: &str) {
 /// Runs sprof with these words, in colour and without.
 fn run(words: &[&OsStr]) -> Output {
     let what = format!("{words:?}");
-    let coloured = sprof().args(words).env("CLICOLOR_FORCE", "1").output().unwrap();
+    // Where `share` keeps keys.
+    let tried = || {
+        let mut command = sprof();
+        command.args(words).env("XDG_DATA_HOME", env!("CARGO_TARGET_TMPDIR"));
+        command
+    };
+    let coloured = tried().env("CLICOLOR_FORCE", "1").output().unwrap();
     assert_harmless(&coloured, &what);
-    let plain = sprof().args(words).output().unwrap();
+    let plain = tried().output().unwrap();
     assert_harmless(&plain, &what);
     plain
 }
@@ -149,7 +155,21 @@ fn every_command_that_reads_files_prints_names_as_text() {
         run(&[&[OsStr::new("annotate"), file], &[OsStr::new(HOSTILE)][..]].concat());
         run(&[&words(&["load", "--save-only", "-o"])[..], &[out.as_os_str(), file]].concat());
         run(&[&words(&["merge", "-o"])[..], &[out.as_os_str(), file, new]].concat());
+        // Nobody listens there: what would be sent is described before.
+        run(&[&words(&["push", "--to", "otlp=http://127.0.0.1:1"])[..], &[file]].concat());
     }
+    run(&[
+        &words(&[
+            "share",
+            "--yes",
+            "--ui-url",
+            "http://127.0.0.1:1",
+            "--server",
+            "http://127.0.0.1:1",
+        ])[..],
+        &[base],
+    ]
+    .concat());
     assert!(shown > 10, "the name was shown {shown} times only");
     // What is served is described first; the port that nobody may have ends it then.
     run(&[
@@ -260,6 +280,8 @@ fn no_command_is_left_out() {
         "annotate",
         "export",
         "flamegraph",
+        "push",
+        "share",
         "doctor",
     ];
     let own_text_only = ["completions", "man", "help"];
