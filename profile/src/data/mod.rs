@@ -149,6 +149,16 @@ impl Data {
         }
     }
 
+    /// The recorded duration, or the time up to the last sample, ms; `None` if neither is known.
+    pub fn length_ms(&self) -> Option<f64> {
+        let last = || {
+            let ends = self.threads.iter().filter_map(|thread| thread.samples.time_ms.last());
+            ends.copied().filter(|time| time.is_finite()).reduce(f64::max)
+        };
+        let known = self.duration_ms.filter(|ms| ms.is_finite()).or_else(last);
+        known.filter(|ms| *ms > 0.0)
+    }
+
     /// Number of processes during the recording, or else of processes with threads in the file.
     pub fn processes(&self) -> u64 {
         self.recorded.as_ref().map_or_else(

@@ -75,7 +75,7 @@ fn recorded(file: &Path, data: &Data) -> String {
     if data.start_ms > 0.0 {
         text.push_str(&format!(", {}", utc(data.start_ms)));
     }
-    if let Some(ms) = duration_ms(data) {
+    if let Some(ms) = data.length_ms() {
         text.push_str(&format!(", {} long", time(ms)));
     }
     let by = [data.imported_from.as_str(), data.os.as_str(), data.cpu.as_str()];
@@ -84,21 +84,6 @@ fn recorded(file: &Path, data: &Data) -> String {
         text.push_str(&format!(" ({})", by.join(", ")));
     }
     text
-}
-
-/// The recorded duration, or the time up to the last sample.
-fn duration_ms(data: &Data) -> Option<f64> {
-    let last = || {
-        let times = data
-            .threads
-            .iter()
-            .filter_map(|thread| thread.samples.time_ms.last().copied());
-        times.filter(|time| time.is_finite()).reduce(f64::max)
-    };
-    data.duration_ms
-        .filter(|ms| ms.is_finite())
-        .or_else(last)
-        .filter(|ms| *ms > 0.0)
 }
 
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
@@ -230,7 +215,7 @@ fn json(
             "os": data.os,
             "cpu": data.cpu,
             "start_unix_ms": data.start_ms,
-            "duration_ms": duration_ms(data),
+            "duration_ms": data.length_ms(),
             "interval_ms": data.interval_ms,
             "processes": data.processes(),
             "threads": data.threads_in_all(),

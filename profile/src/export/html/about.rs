@@ -21,7 +21,7 @@ pub(super) fn about(data: &Data, notes: &[String]) -> Value {
         "os": data.os,
         "cpu": data.cpu,
         "startMs": data.start_ms,
-        "durationMs": duration_ms(data),
+        "durationMs": data.length_ms(),
         "processes": data.processes(),
         "threads": data.threads_in_all(),
         "symbolicated": data.symbolicated,
@@ -30,17 +30,4 @@ pub(super) fn about(data: &Data, notes: &[String]) -> Value {
         "extra": extra.collect::<Vec<_>>(),
         "notes": notes,
     })
-}
-
-/// The recorded duration, or the time up to the last sample.
-fn duration_ms(data: &Data) -> Option<f64> {
-    let last = || {
-        let times = data
-            .threads
-            .iter()
-            .filter_map(|thread| thread.samples.time_ms.last().copied());
-        times.filter(|time| time.is_finite()).reduce(f64::max)
-    };
-    let known = data.duration_ms.filter(|ms| ms.is_finite()).or_else(last);
-    known.filter(|ms| *ms > 0.0)
 }

@@ -24,17 +24,13 @@ pub(super) struct Shown {
 impl Shown {
     pub(super) fn of(data: &Saved, removed: Removed, include: Include, bytes: u64) -> Shown {
         let processes: HashSet<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
-        let ends = data.threads.iter().filter_map(|thread| thread.samples.time_ms.last());
-        let last = ends.copied().fold(None, |last: Option<f64>, end| {
-            Some(last.map_or(end, |last| last.max(end)))
-        });
         Shown {
             program: data.product.clone(),
             bytes,
             processes: processes.len() as u64,
             threads: data.threads.len() as u64,
             // Sums have no times.
-            duration_ms: data.duration_ms.or(last).filter(|_| !data.is_summed),
+            duration_ms: data.length_ms().filter(|_| !data.is_summed),
             sources: data.embedded_sources() as u64,
             removed,
             include,
