@@ -496,13 +496,17 @@ fn annotate_shows_source_and_machine_code_with_their_samples() {
     let line = source.lines().find(|line| line.contains("void sixty(")).unwrap();
     assert!(text.contains(line), "{text}");
     assert!(text.contains("bytes of ") && text.contains("address"), "{text}");
-    // Shares of instructions sum up to those of samples in the function's machine code, rounding apart.
+    // Shares of instructions sum up to those of samples in the function's machine code, rounding apart. The kernel's are its callees'.
     let code = annotate(&["sixty", "--asm", "-C", "0", "--no-lines"]);
-    let sum: f64 = (code.lines().skip_while(|line| !line.contains("address")))
-        .filter_map(|line| line.trim_start().split_once(" %")?.0.parse::<f64>().ok())
-        .sum();
-    let share = profile.share_of("sixty").percent();
-    assert!((sum - share).abs() < 3.0, "{sum} is not {share}: {code}");
+    let rows: Vec<f64> = (code.lines().skip_while(|line| !line.contains("address")))
+        .filter_map(|line| line.trim_start().split_once(" %")?.0.parse().ok())
+        .collect();
+    let (sum, rounding) = (rows.iter().sum::<f64>(), 0.051 * (rows.len() + 1) as f64);
+    let in_code = |names: &[&str]| {
+        names.contains(&"sixty") && names.last().is_some_and(|leaf| ["sixty", "xorshift"].contains(leaf))
+    };
+    let share = profile.share(|_| true, in_code).percent();
+    assert!((sum - share).abs() < rounding, "{sum} is not {share}: {code}");
     assert!(!code.contains("; "), "{code}");
 
     // Where there is no source, that is said, and the numbers stay.
