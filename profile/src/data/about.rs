@@ -151,6 +151,20 @@ pub struct SavedLib {
 }
 
 impl SavedLib {
+    /// All texts that it has.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let texts = [
+            &self.name,
+            &self.path,
+            &self.debug_name,
+            &self.debug_path,
+            &self.breakpad_id,
+            &self.code_id,
+            &self.arch,
+        ];
+        texts.into_iter().filter_map(|text| text.as_deref())
+    }
+
     /// Of which only the path is known; it may be empty.
     pub(crate) fn of_path(path: &str) -> SavedLib {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());

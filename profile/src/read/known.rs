@@ -56,19 +56,7 @@ impl Found {
     }
 
     fn add_lib(&mut self, lib: SavedLib) -> bool {
-        let texts = [
-            &lib.name,
-            &lib.path,
-            &lib.debug_name,
-            &lib.debug_path,
-            &lib.breakpad_id,
-            &lib.code_id,
-            &lib.arch,
-        ];
-        self.lib_bytes += texts
-            .iter()
-            .map(|text| text.as_ref().map_or(0, |text| text.len() as u64))
-            .sum::<u64>();
+        self.lib_bytes += lib.texts().map(|text| text.len() as u64).sum::<u64>();
         self.lib_bytes += size_of::<SavedLib>() as u64;
         self.libs.push(lib);
         self.lib_bytes <= self.max_lib_bytes

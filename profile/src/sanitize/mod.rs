@@ -12,7 +12,7 @@ use recording::source_path::SourcePath;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-use crate::data::{Data, Fields, NONE, RowValue, Saved, TextFields};
+use crate::data::{Data, Fields, NONE, RowValue, Saved, SavedLib, TextFields};
 use crate::sources::Sources;
 use crate::unique::Unique;
 use text::{Cleaner, Kind, OF_FORMAT};
@@ -148,18 +148,7 @@ fn programs(data: &Data) -> Vec<String> {
 fn each_text(data: &Data, to: &mut impl FnMut(&str)) {
     data.texts.iter().for_each(|text| to(text));
     data.sources.keys().for_each(|path| to(path));
-    for lib in &data.libs {
-        let texts = [
-            &lib.name,
-            &lib.path,
-            &lib.debug_name,
-            &lib.debug_path,
-            &lib.breakpad_id,
-            &lib.code_id,
-            &lib.arch,
-        ];
-        texts.into_iter().flatten().for_each(|text| to(text));
-    }
+    data.libs.iter().flat_map(SavedLib::texts).for_each(&mut *to);
     for thread in &data.threads {
         to(&thread.name);
         to(&thread.process_name);
