@@ -1,6 +1,7 @@
 //! Symbol files of other systems: PDB, Breakpad, the dyld shared cache of macOS.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "suite/common/mod.rs"]
 mod common;
 
 use std::fs;

@@ -1,9 +1,6 @@
 //! What ELF files and their debug info say, against programs whose lines are known.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod common;
-
-use common::{build, function, have, module, run, symbolicator};
+use crate::common::{self, build, function, have, module, run, symbolicator};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 use symbolicator::SymbolError;

@@ -1,12 +1,9 @@
 //! What is kept for the next start: the same answers with it and without it, and whatever happened to it.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
 
-use common::{Built, build, have, module, run};
+use crate::common::{self, Built, build, have, module, run};
 use object::{Object, ObjectSection};
 use recording::module::Module;
 use recording::symbol::AddressInfo;

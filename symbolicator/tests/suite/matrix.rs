@@ -1,18 +1,14 @@
 //! Functions, files, lines and inlined calls of every way to store debug info, against llvm-symbolizer, and elfutils where it knows more.
 //!
 //! llvm-symbolizer reads the program before it was stripped, packed or split apart, which changes no code.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
-
-mod common;
-mod reference;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Built, build, have, module, run};
+use crate::common::{self, Built, build, have, module, run};
+use crate::reference::{Reader, Reference};
 use object::{CompressionFormat, Object, ObjectSection};
-use reference::{Reader, Reference};
 
 /// A copy beside the program, which stays as it is.
 fn copy(built: &Built, name: &str) -> PathBuf {

@@ -1,13 +1,10 @@
 //! Code of the compiler's own has line 0 in debug info, and the file of any code around it. Its frames have the file that declares the function,
 //! and no line.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
-
-mod common;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use common::{Built, have};
+use crate::common::{self, Built, have};
 use gimli::{AttributeValue, EndianSlice, LittleEndian, UnitOffset, UnitRef};
 use object::{Object, ObjectSection};
 

@@ -1,12 +1,9 @@
 //! Places for probes: from names to file offsets, in built programs whose symbols another reader knows.
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{build, function, have, run};
+use crate::common::{build, function, have, run};
 use object::{Object, ObjectSegment};
 use symbolicator::SymbolOptions;
 use symbolicator::probe::{AtOffset, Functions, find_functions, place_at, static_probes};

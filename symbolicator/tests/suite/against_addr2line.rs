@@ -2,9 +2,6 @@
 //!
 //! The subject is this test program itself (Rust, optimised, with the standard library's debug info);
 //! `SPROF_TEST_BINARY` names another.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
-
-mod common;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -13,6 +10,8 @@ use addr2line::gimli::{self, EndianSlice, LittleEndian};
 use object::{Object, ObjectSection};
 use recording::rust_name::with_path;
 use symbolicator::demangle;
+
+use crate::common;
 
 type Shape = (Option<String>, Option<String>, Option<u32>, Option<u32>);
 

@@ -1,14 +1,11 @@
 //! Machine code as text: what objdump, readelf and the symbol tables say of the same programs.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Built, build, build_with, function, have, module, run, symbolicator};
+use crate::common::{Built, build, build_with, function, have, module, run, symbolicator};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
 use symbolicator::{Assembly, ModuleKey, Symbolicator, Target, api};

@@ -1,7 +1,5 @@
 //! jitdump files and perf maps of a recording that is looked at later.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
-
 use std::path::Path;
 
 use recording::module::{BuildId, ModuleKind};

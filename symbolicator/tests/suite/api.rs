@@ -1,9 +1,6 @@
 //! The symbol-server requests, as the Firefox Profiler makes them.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod common;
-
-use common::{build, function, module, symbolicator};
+use crate::common::{self, build, function, module, symbolicator};
 use serde_json::{Value, json};
 use symbolicator::{Symbolicator, api};
 

@@ -1,12 +1,9 @@
 //! Files that lie, are cut off or were damaged: an error or less information, never a panic, a hang or a flood of memory.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use common::{build, function, module, symbolicator};
+use crate::common::{self, build, function, module, symbolicator};
 use object::{Object, ObjectSection};
 use proptest::prelude::*;
 use recording::module::Module;

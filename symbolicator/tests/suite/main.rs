@@ -1,0 +1,17 @@
+//! Names, lines and machine code, against other readers of the same files. A module is a topic, and one binary compiles and links what they
+//! share once: `cargo test -p symbolicator --test suite matrix::`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may fail and talk")]
+
+mod against_addr2line;
+mod api;
+mod asm;
+mod cache;
+mod common;
+mod compilers_code;
+mod elf;
+mod hostile;
+mod jit;
+mod matrix;
+mod probe;
+mod reference;
