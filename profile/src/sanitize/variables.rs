@@ -1,7 +1,9 @@
 //! Values of environment variables in a text.
 
 use super::is_secret;
-use super::text::VALUE;
+
+/// Stands for `[value]` while paths are found: brackets end a path.
+pub(super) const VALUE: &str = "\u{e000}";
 
 /// Replaces the values of what looks like environment variables: `NAME=value`, the name in capitals or that of a secret. A quoted value ends with
 /// its quote. `keeps_options`: `--key=value` stays. True if the text changed.
