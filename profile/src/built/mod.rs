@@ -54,9 +54,7 @@ pub fn for_page(profile: &Profile) -> (Data, f64) {
         counters: counters(profile),
         ..built.about()
     };
-    let start_ms = data.start_ms;
-    prepare(&mut data, built.loose());
-    let zero_ms = data.start_ms - start_ms;
+    let zero_ms = prepare(&mut data, built.loose());
     (data, zero_ms)
 }
 

@@ -37,6 +37,9 @@ pub struct Data {
     pub cpu: String,
     /// Unix time of the samples' time 0, ms.
     pub start_ms: f64,
+    /// `start_ms` is the start of the recording, whatever the times in the file count from. In files of the published
+    /// `fxprof-processed-profile`: those of samply on Linux (seen in 0.13.1) have times since the machine's start.
+    pub starts_with_recording: bool,
     /// Duration of the recording, ms.
     pub duration_ms: Option<f64>,
     /// Time between two samples of a busy thread, ms.

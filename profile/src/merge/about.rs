@@ -9,6 +9,7 @@ use crate::facts::Facts;
 /// Starts with the first profile.
 pub(super) fn begin(data: &mut Data, name: &str, start_ms: f64) {
     data.start_ms = start_ms;
+    data.starts_with_recording = false;
     if let Some(sections) = data.meta.get_mut("extra").and_then(Value::as_array_mut) {
         name_sections(sections, name);
     }

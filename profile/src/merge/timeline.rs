@@ -7,6 +7,16 @@ use crate::data::{Data, Fields, Phase};
 
 /// Start and end of the profile, Unix time in ms.
 pub(super) fn span_ms(data: &Data) -> (f64, f64) {
+    let (begin, end) = file_span_ms(data);
+    let start = match data.starts_with_recording {
+        true => data.start_ms,
+        false => data.start_ms + begin,
+    };
+    (start, start + end - begin)
+}
+
+/// Start and end in the file's times.
+fn file_span_ms(data: &Data) -> (f64, f64) {
     let number = |key: &str| data.meta.get(key).and_then(Value::as_f64).filter(|ms| ms.is_finite());
     let samples = data.threads.iter().flat_map(|thread| &thread.samples.time_ms);
     let first = samples
@@ -18,12 +28,12 @@ pub(super) fn span_ms(data: &Data) -> (f64, f64) {
     // If the file has no start, the front end takes the first sample.
     let begin = number("profilingStartTime").or(first).unwrap_or(0.0);
     let end = number("profilingEndTime").or(last).unwrap_or(begin);
-    (data.start_ms + begin, data.start_ms + end.max(begin))
+    (begin, end.max(begin))
 }
 
 /// Moves the profile to this start in the merged timeline, ms.
 pub(super) fn shift(data: &mut Data, begin_ms: f64) {
-    let by_ms = begin_ms - (span_ms(data).0 - data.start_ms);
+    let by_ms = begin_ms - file_span_ms(data).0;
     for thread in &mut data.threads {
         thread.samples.time_ms.iter_mut().for_each(|time| *time += by_ms);
         for marker in &mut thread.markers {

@@ -144,7 +144,7 @@ pub fn open(path: &Path, limits: ReadLimits) -> Result<SavedProfile, ReadError> 
     })
 }
 
-/// Reads everything that views need: the front end's form, versions 50 to 75.
+/// Reads everything that views need: the front end's form, versions 49 to 75.
 ///
 /// Errors name the file, the expected content, the place and the next step.
 pub fn whole(path: &Path, limits: ReadLimits) -> Result<Data, ReadError> {
@@ -165,9 +165,7 @@ pub fn file_for_page(file: File, path: &Path, limits: ReadLimits) -> Result<(Dat
 }
 
 fn with_zero((mut data, loose): (Data, Loose)) -> (Data, f64) {
-    let start_ms = data.start_ms;
-    prepare(&mut data, loose);
-    let zero_ms = data.start_ms - start_ms;
+    let zero_ms = prepare(&mut data, loose);
     (data, zero_ms)
 }
 

@@ -213,7 +213,7 @@ fn every_version_from_50_to_75_shows_the_same_samples() {
         ]
     );
     assert_eq!((samples[1].0, samples[1].1, samples[1].2), ("1", 2.0, 1.0));
-    for version in 50..=75 {
+    for version in 49..=75 {
         let data = read(&at_version(newest.clone(), version)).unwrap_or_else(|error| panic!("{version}: {error}"));
         assert_eq!(shown(&data), samples, "version {version}");
         assert_eq!(data.funcs.len(), expected.funcs.len(), "version {version}");
@@ -273,7 +273,7 @@ fn waits_of_earlier_profiles_of_sprof_are_known_by_the_names_of_their_categories
 
 #[test]
 fn versions_that_are_not_known_are_refused_with_what_to_do() {
-    for (version, step) in [(49, "save it from there"), (76, "update sprof")] {
+    for (version, step) in [(48, "save it from there"), (76, "update sprof")] {
         let mut profile = sample();
         profile["meta"]["preprocessedProfileVersion"] = version.into();
         let error = read(&profile).unwrap_err().to_string();

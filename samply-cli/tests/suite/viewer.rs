@@ -179,7 +179,7 @@ fn figures_of_all_kinds_of_profiles_are_those_of_reports() {
         (ours.output.clone(), "Waits", &["--waits"]),
         (ours.output.clone(), "page-faults", &["--event", "page-faults"]),
         (split.output.clone(), "CPU time", &[]),
-        // As samply writes it.
+        (golden("samply-0.13.1.json.gz"), "CPU time", &[]),
         (exported("firefox-v55", "v55.json.gz"), "CPU time", &[]),
         (golden("firefox-153.json.gz"), "CPU time", &[]),
         (exported("pprof", "split.pb.gz"), "", &[]),

@@ -27,8 +27,8 @@ pub(crate) struct Loose {
 }
 
 /// Converts a file's data for views: markers of point events become threads, times count from the recording's start, and samples of equal
-/// weight are counted.
-pub(crate) fn prepare(data: &mut Data, loose: Loose) {
+/// weight are counted. Returns the recording's start in the file's times, ms.
+pub(crate) fn prepare(data: &mut Data, loose: Loose) -> f64 {
     if !loose.facts.restore(data) {
         count_equal_weights(data);
     }
@@ -39,8 +39,8 @@ pub(crate) fn prepare(data: &mut Data, loose: Loose) {
     data.point_events = loose.periods.into_keys().collect();
     data.point_events.sort();
     readable_names(data);
-    begin_at(data, loose.zero_ms);
     data.unit = unit_of_first(data);
+    begin_at(data, loose.zero_ms)
 }
 
 /// If all samples have the same weight of time, they are counted in units of that time. Sums stay whole numbers.
@@ -75,8 +75,8 @@ fn is_own_time(thread: &Thread) -> bool {
 }
 
 /// Makes times relative to the recording's start: the file's start time, or else its first sample or marker, as in the front end
-/// (`getTimeRangeIncludingAllThreads`). samply's times begin at the machine's start.
-fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
+/// (`getTimeRangeIncludingAllThreads`).
+fn begin_at(data: &mut Data, recorded_ms: Option<f64>) -> f64 {
     let first_ms = || {
         let threads = data.threads.iter();
         let times = threads.flat_map(|thread| {
@@ -85,11 +85,14 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
         });
         times.copied().filter(|time| time.is_finite()).reduce(f64::min)
     };
-    let zero_ms = recorded_ms.filter(|ms| ms.is_finite()).or_else(first_ms).unwrap_or(0.0);
+    let recorded_ms = recorded_ms.filter(|ms| ms.is_finite());
+    let zero_ms = recorded_ms.or_else(first_ms).unwrap_or(0.0);
     if zero_ms == 0.0 {
-        return;
+        return zero_ms;
     }
-    data.start_ms += zero_ms;
+    if !data.starts_with_recording {
+        data.start_ms += zero_ms;
+    }
     for thread in &mut data.threads {
         thread.samples.time_ms.iter_mut().for_each(|time| *time -= zero_ms);
         for marker in &mut thread.markers {
@@ -97,6 +100,7 @@ fn begin_at(data: &mut Data, recorded_ms: Option<f64>) {
             marker.end_ms -= zero_ms;
         }
     }
+    zero_ms
 }
 
 /// A marker of a point event as a sample of the event.

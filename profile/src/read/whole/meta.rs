@@ -20,6 +20,8 @@ pub(in crate::read) struct KnownMeta {
     pub(super) profiling_start_time: Option<f64>,
     pub(super) profiling_end_time: Option<f64>,
     pub(super) interval: Option<f64>,
+    /// True in files of the published `fxprof-processed-profile`.
+    pub(super) source_code_is_not_on_searchfox: bool,
     pub(super) symbolicated: Option<bool>,
     pub(super) categories: Vec<Category>,
     pub(super) marker_schema: Option<Vec<RawSchema>>,

@@ -48,6 +48,7 @@ pub(super) fn normalize<E: Extent>(mut raw: RawProfile<E>, version: u32) -> Resu
             os: known.oscpu.unwrap_or_default(),
             cpu: known.cpu_name.unwrap_or_default(),
             start_ms: known.start_time.unwrap_or(0.0),
+            starts_with_recording: known.source_code_is_not_on_searchfox && known.profiling_start_time.is_none(),
             duration_ms: (known.profiling_end_time).map(|end| end - known.profiling_start_time.unwrap_or(0.0)),
             extra: known.extra.unwrap_or_default(),
             interval_ms: known.interval.unwrap_or(1.0),
