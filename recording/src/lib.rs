@@ -16,8 +16,9 @@
 //! 8. [`symbol`]: names for addresses, as plain data; [`rust_crate`]: their crates; [`rust_name`], [`v8`]: one form for names of Rust and JavaScript; [`source_path`]: one
 //!    meaning for all forms of a source file's path.
 //! 9. [`doctor`]: what a machine permits, and [`probe`]: places that are to be recorded, as plain data.
-//! 10. [`proc`]: texts of /proc that several crates read.
-//! 11. [`command`]: how messages name the program that the user has to type.
+//! 10. [`pace`], [`outbox`]: for recorders that stop threads. When to take samples, and how these get to the unwinder.
+//! 11. [`proc`]: texts of /proc that several crates read.
+//! 12. [`command`]: how messages name the program that the user has to type.
 
 pub mod address;
 pub mod clock;
@@ -27,6 +28,8 @@ pub mod doctor;
 pub mod event;
 pub mod info;
 pub mod module;
+pub mod outbox;
+pub mod pace;
 pub mod probe;
 pub mod proc;
 pub mod quality;

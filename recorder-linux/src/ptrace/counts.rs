@@ -3,22 +3,12 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use recording::pace::Reading;
+
 use crate::processes::procfs::stat;
 
 /// USER_HZ, which /proc's clock ticks have had on x86_64 and aarch64 from the beginning (include/asm-generic/param.h).
 const NS_PER_TICK: u64 = 10_000_000;
-
-/// What the scheduler has counted for one thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reading {
-    /// Time on a CPU, ns. Of a running thread it is brought up to date with every timer tick (4 ms at CONFIG_HZ=250), of a
-    /// stopped one it is exact.
-    pub(super) cpu_ns: u64,
-    /// Time spent waiting for a CPU, ns, up to when it last got one.
-    pub(super) waited_ns: u64,
-    /// How often the thread was given a CPU. 0 where the kernel does not count this.
-    pub(super) slices: u64,
-}
 
 /// Reads what the scheduler counts for one thread.
 #[derive(Debug)]

@@ -9,14 +9,15 @@
 //! 1. [`policy`]: when to sample which thread.
 //! 2. [`tracer`]: what the stops mean, and the samples.
 //! 3. [`counts`], [`maps`]: what the scheduler has counted, and which code is new.
-//! 4. [`outbox`]: from the thread that traces to the one that unwinds.
+//!
+//! [`recording::pace`] has the times of the ticks and the accounts of threads, [`recording::outbox`] the way from the thread that traces
+//! to the one that unwinds.
 //!
 //! The tracing thread detaches from nothing. When the thread ends, also because sprof is killed, the kernel releases all tracees
 //! without a race with what they do meanwhile (exit_ptrace in kernel/ptrace.c).
 
 mod counts;
 mod maps;
-mod outbox;
 mod policy;
 mod tracer;
 
@@ -24,6 +25,8 @@ use std::io;
 use std::time::Duration;
 
 use recording::clock::Timestamp;
+use recording::outbox;
+use recording::pace::Ticks;
 use recording::sink::EventSink;
 
 use crate::processes::watched::{stop_at_end, take_signals};
@@ -32,7 +35,6 @@ use crate::sys::ptrace as sys_ptrace;
 use crate::sys::signals::{self, Signals};
 use recording::session::StopReason;
 
-use policy::Ticks;
 use tracer::{Totals, Tracer};
 
 /// Highest rate: 1000 stops a second take 5 % of a thread's time.

@@ -7,12 +7,13 @@ use std::io;
 
 use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
+use recording::outbox::{Message, Outbox, OwnedSample};
+use recording::pace::{Account, Reading, Ticks};
 use recording::stack::Registers;
 
-use super::counts::{Reading, SchedulerCounts};
+use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
-use super::outbox::{Message, Outbox, OwnedSample};
-use super::policy::{Account, Place, Ticks, WAKE_UP_NS};
+use super::policy::{Place, WAKE_UP_NS};
 use crate::processes::procfs::{self, Stat};
 use crate::processes::usage::Usage;
 use crate::sys::memory;

@@ -1,71 +1,94 @@
-//! The queue from the tracing thread to the unwinding thread. The tracing thread must never wait for the unwinder while the program
-//! waits for the tracing thread. So messages own their data, and samples are dropped and counted when too many are queued.
+//! The queue from the thread that samples to the one that unwinds, for recorders that stop the program (ptrace, Mach). The sampling
+//! thread must never wait for the unwinder while the program waits for the sampling thread. So messages own their data, and samples are
+//! dropped and counted when too many are queued.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use recording::clock::Timestamp;
-use recording::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
-use recording::proc::MapsLine;
-use recording::sink::EventSink;
-use recording::stack::{MissingStack, Registers, Snapshot, Stack};
+use crate::clock::Timestamp;
+use crate::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
+use crate::proc::MapsLine;
+use crate::sink::EventSink;
+use crate::stack::{MissingStack, Registers, Snapshot, Stack};
 
 /// Queued stack bytes at most.
 const STACK_BYTES: usize = 64 << 20;
-/// Queued messages at most; the tracer waits if there are more.
+/// Queued messages at most; the sampling thread waits if there are more.
 const MESSAGES: usize = 1 << 14;
 
 /// An event that owns its data.
 #[derive(Debug)]
-pub(super) enum Message {
+pub enum Message {
     /// An event that borrows nothing.
     Event(Event<'static>),
+    /// See [`ThreadEvent::Name`].
     ThreadName {
+        /// When it was seen.
         time: Timestamp,
+        /// The thread.
         thread: Thread,
+        /// Its new name.
         name: String,
     },
+    /// See [`ProcessEvent::Exec`].
     Exec {
+        /// When it was seen.
         time: Timestamp,
+        /// The process.
         pid: Pid,
+        /// Its new name.
         name: String,
     },
+    /// See [`ProcessEvent::Map`].
     Map {
+        /// When it was seen.
         time: Timestamp,
+        /// The process.
         pid: Pid,
+        /// The mapping.
         code: MapsLine,
     },
+    /// See [`ThreadEvent::Sample`].
     Sample(Box<OwnedSample>),
 }
 
 /// A sample that owns its stack.
 #[derive(Debug)]
-pub(super) struct OwnedSample {
-    pub(super) time: u64,
-    pub(super) pid: i32,
-    pub(super) tid: i32,
-    pub(super) cpu: u32,
-    pub(super) period: u64,
+pub struct OwnedSample {
+    /// When it was taken, ns on the recording's clock.
+    pub time: u64,
+    /// The process.
+    pub pid: i32,
+    /// The thread.
+    pub tid: i32,
+    /// CPU on which it ran.
+    pub cpu: u32,
+    /// CPU time that it stands for, ns.
+    pub period: u64,
     /// `None` for a 32-bit task.
-    pub(super) registers: Option<Registers>,
-    pub(super) stack: Box<[u8]>,
+    pub registers: Option<Registers>,
+    /// Stack bytes; the first is at the stack pointer.
+    pub stack: Box<[u8]>,
 }
 
-/// The tracer's end.
-pub(super) struct Outbox {
+/// The sampling thread's end.
+#[derive(Debug)]
+pub struct Outbox {
     sender: SyncSender<Message>,
     stack_bytes: Arc<AtomicUsize>,
     dropped: u64,
 }
 
-/// The unwinder's end.
-pub(super) struct Inbox {
+/// The unwinding thread's end.
+#[derive(Debug)]
+pub struct Inbox {
     receiver: Receiver<Message>,
     stack_bytes: Arc<AtomicUsize>,
 }
 
-pub(super) fn channel() -> (Outbox, Inbox) {
+/// Both ends of a new queue.
+pub fn channel() -> (Outbox, Inbox) {
     let (sender, receiver) = sync_channel(MESSAGES);
     let stack_bytes = Arc::new(AtomicUsize::new(0));
     let outbox = Outbox {
@@ -78,17 +101,17 @@ pub(super) fn channel() -> (Outbox, Inbox) {
 
 impl Outbox {
     /// Sends anything but a sample. The other end is closed only if recording has failed, which the caller reports.
-    pub(super) fn send(&mut self, message: Message) {
+    pub fn send(&mut self, message: Message) {
         let _ = self.sender.send(message);
     }
 
     /// Sends an event of a process.
-    pub(super) fn process(&mut self, time: u64, pid: i32, what: ProcessEvent<'static>) {
+    pub fn process(&mut self, time: u64, pid: i32, what: ProcessEvent<'static>) {
         self.send(Message::Event(Event::process(Timestamp(time), Pid(pid), what)));
     }
 
     /// Sends an event of a thread.
-    pub(super) fn thread(&mut self, time: u64, pid: i32, tid: i32, what: ThreadEvent<'static>) {
+    pub fn thread(&mut self, time: u64, pid: i32, tid: i32, what: ThreadEvent<'static>) {
         self.send(Message::Event(Event::thread(
             Timestamp(time),
             Thread::new(pid, tid),
@@ -97,7 +120,7 @@ impl Outbox {
     }
 
     /// Sends a sample, or drops and counts it.
-    pub(super) fn send_sample(&mut self, sample: OwnedSample) {
+    pub fn send_sample(&mut self, sample: OwnedSample) {
         let (time, bytes) = (sample.time, sample.stack.len());
         if self.stack_bytes.load(Ordering::Relaxed).saturating_add(bytes) > STACK_BYTES {
             self.dropped += 1;
@@ -109,7 +132,7 @@ impl Outbox {
     }
 
     /// Reports samples that were dropped since the last report.
-    pub(super) fn report_dropped(&mut self, time: u64) {
+    pub fn report_dropped(&mut self, time: u64) {
         let count = std::mem::take(&mut self.dropped);
         if count > 0 {
             let (role, cause) = (Role::Running, LostCause::QueueFull);
@@ -120,8 +143,8 @@ impl Outbox {
 }
 
 impl Inbox {
-    /// Passes everything on until the tracer has ended.
-    pub(super) fn deliver_all(&self, sink: &mut dyn EventSink) {
+    /// Passes everything on until the other end is dropped.
+    pub fn deliver_all(&self, sink: &mut dyn EventSink) {
         for message in &self.receiver {
             if let Message::Sample(sample) = &message {
                 self.stack_bytes.fetch_sub(sample.stack.len(), Ordering::Relaxed);
@@ -172,7 +195,7 @@ impl OwnedSample {
 
 #[cfg(test)]
 mod tests {
-    use recording::event::EventKind;
+    use crate::event::EventKind;
 
     use super::*;
 
