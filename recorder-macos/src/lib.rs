@@ -1,6 +1,11 @@
 //! The recorder for macOS. It cannot record yet: opening a recording returns an error that says so.
 //!
 //! The contract is [`recording::session`], as for Linux. So everything after the recorder is type-checked for macOS.
+//!
+//! What is there: [`sampling`], the ticks and samples, tested on a simulated kernel. What is missing: starting and attaching to
+//! programs, their images, and unwinding by their tables. Until then no recording leads to what is there.
+
+pub mod sampling;
 
 use std::time::SystemTime;
 

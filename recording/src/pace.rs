@@ -44,9 +44,8 @@ impl Account {
         has_run
     }
 
-    /// True if the thread has used too much CPU time without a sample.
-    pub fn is_owed(&self, reading: Reading, interval_ns: u64, we_are_late: bool) -> bool {
-        let patience_ns = interval_ns.saturating_mul(if we_are_late { 1 } else { 2 });
+    /// True if the thread has used so much CPU time without a sample.
+    pub fn is_owed(&self, reading: Reading, patience_ns: u64) -> bool {
         reading.cpu_ns.saturating_sub(self.sampled_ns) >= patience_ns
     }
 
@@ -63,6 +62,11 @@ impl Account {
         // Two sources of different precision may seem to go back.
         let cpu_ns = self.seen.cpu_ns.max(reading.cpu_ns);
         self.seen = Reading { cpu_ns, ..reading };
+    }
+
+    /// CPU time since the last sample, ns.
+    pub fn unsampled_ns(&self) -> u64 {
+        self.seen.cpu_ns - self.sampled_ns
     }
 
     /// CPU time since the account was opened, ns.
@@ -118,8 +122,8 @@ impl Ticks {
     }
 
     /// Chooses the time of the next tick. This one took `work_ns` of CPU time. Missed ticks are left out, and a tick that took
-    /// long (thousands of threads) is followed by a longer pause.
-    pub fn advance(&mut self, now_ns: u64, work_ns: u64) {
+    /// long (thousands of threads) is followed by a longer pause. Returns how many are left out.
+    pub fn advance(&mut self, now_ns: u64, work_ns: u64) -> u64 {
         // xorshift64, Marsaglia 2003.
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
@@ -131,11 +135,13 @@ impl Ticks {
         // a very late one would count the same moment twice.
         let planned = self.next_ns.saturating_add(gap);
         let earliest = now_ns.saturating_add(pause);
-        self.next_ns = if planned >= earliest {
-            planned
-        } else {
-            earliest.saturating_add(gap)
-        };
+        if planned >= earliest {
+            self.next_ns = planned;
+            return 0;
+        }
+        self.next_ns = earliest.saturating_add(gap);
+        let left_out_ns = self.next_ns.saturating_sub(planned);
+        left_out_ns.saturating_add(self.interval_ns / 2) / self.interval_ns.max(1)
     }
 }
 
@@ -177,11 +183,12 @@ mod tests {
     #[test]
     fn a_thread_that_is_never_met_on_a_cpu_gets_a_sample_all_the_same() {
         let mut account = Account::open(reading(5, 0, 1));
-        assert!(!account.is_owed(reading(2 * INTERVAL, 0, 9), INTERVAL, false));
-        assert!(account.is_owed(reading(2 * INTERVAL, 0, 9), INTERVAL, true));
-        assert!(account.is_owed(reading(2 * INTERVAL + 5, 0, 9), INTERVAL, false));
+        assert!(!account.is_owed(reading(2 * INTERVAL, 0, 9), 2 * INTERVAL));
+        assert!(account.is_owed(reading(2 * INTERVAL, 0, 9), INTERVAL));
+        assert!(account.is_owed(reading(2 * INTERVAL + 5, 0, 9), 2 * INTERVAL));
         account.sample(reading(2 * INTERVAL + 5, 0, 9));
-        assert!(!account.is_owed(reading(3 * INTERVAL, 0, 9), INTERVAL, true));
+        assert_eq!(account.unsampled_ns(), 0);
+        assert!(!account.is_owed(reading(3 * INTERVAL, 0, 9), INTERVAL));
     }
 
     #[test]
@@ -210,7 +217,10 @@ mod tests {
     #[test]
     fn missed_ticks_are_not_made_up_for_and_long_ones_are_followed_by_pauses() {
         let mut ticks = Ticks::new(INTERVAL, 0);
-        ticks.advance(100 * INTERVAL, 0);
+        let gap = |ticks: &Ticks, from: u64| (ticks.next_ns() - from) as f64 / INTERVAL as f64;
+        let planned = ticks.next_ns();
+        let left_out = ticks.advance(100 * INTERVAL, 0);
+        assert!((left_out as f64 - gap(&ticks, planned)).abs() <= 2.0, "{left_out}");
         assert!(ticks.next_ns() >= 100 * INTERVAL + INTERVAL / 2);
         ticks.advance(202 * INTERVAL, 2 * INTERVAL);
         assert!(ticks.next_ns() >= 220 * INTERVAL);

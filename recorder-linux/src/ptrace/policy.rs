@@ -53,6 +53,11 @@ impl Place {
     }
 }
 
+/// CPU time without a sample after which a thread gets one wherever it is, ns.
+pub(super) fn patience_ns(interval_ns: u64, we_are_late: bool) -> u64 {
+    interval_ns.saturating_mul(if we_are_late { 1 } else { 2 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use recording::stack::Registers;
 
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
-use super::policy::{Place, WAKE_UP_NS};
+use super::policy::{Place, WAKE_UP_NS, patience_ns};
 use crate::processes::procfs::{self, Stat};
 use crate::processes::usage::Usage;
 use crate::sys::memory;
@@ -280,9 +280,10 @@ impl Tracer {
         let asked = thread.asked.take()?;
         let time = monotonic_ns();
         let counts = thread.counts.read()?;
+        let patience_ns = patience_ns(self.ticks.interval_ns(), self.is_late);
         match Place::of(asked.counts, counts, time.saturating_sub(asked.tick_ns)) {
             Place::OnCpu => {}
-            _ if thread.account.is_owed(counts, self.ticks.interval_ns(), self.is_late) => {}
+            _ if thread.account.is_owed(counts, patience_ns) => {}
             Place::Waiting => return None,
             Place::MadeWay if self.turns.are_quick() => {}
             Place::MadeWay if asked.is_second_try => return None,

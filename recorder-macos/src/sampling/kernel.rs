@@ -1,0 +1,141 @@
+//! What sampling asks of the kernel.
+//!
+//! `sys::Xnu` is the real one. The tests have a simulated one (`tests/suite/xnu/`), which is as unkind as XNU.
+
+use std::ops::Range;
+
+use recording::stack::Registers;
+
+/// The calls. Each may fail at any time: a thread, a task or a process may end between any two of them.
+pub trait Mach {
+    /// A right to a task, given back when dropped. It dies with the task: at the end of the process, and when the process calls exec.
+    ///
+    /// Two rights are equal if they are to the same port. While one of them is held, its name is not given to another port.
+    type Task: PartialEq;
+    /// A right to a thread, the same way.
+    type Thread: PartialEq;
+
+    /// The present on the recording's clock (`mach_absolute_time`), ns.
+    fn now_ns(&self) -> u64;
+
+    /// CPU time of the calling thread, ns.
+    fn own_cpu_ns(&self) -> u64;
+
+    /// Asks for a priority above all ordinary threads, or gives it back (`None`). Returns whether the calling thread has it.
+    fn set_realtime(&self, budget: Option<Budget>) -> bool;
+
+    /// Sleeps until this time, or until there is news.
+    fn sleep(&self, until_ns: u64) -> Vec<News>;
+
+    /// Makes [`Mach::sleep`] report what happens to a process from now on.
+    fn watch(&self, pid: i32) -> Result<(), Failure>;
+
+    /// The task that a process has now.
+    fn task(&self, pid: i32) -> Result<Self::Task, Failure>;
+
+    /// The processes whose parent this is, now.
+    fn children(&self, pid: i32) -> Vec<i32>;
+
+    /// Which process has this id now.
+    fn identity(&self, pid: i32) -> Option<Identity>;
+
+    /// The name of a process: at most 32 bytes of its program's file name.
+    fn process_name(&self, pid: i32) -> Option<String>;
+
+    /// What the kernel has counted for the task of a process.
+    fn task_counts(&self, pid: i32) -> Option<TaskCounts>;
+
+    /// All threads of a task, in the order of their starts.
+    fn threads(&self, task: &Self::Task) -> Result<Vec<Self::Thread>, Failure>;
+
+    /// A number that no other thread has until the machine is started again.
+    fn thread_id(&self, thread: &Self::Thread) -> Result<u64, Failure>;
+
+    /// What a thread does, and its CPU time.
+    fn thread_state(&self, thread: &Self::Thread) -> Result<ThreadState, Failure>;
+
+    /// Suspends a thread, and waits until it is on no CPU. [`Mach::resume`] has to follow.
+    fn suspend(&self, thread: &Self::Thread) -> Result<(), Failure>;
+
+    /// Undoes one [`Mach::suspend`].
+    fn resume(&self, thread: &Self::Thread) -> Result<(), Failure>;
+
+    /// User registers of a suspended thread.
+    fn registers(&self, thread: &Self::Thread) -> Result<Registers, Failure>;
+
+    /// The mapped memory around an address that has one protection.
+    fn region(&self, task: &Self::Task, address: u64) -> Option<Range<u64>>;
+
+    /// Fills the buffer from memory. The call fails as a whole if a single page can't be read.
+    fn read(&self, task: &Self::Task, address: u64, buffer: &mut [u8]) -> Result<(), Failure>;
+}
+
+/// Why a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What it was about has ended.
+    Gone,
+    /// Another `kern_return_t`, or errno.
+    Code(i32),
+}
+
+/// What distinguishes a process from an earlier one with its id (`PROC_PIDTBSDINFO`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// When it started, us; exec keeps it.
+    pub started_us: u64,
+    /// The id of its parent.
+    pub parent: i32,
+}
+
+/// The CPU time that the sampling thread asks for, of a CPU that it shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// From one tick to the next, ns.
+    pub interval_ns: u64,
+    /// The work of a tick at most, ns.
+    pub work_ns: u64,
+}
+
+/// What happened to a watched process. A process may have several at once, in any order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It started processes, one or several.
+    Forked(i32),
+    /// It executes another program: a new task with new threads, and the same process id.
+    Exec(i32),
+    /// It ended. Its id may be that of another process by now.
+    Ended(i32),
+}
+
+/// What the kernel has counted for a task (`PROC_PIDTASKINFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// CPU time of all threads, ended ones included, ns. Of running threads it is as of their last entry into the kernel.
+    pub cpu_ns: u64,
+    /// How often a thread was given a CPU, or lost it. Wraps around.
+    pub switches: u32,
+    /// Its threads.
+    pub threads: u32,
+    /// Of these: on a CPU, or waiting for one.
+    pub runnable: u32,
+}
+
+/// What a thread does (`THREAD_EXTENDED_INFO`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadState {
+    /// On a CPU, or waiting for one: XNU does not report which.
+    pub is_runnable: bool,
+    /// CPU time in ns, cut off to microseconds. Of a running thread it is as of its last entry into the kernel.
+    pub cpu_ns: u64,
+    /// Name, zeros behind it (`MAXTHREADNAMESIZE`).
+    pub name: [u8; 64],
+}
+
+impl ThreadState {
+    /// The thread's name; empty if it has none.
+    pub fn name(&self) -> String {
+        let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(&self.name[..len]).into_owned()
+    }
+}

@@ -1,0 +1,42 @@
+//! A thread that is suspended for a sample.
+//!
+//! A thread that stays suspended hangs its program, and the kernel does not resume it when its suspender ends. So a guard resumes,
+//! whatever happens in between.
+
+use super::kernel::{Failure, Mach};
+
+/// A resume that fails, other than for a thread that has ended, is tried again: nothing else would resume the thread.
+const RESUME_TRIES: u32 = 5;
+
+/// A suspended thread. Resumes the thread when dropped.
+pub(super) struct Suspended<'m, M: Mach> {
+    mach: &'m M,
+    thread: &'m M::Thread,
+    since_ns: u64,
+}
+
+impl<'m, M: Mach> Suspended<'m, M> {
+    pub(super) fn new(mach: &'m M, thread: &'m M::Thread) -> Result<Suspended<'m, M>, Failure> {
+        let since_ns = mach.now_ns();
+        mach.suspend(thread)?;
+        Ok(Suspended { mach, thread, since_ns })
+    }
+
+    /// Resumes the thread. Returns for how long it was suspended, the calls included, ns.
+    pub(super) fn resume(self) -> u64 {
+        let (mach, since_ns) = (self.mach, self.since_ns);
+        drop(self);
+        mach.now_ns().saturating_sub(since_ns)
+    }
+}
+
+impl<M: Mach> Drop for Suspended<'_, M> {
+    fn drop(&mut self) {
+        for _ in 0..RESUME_TRIES {
+            match self.mach.resume(self.thread) {
+                Ok(()) | Err(Failure::Gone) => return,
+                Err(Failure::Code(_)) => {}
+            }
+        }
+    }
+}

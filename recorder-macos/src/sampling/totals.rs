@@ -1,0 +1,102 @@
+//! What was recorded, and what was not.
+
+/// Sums over all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Samples.
+    pub samples: u64,
+    /// Of these: of threads that waited for a CPU, because they were never found on one.
+    pub queued_samples: u64,
+    /// CPU time counted by the kernel, ns.
+    pub cpu_ns: u64,
+    /// Of this: used by threads after their last sample, or by threads that had none, ns.
+    pub unsampled_ns: u64,
+    /// Of this: used by threads that started and ended between two looks, or between the last look and their end, ns.
+    pub unseen_ns: u64,
+    /// How often a thread was suspended and found to be waiting for a CPU: no sample.
+    pub queued: u64,
+    /// Ticks that were left out, because the recorder was late or ticks took long.
+    pub missed_ticks: u64,
+    /// For how long threads were suspended, ns.
+    pub suspended_ns: u64,
+    /// The longest of these times, ns.
+    pub longest_suspended_ns: u64,
+    /// Processes that were started and could not be recorded: the kernel gave no right to their tasks.
+    pub unreached: u64,
+    /// Ticks took too long for a realtime policy, which was given up.
+    pub gave_up_realtime: bool,
+}
+
+impl Totals {
+    /// Adds the time for which a thread was suspended.
+    pub(super) fn suspended(&mut self, ns: u64) {
+        self.suspended_ns = self.suspended_ns.saturating_add(ns);
+        self.longest_suspended_ns = self.longest_suspended_ns.max(ns);
+    }
+
+    /// What has to be known to judge the recording, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = vec![format!(
+            "threads were suspended for {:.1} us for a sample on average, and for {:.0} us at most",
+            self.suspended_ns as f64 / 1e3 / (self.samples + self.queued).max(1) as f64,
+            self.longest_suspended_ns as f64 / 1e3
+        )];
+        if self.missed_ticks > 0 {
+            notes.push(format!(
+                "{} ticks were missed because sprof got no CPU in time: the samples after them weigh more",
+                self.missed_ticks
+            ));
+        }
+        let percent = 100.0 * self.queued_samples as f64 / self.samples.max(1) as f64;
+        if percent >= 1.0 {
+            notes.push(format!(
+                "{percent:.0} % of the samples are of threads that waited for a CPU: functions that wait have too large a share"
+            ));
+        }
+        let percent = 100.0 * self.unseen_ns as f64 / self.cpu_ns.max(1) as f64;
+        if percent >= 1.0 {
+            notes.push(format!(
+                "{percent:.0} % of the CPU time was used by threads that lived for less than an interval: it has no samples"
+            ));
+        }
+        if self.unreached > 0 {
+            notes.push(format!(
+                "macOS gave no access to {} processes, which have no samples",
+                self.unreached
+            ));
+        }
+        if self.gave_up_realtime {
+            notes.push("sprof gave up its realtime priority: the program has too many threads for that".to_owned());
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_recorded_is_in_the_notes() {
+        let mut totals = Totals {
+            samples: 3,
+            queued: 1,
+            cpu_ns: 1000,
+            ..Totals::default()
+        };
+        [2000, 6000, 4000, 4000].into_iter().for_each(|ns| totals.suspended(ns));
+        assert_eq!(
+            totals.notes(),
+            ["threads were suspended for 4.0 us for a sample on average, and for 6 us at most"]
+        );
+        totals.missed_ticks = 7;
+        totals.queued_samples = 1;
+        totals.unseen_ns = 30;
+        totals.unreached = 2;
+        totals.gave_up_realtime = true;
+        let notes = totals.notes();
+        assert_eq!(notes.len(), 6);
+        assert!(notes[1].starts_with("7 ticks") && notes[2].starts_with("33 %"));
+        assert!(notes[3].starts_with("3 %") && notes[4].contains("2 processes"));
+    }
+}

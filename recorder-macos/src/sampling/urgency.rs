@@ -1,0 +1,59 @@
+//! The priority of the sampling thread.
+//!
+//! With an ordinary priority the kernel wakes the thread up late: timers have a leeway of more than a tenth of a millisecond, and busy
+//! CPUs are given away at the end of a time slice. With a realtime policy, the thread takes a CPU at once. So the policy is only
+//! for ticks that are short: of many threads, or on a slow machine, ticks would take the CPUs from the program.
+
+use super::kernel::{Budget, Mach};
+
+/// The part of an interval that a tick may take.
+const SHARE: u64 = 10;
+
+/// The policy is given up after so many more ticks over the budget than within.
+const PATIENCE: u32 = 16;
+
+/// Whether the sampling thread has a realtime policy.
+#[derive(Debug)]
+pub(super) struct Urgency {
+    budget: Budget,
+    is_realtime: bool,
+    ticks_over: u32,
+    was_given_up: bool,
+}
+
+impl Urgency {
+    /// Asks for the policy.
+    pub(super) fn ask(mach: &impl Mach, interval_ns: u64) -> Urgency {
+        let budget = Budget {
+            interval_ns,
+            work_ns: interval_ns / SHARE,
+        };
+        Urgency {
+            budget,
+            is_realtime: mach.set_realtime(Some(budget)),
+            ticks_over: 0,
+            was_given_up: false,
+        }
+    }
+
+    /// Takes note of a tick that took `work_ns` of CPU time.
+    pub(super) fn after_tick(&mut self, mach: &impl Mach, work_ns: u64) {
+        if !self.is_realtime {
+            return;
+        }
+        self.ticks_over = if work_ns > self.budget.work_ns {
+            self.ticks_over + 1
+        } else {
+            self.ticks_over.saturating_sub(1)
+        };
+        if self.ticks_over >= PATIENCE {
+            self.is_realtime = mach.set_realtime(None);
+            self.was_given_up = true;
+        }
+    }
+
+    /// True if ticks took too long for the policy.
+    pub(super) fn was_given_up(&self) -> bool {
+        self.was_given_up
+    }
+}
