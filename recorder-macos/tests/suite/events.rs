@@ -1,0 +1,147 @@
+//! A sink that checks the order of events, and keeps the samples. One recording on the simulated kernel.
+
+use std::collections::{HashMap, HashSet};
+
+use recorder_macos::sampling::{Root, Sampled, sample};
+use recording::event::{Event, EventKind, ProcessEvent, ThreadEvent};
+use recording::sink::EventSink;
+use recording::stack::{Registers, Stack};
+
+use crate::xnu::Xnu;
+use crate::xnu::fault::Faults;
+use crate::xnu::machine::{FUNCTIONS, Machine};
+
+pub(crate) const MS: u64 = 1_000_000;
+
+/// A sample, with what the simulated stack says of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) period: u64,
+    pub(crate) function: usize,
+    /// The index of the thread in the machine, if any stack could be read.
+    pub(crate) serial: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Checked {
+    pub(crate) samples: Vec<Taken>,
+    pub(crate) lines: Vec<String>,
+    /// Samples with all of the stack that can be read.
+    pub(crate) whole_stacks: u64,
+    last_ns: u64,
+    living: HashMap<i32, HashSet<i32>>,
+}
+
+impl EventSink for Checked {
+    fn on_event(&mut self, event: &Event<'_>) {
+        assert!(event.time.0 >= self.last_ns, "events are in time order");
+        self.last_ns = event.time.0;
+        match &event.kind {
+            EventKind::Process(pid, what) => {
+                match what {
+                    ProcessEvent::Start { parent } => {
+                        assert!(parent.is_none_or(|parent| self.living.contains_key(&parent.0)));
+                        assert!(self.living.insert(pid.0, HashSet::new()).is_none(), "it started twice");
+                    }
+                    ProcessEvent::End => {
+                        assert_eq!(self.living.remove(&pid.0), Some(HashSet::new()), "threads end first")
+                    }
+                    ProcessEvent::Exec(_) => {
+                        let others = self.living[&pid.0].iter().filter(|tid| **tid != pid.0).count();
+                        assert_eq!(others, 0, "all other threads are gone");
+                    }
+                    other => panic!("{other:?}"),
+                }
+                self.lines.push(format!("{} {what:?}", pid.0));
+            }
+            EventKind::Thread(thread, what) => {
+                let threads = self.living.get_mut(&thread.pid.0).expect("a living process");
+                match what {
+                    ThreadEvent::Start => assert!(threads.insert(thread.tid.0), "it started twice"),
+                    ThreadEvent::End => assert!(threads.remove(&thread.tid.0), "it was there"),
+                    _ => assert!(threads.contains(&thread.tid.0), "a living thread"),
+                }
+                match what {
+                    ThreadEvent::Sample(sample) => {
+                        let Stack::Snapshot(snapshot) = sample.stack else {
+                            panic!("a snapshot")
+                        };
+                        let Registers::X86_64 { ip, .. } = snapshot.registers else {
+                            panic!("as simulated")
+                        };
+                        let word = |at: usize| {
+                            let bytes = snapshot.stack_bytes.get(at..at + 8)?;
+                            Some(u64::from_le_bytes(bytes.try_into().unwrap()))
+                        };
+                        if let Some(readable) = word(8) {
+                            let bytes = snapshot.stack_bytes.len() as u64;
+                            assert!(bytes <= readable, "no more than can be read");
+                            self.whole_stacks += u64::from(bytes == readable);
+                        }
+                        self.samples.push(Taken {
+                            period: sample.period,
+                            function: (ip as usize - 0x10_0000) / 0x1000,
+                            serial: word(0).map(|serial| serial as usize),
+                        });
+                    }
+                    other => self.lines.push(format!("{}/{} {other:?}", thread.pid.0, thread.tid.0)),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Records the first process of a machine. Afterwards nothing is suspended, and no right is held.
+pub(crate) fn record(
+    machine: Machine,
+    faults: Faults,
+    interval_ns: u64,
+    length_ns: u64,
+) -> (Option<Sampled>, Checked, Xnu) {
+    let xnu = Xnu::new(machine, faults);
+    let (pid, now) = {
+        let kernel = xnu.lock();
+        (kernel.machine.processes[0].pid, kernel.machine.now)
+    };
+    let root = Root { pid, is_new: true };
+    let mut sink = Checked::default();
+    let sampled = sample(xnu.clone(), root, interval_ns, Some(now + length_ns), &mut sink).ok();
+    let kernel = xnu.lock();
+    assert_eq!(kernel.rights(), 0, "all rights are given back");
+    for thread in &kernel.machine.threads {
+        let is_ended = thread.state == crate::xnu::machine::State::Ended;
+        assert!(
+            is_ended || thread.suspend_count == 0,
+            "each suspend is followed by a resume"
+        );
+    }
+    assert_eq!(kernel.needless_suspends, 0, "a thread that waits is not suspended");
+    drop(kernel);
+    (sampled, sink, xnu)
+}
+
+/// Shares of the functions, by samples and in truth.
+pub(crate) fn shares(sink: &Checked, xnu: &Xnu) -> ([f64; FUNCTIONS], [f64; FUNCTIONS]) {
+    let (mut sampled, mut truth) = ([0.0; FUNCTIONS], [0.0; FUNCTIONS]);
+    for sample in &sink.samples {
+        sampled[sample.function] += sample.period as f64;
+    }
+    for thread in &xnu.lock().machine.threads {
+        (0..FUNCTIONS).for_each(|function| truth[function] += thread.truth[function] as f64);
+    }
+    for shares in [&mut sampled, &mut truth] {
+        let sum: f64 = shares.iter().sum();
+        shares.iter_mut().for_each(|share| *share /= sum);
+    }
+    (sampled, truth)
+}
+
+/// CPU time by samples, and in truth, ns.
+pub(crate) fn cpu_ns(sink: &Checked, xnu: &Xnu) -> (u64, u64) {
+    let sampled = sink.samples.iter().map(|sample| sample.period).sum();
+    (
+        sampled,
+        xnu.lock().machine.threads.iter().map(|thread| thread.cpu_ns).sum(),
+    )
+}

@@ -1,0 +1,392 @@
+//! The calls of the recorder. Each takes time, in which the threads go on.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use recorder_macos::sampling::kernel::{Budget, Failure, Identity, Mach, News, TaskCounts, ThreadState};
+use recording::stack::Registers;
+
+use super::fault::{Fault, Faults};
+use super::machine::{Machine, STACK, State, Thread};
+
+/// A right is a name with a count, as in XNU: the same port has the same name, and a name that nobody holds is used again.
+#[derive(Debug)]
+struct Name {
+    port: Port,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Task(usize),
+    Thread(usize),
+}
+
+/// What the kernel knows of the recorder, and the machine.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) machine: Machine,
+    faults: Faults,
+    names: Vec<Option<Name>>,
+    recorder_cpu_ns: u64,
+    /// How much later than usual the recorder wakes up the next time.
+    late_ns: u64,
+    pub(crate) is_realtime: bool,
+    pub(crate) calls: u64,
+    pub(crate) suspends: u64,
+    /// Threads that were suspended although the last look at them showed that they wait.
+    pub(crate) needless_suspends: u64,
+    /// The price of a call, ns.
+    pub(crate) price_ns: u64,
+}
+
+/// The simulated kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Xnu(Arc<Mutex<Kernel>>);
+
+/// A right, given back when dropped.
+pub(crate) struct Right {
+    kernel: Xnu,
+    name: usize,
+}
+
+impl PartialEq for Right {
+    fn eq(&self, other: &Right) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Drop for Right {
+    fn drop(&mut self) {
+        let mut kernel = self.kernel.lock();
+        let entry = &mut kernel.names[self.name];
+        let name = entry.as_mut().expect("a right is given back once");
+        name.count -= 1;
+        if name.count == 0 {
+            *entry = None;
+        }
+    }
+}
+
+impl Kernel {
+    fn right(&mut self, port: Port) -> usize {
+        let known = self
+            .names
+            .iter_mut()
+            .position(|name| name.as_ref().is_some_and(|name| name.port == port));
+        let name = known
+            .or_else(|| self.names.iter().position(Option::is_none))
+            .unwrap_or_else(|| {
+                self.names.push(None);
+                self.names.len() - 1
+            });
+        self.names[name].get_or_insert(Name { port, count: 0 }).count += 1;
+        name
+    }
+
+    fn port(&self, name: usize) -> Port {
+        self.names[name].as_ref().expect("a right is held").port
+    }
+
+    /// Rights that are still held.
+    pub(crate) fn rights(&self) -> usize {
+        self.names.iter().flatten().count()
+    }
+
+    fn spend(&mut self, ns: u64) {
+        self.recorder_cpu_ns += ns;
+        let until = self.machine.now + ns;
+        self.machine.advance(until, false);
+    }
+
+    /// A call about a process, a thread or nothing known.
+    fn call(&mut self, process: Option<usize>, thread: Option<usize>) -> Result<(), Failure> {
+        self.calls += 1;
+        let price = self.price_ns / 2 + self.machine.chance.below(self.price_ns.max(1));
+        self.spend(price);
+        let Some(fault) = self.faults.next(&mut self.machine.chance) else {
+            return Ok(());
+        };
+        let machine = &mut self.machine;
+        let any = machine.chance.below(machine.threads.len() as u64) as usize;
+        let thread = thread.unwrap_or(any);
+        let process = process.unwrap_or(machine.threads[thread].process);
+        let is_alive = machine.processes[process].is_alive;
+        match fault {
+            Fault::KillThread => machine.kill_thread(thread),
+            Fault::KillProcess => machine.kill_process(process),
+            Fault::Exec if is_alive => machine.exec(process),
+            Fault::Spawn if is_alive => machine.spawn(process),
+            Fault::Fork if is_alive => machine.fork(process),
+            Fault::Late(us) => self.late_ns += u64::from(us) * 1000,
+            Fault::Preempt(us) => {
+                let until = machine.now + u64::from(us) * 1000;
+                machine.advance(until, false);
+            }
+            Fault::Unmap => machine.threads[thread].unmap(1),
+            Fault::Fail => return Err(Failure::Code(5)),
+            Fault::Exec | Fault::Spawn | Fault::Fork => {}
+        }
+        Ok(())
+    }
+
+    fn thread_call(&mut self, name: usize) -> Result<usize, Failure> {
+        let Port::Thread(serial) = self.port(name) else {
+            return Err(Failure::Code(4));
+        };
+        let process = self.machine.threads[serial].process;
+        self.call(Some(process), Some(serial))?;
+        match self.machine.threads[serial].state {
+            State::Ended => Err(Failure::Gone),
+            _ => Ok(serial),
+        }
+    }
+
+    fn task_call(&mut self, name: usize) -> Result<usize, Failure> {
+        let Port::Task(task) = self.port(name) else {
+            return Err(Failure::Code(4));
+        };
+        let process = self.machine.processes.iter().position(|process| process.task == task);
+        self.call(process, None)?;
+        if self.machine.dead_tasks[task] {
+            Err(Failure::Gone)
+        } else {
+            Ok(task)
+        }
+    }
+
+    /// A call about a process by its id: about whoever has it now.
+    fn pid_call(&mut self, pid: i32) -> Result<usize, Failure> {
+        let process = self.machine.alive(pid);
+        self.call(process, None)?;
+        self.machine.alive(pid).ok_or(Failure::Gone)
+    }
+}
+
+impl Xnu {
+    pub(crate) fn new(machine: Machine, faults: Faults) -> Xnu {
+        Xnu(Arc::new(Mutex::new(Kernel {
+            machine,
+            faults,
+            names: Vec::new(),
+            recorder_cpu_ns: 0,
+            late_ns: 0,
+            is_realtime: false,
+            calls: 0,
+            suspends: 0,
+            needless_suspends: 0,
+            price_ns: 1_000,
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Kernel> {
+        self.0.lock().expect("no panic")
+    }
+
+    fn hold(&self, kernel: &mut Kernel, port: Port) -> Right {
+        Right {
+            kernel: self.clone(),
+            name: kernel.right(port),
+        }
+    }
+}
+
+impl Mach for Xnu {
+    type Task = Right;
+    type Thread = Right;
+
+    fn now_ns(&self) -> u64 {
+        self.lock().machine.now
+    }
+
+    fn own_cpu_ns(&self) -> u64 {
+        self.lock().recorder_cpu_ns
+    }
+
+    fn set_realtime(&self, budget: Option<Budget>) -> bool {
+        self.lock().is_realtime = budget.is_some();
+        budget.is_some()
+    }
+
+    fn sleep(&self, until_ns: u64) -> Vec<News> {
+        let mut kernel = self.lock();
+        let kernel = &mut *kernel;
+        kernel.machine.recorder_sleeps();
+        kernel.machine.advance(until_ns, true);
+        let late_ns = if kernel.is_realtime { 20_000 } else { 500_000 };
+        let late_ns = kernel.machine.chance.below(late_ns) + std::mem::take(&mut kernel.late_ns);
+        let until = kernel.machine.now + late_ns;
+        kernel.machine.advance(until, false);
+        kernel.machine.recorder_wakes();
+        // A fault may come before any news is read. It can't fail.
+        let _ = kernel.call(None, None);
+        let mut news = std::mem::take(&mut kernel.machine.news);
+        // In any order.
+        for index in (1..news.len()).rev() {
+            news.swap(index, kernel.machine.chance.below(index as u64 + 1) as usize);
+        }
+        news
+    }
+
+    fn watch(&self, pid: i32) -> Result<(), Failure> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid)?;
+        kernel.machine.processes[process].is_watched = true;
+        Ok(())
+    }
+
+    fn task(&self, pid: i32) -> Result<Right, Failure> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid)?;
+        let task = kernel.machine.processes[process].task;
+        Ok(self.hold(&mut kernel, Port::Task(task)))
+    }
+
+    fn children(&self, pid: i32) -> Vec<i32> {
+        let mut kernel = self.lock();
+        let Ok(parent) = kernel.pid_call(pid) else {
+            return Vec::new();
+        };
+        let is_child = |child: &&super::machine::Process| child.is_alive && child.parent == Some(parent);
+        kernel
+            .machine
+            .processes
+            .iter()
+            .filter(is_child)
+            .map(|child| child.pid)
+            .collect()
+    }
+
+    fn identity(&self, pid: i32) -> Option<Identity> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid).ok()?;
+        let parent = kernel.machine.processes[process].parent;
+        Some(Identity {
+            started_us: process as u64,
+            parent: parent.map_or(1, |parent| kernel.machine.processes[parent].pid),
+        })
+    }
+
+    fn process_name(&self, pid: i32) -> Option<String> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid).ok()?;
+        Some(kernel.machine.processes[process].name.clone())
+    }
+
+    fn task_counts(&self, pid: i32) -> Option<TaskCounts> {
+        let mut kernel = self.lock();
+        let process = kernel.pid_call(pid).ok()?;
+        let machine = &kernel.machine;
+        let is_runnable = |serial: &usize| matches!(machine.threads[*serial].state, State::Running(_) | State::Queued);
+        Some(TaskCounts {
+            cpu_ns: machine.visible_ns(process),
+            switches: machine.processes[process].switches,
+            threads: machine.living(process).count() as u32,
+            runnable: machine.living(process).filter(is_runnable).count() as u32,
+        })
+    }
+
+    fn threads(&self, task: &Right) -> Result<Vec<Right>, Failure> {
+        let mut kernel = self.lock();
+        let task = kernel.task_call(task.name)?;
+        let is_in_task = |thread: &Thread| thread.task == task && thread.state != State::Ended;
+        let serials = 0..kernel.machine.threads.len();
+        let serials: Vec<usize> = serials
+            .filter(|serial| is_in_task(&kernel.machine.threads[*serial]))
+            .collect();
+        Ok(serials
+            .into_iter()
+            .map(|serial| self.hold(&mut kernel, Port::Thread(serial)))
+            .collect())
+    }
+
+    fn thread_id(&self, thread: &Right) -> Result<u64, Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        Ok(kernel.machine.threads[serial].id)
+    }
+
+    fn thread_state(&self, thread: &Right) -> Result<ThreadState, Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        let thread = &mut kernel.machine.threads[serial];
+        let is_runnable = matches!(thread.state, State::Running(_) | State::Queued);
+        thread.last_reported_runnable = is_runnable;
+        let mut name = [0; 64];
+        name[..3].copy_from_slice(&[b'T', b'0' + (serial / 10 % 10) as u8, b'0' + (serial % 10) as u8]);
+        Ok(ThreadState {
+            is_runnable,
+            cpu_ns: thread.visible_ns / 1000 * 1000,
+            name,
+        })
+    }
+
+    fn suspend(&self, thread: &Right) -> Result<(), Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        kernel.suspends += 1;
+        let thread = &mut kernel.machine.threads[serial];
+        let is_needless = !thread.last_reported_runnable;
+        thread.suspend_count += 1;
+        if matches!(thread.state, State::Running(_)) {
+            // The kernel takes the thread off its CPU: an interrupt, and some of the thread's time.
+            thread.cpu_ns += 2_000;
+            thread.truth[thread.function] += 2_000;
+            kernel.machine.leave(serial, State::Stopped);
+        }
+        kernel.needless_suspends += u64::from(is_needless);
+        kernel.spend(2_000);
+        Ok(())
+    }
+
+    fn resume(&self, thread: &Right) -> Result<(), Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        let thread = &mut kernel.machine.threads[serial];
+        assert!(thread.suspend_count > 0, "resumed once more than suspended");
+        thread.suspend_count -= 1;
+        if thread.state == State::Stopped {
+            let is_first = kernel.machine.chance.below(2) == 0;
+            kernel.machine.enqueue(serial, is_first);
+        }
+        Ok(())
+    }
+
+    fn registers(&self, thread: &Right) -> Result<Registers, Failure> {
+        let mut kernel = self.lock();
+        let serial = kernel.thread_call(thread.name)?;
+        let thread = &kernel.machine.threads[serial];
+        assert!(thread.suspend_count > 0, "registers of a running thread");
+        Ok(Registers::X86_64 {
+            ip: 0x1000 * thread.function as u64 + 0x10_0000,
+            sp: thread.sp,
+            bp: 0,
+        })
+    }
+
+    fn region(&self, task: &Right, address: u64) -> Option<Range<u64>> {
+        let mut kernel = self.lock();
+        kernel.task_call(task.name).ok()?;
+        let serial = usize::try_from(address / 0x100_0000).ok()?;
+        let end = Thread::stack_end(serial);
+        // Of a stack with an unreadable page, too: regions are looked up once.
+        (serial < kernel.machine.threads.len() && address >= end - STACK).then_some(end - STACK..end)
+    }
+
+    fn read(&self, task: &Right, address: u64, buffer: &mut [u8]) -> Result<(), Failure> {
+        let mut kernel = self.lock();
+        kernel.task_call(task.name)?;
+        kernel.spend(buffer.len() as u64 / 64);
+        let serial = usize::try_from(address / 0x100_0000).map_err(|_| Failure::Code(1))?;
+        let thread = kernel.machine.threads.get(serial).ok_or(Failure::Code(1))?;
+        if address + buffer.len() as u64 > thread.sp + thread.readable(serial) {
+            return Err(Failure::Code(1));
+        }
+        buffer.fill(0);
+        if address == thread.sp && buffer.len() >= 16 {
+            buffer[..8].copy_from_slice(&(serial as u64).to_le_bytes());
+            buffer[8..16].copy_from_slice(&thread.readable(serial).to_le_bytes());
+        }
+        Ok(())
+    }
+}

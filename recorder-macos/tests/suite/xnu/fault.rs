@@ -1,0 +1,80 @@
+//! What goes wrong, and when.
+
+use std::collections::BTreeMap;
+
+use super::machine::Chance;
+
+/// Something that goes wrong right before a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The thread of the call ends, or another one.
+    KillThread,
+    /// The process of the call ends, or another one.
+    KillProcess,
+    /// The process of the call executes another program.
+    Exec,
+    /// A thread of the process starts another one.
+    Spawn,
+    /// The process starts another one.
+    Fork,
+    /// The call fails, whatever it is.
+    Fail,
+    /// A page of the thread's stack can't be read from now on.
+    Unmap,
+    /// The recorder wakes up so many microseconds late, the next time that it sleeps.
+    Late(u16),
+    /// The recorder loses its CPU for so many microseconds, whatever it is doing.
+    Preempt(u16),
+}
+
+/// When faults come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// By number of the call.
+    pub(crate) script: BTreeMap<u64, Fault>,
+    /// Of 10,000 calls so many have one at random.
+    pub(crate) per_10_000: u64,
+    calls: u64,
+    failed_in_a_row: u32,
+}
+
+impl Faults {
+    pub(crate) fn random(per_10_000: u64) -> Faults {
+        Faults {
+            per_10_000,
+            ..Faults::default()
+        }
+    }
+
+    pub(crate) fn scripted(script: BTreeMap<u64, Fault>) -> Faults {
+        Faults {
+            script,
+            ..Faults::default()
+        }
+    }
+
+    /// The fault of the next call.
+    pub(super) fn next(&mut self, chance: &mut Chance) -> Option<Fault> {
+        self.calls += 1;
+        let fault = self.script.remove(&self.calls).or_else(|| {
+            (chance.below(10_000) < self.per_10_000).then(|| match chance.below(17) {
+                0 | 1 => Fault::KillThread,
+                2 => Fault::KillProcess,
+                3 | 4 => Fault::Exec,
+                5 | 6 => Fault::Spawn,
+                7 | 8 => Fault::Fork,
+                9 | 10 => Fault::Unmap,
+                11 => Fault::Late(chance.below(20_000) as u16),
+                12 => Fault::Preempt(chance.below(5_000) as u16),
+                _ => Fault::Fail,
+            })
+        });
+        // The recorder tries a resume again that fails, but not forever.
+        self.failed_in_a_row = if fault == Some(Fault::Fail) {
+            self.failed_in_a_row + 1
+        } else {
+            0
+        };
+        fault.filter(|_| self.failed_in_a_row <= 3)
+    }
+}
