@@ -2,10 +2,16 @@
 //!
 //! The contract is [`recording::session`], as for Linux. So everything after the recorder is type-checked for macOS.
 //!
-//! What is there: [`sampling`], the ticks and samples, tested on a simulated kernel. What is missing: starting and attaching to
+//! What is there: [`sampling`], the ticks and samples, tested on a simulated kernel; `sys`, the calls of the real one. What is missing: starting and attaching to
 //! programs, their images, and unwinding by their tables. Until then no recording leads to what is there.
 
 pub mod sampling;
+#[cfg(target_os = "macos")]
+#[allow(unsafe_code)]
+mod sys;
+
+#[cfg(target_os = "macos")]
+pub use sys::Xnu;
 
 use std::time::SystemTime;
 

@@ -1,8 +1,10 @@
-//! The recorder on a simulated kernel, and the reader of signatures on real ones.
+//! The recorder on a simulated kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
 mod accuracy;
 mod events;
 mod faults;
 mod life;
+#[cfg(target_os = "macos")]
+mod real;
 mod xnu;

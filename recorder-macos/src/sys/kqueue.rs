@@ -1,0 +1,133 @@
+//! One queue for the timer of the ticks and for what happens to processes.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::kevent64_s;
+
+use crate::sampling::kernel::{Failure, News};
+
+/// The number of the timer.
+const TIMER: u64 = 1;
+
+/// Events taken at once.
+const EVENTS: usize = 64;
+
+const EMPTY: kevent64_s = kevent64_s {
+    ident: 0,
+    filter: 0,
+    flags: 0,
+    fflags: 0,
+    data: 0,
+    udata: 0,
+    ext: [0; 2],
+};
+
+/// A kqueue.
+#[derive(Debug)]
+pub(super) struct Queue(OwnedFd);
+
+impl Queue {
+    pub(super) fn open() -> io::Result<Queue> {
+        // SAFETY: takes no arguments.
+        let fd = unsafe { libc::kqueue() };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        Ok(Queue(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Reports forks, execs and the end of a process from now on.
+    pub(super) fn watch(&self, pid: i32) -> Result<(), Failure> {
+        let change = kevent64_s {
+            ident: u64::try_from(pid).map_err(|_| Failure::Gone)?,
+            filter: libc::EVFILT_PROC,
+            flags: libc::EV_ADD | libc::EV_CLEAR,
+            fflags: libc::NOTE_FORK | libc::NOTE_EXEC | libc::NOTE_EXIT,
+            ..EMPTY
+        };
+        match self.exchange(&[change], &mut [], None) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Failure::Gone),
+            Err(error) => Err(Failure::Code(error.raw_os_error().unwrap_or(0))),
+        }
+    }
+
+    /// Sleeps until the clock of `mach_absolute_time` has come so far, or until there is news.
+    pub(super) fn wait(&self, until_ticks: u64) -> Vec<News> {
+        let timer = kevent64_s {
+            ident: TIMER,
+            filter: libc::EVFILT_TIMER,
+            flags: libc::EV_ADD | libc::EV_ONESHOT,
+            // The kernel delays timers that are not critical, to wake up less often.
+            fflags: libc::NOTE_ABSOLUTE | libc::NOTE_MACHTIME | libc::NOTE_CRITICAL,
+            data: i64::try_from(until_ticks).unwrap_or(i64::MAX),
+            ..EMPTY
+        };
+        let mut events = [EMPTY; EVENTS];
+        let mut news = Vec::new();
+        let mut taken = match self.exchange(&[timer], &mut events, None) {
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(_) => {
+                // Without the queue there is no news, but there are ticks.
+                // SAFETY: sleeps.
+                let _ = unsafe { mach2::mach_time::mach_wait_until(until_ticks) };
+                0
+            }
+        };
+        // All that there is: what happened first may be in the second part.
+        while taken > 0 {
+            events[..taken].iter().for_each(|event| news_of(event, &mut news));
+            if taken < EVENTS {
+                break;
+            }
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            taken = self.exchange(&[], &mut events, Some(now)).unwrap_or(0);
+        }
+        news
+    }
+
+    fn exchange(
+        &self,
+        changes: &[kevent64_s],
+        events: &mut [kevent64_s],
+        timeout: Option<libc::timespec>,
+    ) -> io::Result<usize> {
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let (changes_len, events_len) = (changes.len() as libc::c_int, events.len() as libc::c_int);
+        let fd = self.0.as_raw_fd();
+        // SAFETY: the kernel reads and writes as many entries as the slices have, and reads the time, if there is one.
+        let taken = unsafe {
+            libc::kevent64(
+                fd,
+                changes.as_ptr(),
+                changes_len,
+                events.as_mut_ptr(),
+                events_len,
+                0,
+                timeout,
+            )
+        };
+        usize::try_from(taken).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+fn news_of(event: &kevent64_s, news: &mut Vec<News>) {
+    let Ok(pid) = i32::try_from(event.ident) else { return };
+    if event.filter != libc::EVFILT_PROC || event.flags & libc::EV_ERROR != 0 {
+        return;
+    }
+    let kinds = [
+        (libc::NOTE_FORK, News::Forked(pid)),
+        (libc::NOTE_EXEC, News::Exec(pid)),
+        (libc::NOTE_EXIT, News::Ended(pid)),
+    ];
+    news.extend(
+        kinds
+            .iter()
+            .filter(|(note, _)| event.fflags & note != 0)
+            .map(|(_, news)| *news),
+    );
+}

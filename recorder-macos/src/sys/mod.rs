@@ -1,0 +1,15 @@
+//! The calls of XNU, and all of this crate's `unsafe`. Every function here is safe to call with any arguments.
+//!
+//! Declarations are those of mach2 and libc; `task_read_for_pid` is in neither. It is type-checked and linked for both processors, and has
+//! never run on a Mac.
+
+mod kqueue;
+mod port;
+mod priority;
+mod process;
+mod task;
+mod thread;
+mod time;
+mod xnu;
+
+pub use xnu::Xnu;

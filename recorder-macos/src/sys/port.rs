@@ -1,0 +1,42 @@
+//! Rights to ports, and what calls to ports return.
+
+use mach2::kern_return::{KERN_INVALID_ARGUMENT, KERN_SUCCESS, KERN_TERMINATED, kern_return_t};
+use mach2::mach_port::mach_port_deallocate;
+use mach2::message::MACH_SEND_INVALID_DEST;
+use mach2::port::mach_port_t;
+use mach2::traps::mach_task_self;
+
+use crate::sampling::kernel::Failure;
+
+/// One reference to a send right, given back when dropped. The same port always has the same name, as long as a reference is held.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Port(mach_port_t);
+
+impl Port {
+    /// Takes over a reference that a call has just returned.
+    pub(super) fn own(name: mach_port_t) -> Port {
+        Port(name)
+    }
+
+    pub(super) fn name(&self) -> mach_port_t {
+        self.0
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // SAFETY: reads a variable that libSystem sets before main.
+        let task = unsafe { mach_task_self() };
+        // SAFETY: gives back one reference, which is this object's own. Of a dead name, too.
+        let _ = unsafe { mach_port_deallocate(task, self.0) };
+    }
+}
+
+/// A thread or task that has ended has no port any more: its calls find a dead name, or no object.
+pub(super) fn check(code: kern_return_t) -> Result<(), Failure> {
+    match code {
+        KERN_SUCCESS => Ok(()),
+        KERN_INVALID_ARGUMENT | KERN_TERMINATED | MACH_SEND_INVALID_DEST => Err(Failure::Gone),
+        code => Err(Failure::Code(code)),
+    }
+}

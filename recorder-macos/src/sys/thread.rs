@@ -1,0 +1,106 @@
+//! Threads: their state, their registers, suspending them.
+
+use libc::{
+    TH_STATE_RUNNING, THREAD_EXTENDED_INFO, THREAD_EXTENDED_INFO_COUNT, THREAD_IDENTIFIER_INFO,
+    THREAD_IDENTIFIER_INFO_COUNT, thread_extended_info, thread_identifier_info, thread_info,
+};
+use mach2::thread_act::{thread_get_state, thread_resume, thread_suspend};
+use mach2::thread_status::thread_state_t;
+use recording::stack::Registers;
+
+use super::port::{Port, check};
+use crate::sampling::kernel::{Failure, ThreadState};
+
+/// A number that no other thread has.
+pub(super) fn id(thread: &Port) -> Result<u64, Failure> {
+    let mut info = thread_identifier_info {
+        thread_id: 0,
+        thread_handle: 0,
+        dispatch_qaddr: 0,
+    };
+    let mut count = THREAD_IDENTIFIER_INFO_COUNT;
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe {
+        thread_info(
+            thread.name(),
+            THREAD_IDENTIFIER_INFO as _,
+            (&raw mut info).cast(),
+            &raw mut count,
+        )
+    })?;
+    Ok(info.thread_id)
+}
+
+/// What a thread does, and its CPU time.
+pub(super) fn state(thread: &Port) -> Result<ThreadState, Failure> {
+    // SAFETY: numbers and bytes.
+    let mut info: thread_extended_info = unsafe { std::mem::zeroed() };
+    let mut count = THREAD_EXTENDED_INFO_COUNT;
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe {
+        thread_info(
+            thread.name(),
+            THREAD_EXTENDED_INFO as _,
+            (&raw mut info).cast(),
+            &raw mut count,
+        )
+    })?;
+    Ok(ThreadState {
+        is_runnable: info.pth_run_state == TH_STATE_RUNNING,
+        // Both are ns, cut off to us (thread_info_internal in osfmk/kern/thread.c).
+        cpu_ns: info.pth_user_time.saturating_add(info.pth_system_time),
+        name: info.pth_name.map(|byte| byte.cast_unsigned()),
+    })
+}
+
+/// Suspends a thread, and waits until it is on no CPU.
+pub(super) fn suspend(thread: &Port) -> Result<(), Failure> {
+    // SAFETY: changes nothing of this process: the recorder does not sample itself.
+    check(unsafe { thread_suspend(thread.name()) })
+}
+
+/// Undoes one suspend.
+pub(super) fn resume(thread: &Port) -> Result<(), Failure> {
+    // SAFETY: changes nothing of this process.
+    check(unsafe { thread_resume(thread.name()) })
+}
+
+/// User registers of a suspended thread.
+#[cfg(target_arch = "aarch64")]
+pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
+    use mach2::structs::arm_thread_state64_t;
+    use mach2::thread_status::ARM_THREAD_STATE64;
+
+    /// Addresses of programs have 47 bits. Above these, code of arm64e keeps signatures of pointers.
+    const ADDRESS: u64 = (1 << 47) - 1;
+
+    let mut state = arm_thread_state64_t::new();
+    let mut count = arm_thread_state64_t::count();
+    let to: thread_state_t = (&raw mut state).cast();
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe { thread_get_state(thread.name(), ARM_THREAD_STATE64, to, &raw mut count) })?;
+    Ok(Registers::Aarch64 {
+        pc: state.__pc & ADDRESS,
+        sp: state.__sp & ADDRESS,
+        fp: state.__fp & ADDRESS,
+        lr: state.__lr & ADDRESS,
+    })
+}
+
+/// User registers of a suspended thread.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn registers(thread: &Port) -> Result<Registers, Failure> {
+    use mach2::structs::x86_thread_state64_t;
+    use mach2::thread_status::x86_THREAD_STATE64;
+
+    let mut state = x86_thread_state64_t::new();
+    let mut count = x86_thread_state64_t::count();
+    let to: thread_state_t = (&raw mut state).cast();
+    // SAFETY: the kernel writes at most `count` words of the structure.
+    check(unsafe { thread_get_state(thread.name(), x86_THREAD_STATE64, to, &raw mut count) })?;
+    Ok(Registers::X86_64 {
+        ip: state.__rip,
+        sp: state.__rsp,
+        bp: state.__rbp,
+    })
+}
