@@ -2,9 +2,15 @@
 //!
 //! The contract is [`recording::session`], as for Linux. So everything after the recorder is type-checked for macOS.
 //!
-//! What is there: [`sampling`], the ticks and samples, tested on a simulated kernel; `sys`, the calls of the real one. What is missing: starting and attaching to
-//! programs, their images, and unwinding by their tables. Until then no recording leads to what is there.
+//! What is there:
+//!
+//! - [`sampling`]: the ticks and samples, tested on a simulated kernel. `sys` has the calls of the real one.
+//! - [`codesign`]: what the signature of a program permits.
+//!
+//! What is missing: starting and attaching to programs, their images, and unwinding by their tables. Until then no recording leads to what
+//! is there.
 
+pub mod codesign;
 pub mod sampling;
 #[cfg(target_os = "macos")]
 #[allow(unsafe_code)]

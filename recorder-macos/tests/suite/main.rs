@@ -1,7 +1,8 @@
-//! The recorder on a simulated kernel.
+//! The recorder on a simulated kernel, and the reader of signatures on real ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "tests")]
 
 mod accuracy;
+mod codesign;
 mod events;
 mod faults;
 mod life;
