@@ -26,6 +26,7 @@ mod advice;
 mod args;
 mod cargo;
 mod command;
+mod commit;
 mod crates;
 mod diff;
 mod downloads;

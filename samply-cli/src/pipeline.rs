@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// Arguments that go into the profile at most.
     pub(crate) max_args: usize,
     pub(crate) profile_name: Option<String>,
+    /// The commit that the program was built from, if known.
+    pub(crate) commit: Option<String>,
     /// Record the programs that cargo runs.
     pub(crate) cargo: Option<CargoRun>,
 }
@@ -179,7 +181,8 @@ pub(crate) fn record(
     if let Some(cargo) = &plan.cargo {
         cargo.add_notes(&mut info);
     }
-    let (profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
+    let (mut profile, jit_symbols) = jit_code.finish(builder, info, quality, |note| term.verbose(note));
+    profile.set_commit(plan.commit.take());
     Ok(Recorded {
         profile,
         kept_files,

@@ -155,6 +155,7 @@ impl Builder {
             info,
             quality,
             counts: self.counts,
+            commit: None,
             waits: self.waits,
             strings: self.strings,
             tables,

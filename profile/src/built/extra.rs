@@ -31,6 +31,7 @@ fn recording(profile: &Profile) -> Vec<Row> {
         Row::text("Event", &info.event),
         Row::text("Kernel code", quality::kernel_code(profile)),
     ];
+    rows.extend(profile.commit.iter().map(|commit| Row::text("Commit", commit)));
     rows.extend(info.notes.iter().map(|note| Row::text("Note", note)));
     if info.unit != PeriodUnit::Counts {
         rows.push(Row::text("Asked rate", rate(quality.asked_rate_hz)));

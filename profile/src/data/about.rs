@@ -96,6 +96,8 @@ pub struct Recorded {
     pub event: String,
     /// `included`, or why samples have no kernel code.
     pub kernel_code: String,
+    /// The commit that the program was built from, a hash, if the surroundings of the recording named one.
+    pub commit: Option<String>,
     /// Requested samples per second of CPU time; `None` if samples are not of time.
     pub asked_rate_hz: Option<f64>,
     /// Achieved samples per second of CPU time, if the kernel counted CPU time.

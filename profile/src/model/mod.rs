@@ -30,6 +30,8 @@ pub struct Profile {
     pub(crate) info: RecordingInfo,
     pub(crate) quality: Quality,
     pub(crate) counts: Counts,
+    /// The commit that the program was built from, if anyone named it.
+    pub(crate) commit: Option<String>,
     /// `None` if waits were not recorded.
     pub(crate) waits: Option<WaitTotals>,
     pub(crate) strings: Strings,
@@ -80,6 +82,11 @@ pub struct LibAddresses {
 }
 
 impl Profile {
+    /// Names the commit that the program was built from: a hash.
+    pub fn set_commit(&mut self, commit: Option<String>) {
+        self.commit = commit;
+    }
+
     /// The threads with samples of the recording's first event, without the tracks of further events.
     pub(crate) fn main_threads(&self) -> impl Iterator<Item = &Thread> {
         self.threads.iter().filter(|thread| thread.event.is_none())

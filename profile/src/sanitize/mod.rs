@@ -342,6 +342,11 @@ fn clean_threads(data: &mut Data, cleaner: &mut Cleaner) {
     schemas.for_each(|schema| cleaner.clean_json(schema, Kind::Text, &OF_FORMAT));
 }
 
+/// True for a hash of a commit, or its beginning.
+fn is_hash(text: &str) -> bool {
+    (7..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// What is said about the recording: typed, and once more in `meta`.
 fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
     cleaner.clean_process(&mut data.product);
@@ -356,6 +361,8 @@ fn clean_about(data: &mut Data, cleaner: &mut Cleaner) {
     if let Some(recorded) = &mut data.recorded {
         cleaner.clean(&mut recorded.event, Kind::Text);
         cleaner.clean(&mut recorded.kernel_code, Kind::Text);
+        // A hash names no one. A file may say anything there.
+        recorded.commit = recorded.commit.take().filter(|commit| is_hash(commit));
         for limit in &mut recorded.limits {
             cleaner.clean(&mut limit.what, Kind::Text);
             limit

@@ -52,6 +52,7 @@ impl Data {
         if let Some(recorded) = &mut self.recorded {
             [&mut recorded.event, &mut recorded.kernel_code]
                 .into_iter()
+                .chain(&mut recorded.commit)
                 .for_each(clean);
             for limit in &mut recorded.limits {
                 clean(&mut limit.what);

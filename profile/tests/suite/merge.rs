@@ -76,6 +76,21 @@ fn two() -> (Saved, Saved) {
     )
 }
 
+#[test]
+fn a_merged_profile_is_of_a_commit_if_all_its_parts_are() {
+    let merged = |commits: [Option<&str>; 2]| {
+        let (mut a, mut b) = two();
+        for (part, commit) in [&mut a, &mut b].into_iter().zip(commits) {
+            part.recorded.as_mut().unwrap().commit = commit.map(str::to_owned);
+        }
+        let merged = merge(vec![input("a", a), input("b", b)], Align::Start).unwrap();
+        viewed(&merged).1.recorded.unwrap().commit
+    };
+    assert_eq!(merged([Some("1f0b7a6"), Some("1f0b7a6")]).as_deref(), Some("1f0b7a6"));
+    assert_eq!(merged([Some("1f0b7a6"), Some("2f0b7a6")]), None);
+    assert_eq!(merged([None, Some("2f0b7a6")]), None);
+}
+
 /// Written, checked as a front end would, and read as views have it.
 fn viewed(data: &Saved) -> (Value, Data) {
     let mut bytes = Vec::new();

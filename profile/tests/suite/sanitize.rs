@@ -18,6 +18,8 @@ const SECRETS: [&str; 5] = [
     "tokenplant",
     "environmentplant",
 ];
+/// It names no one, and may stay.
+const COMMIT: &str = "1f0b7a66c1d2e3f405162738495a6b7c8d9e0f10";
 /// All that is private, in one text.
 const PLANT: &str =
     " /home/annaplant/x/y/z/f.c annaplant@plantbox.example.org APP_KEY=environmentplant argumentplant --key=tokenplant";
@@ -42,7 +44,9 @@ fn recorded() -> Value {
         stream.sample(1, 1 + (ms % 2) as i32, ms, &[ip(at), ret(0x1021)]);
     }
     let mut bytes = Vec::new();
-    write_data(&saved_form(&stream.finish()), &mut bytes).unwrap();
+    let mut profile = stream.finish();
+    profile.set_commit(Some(COMMIT.to_owned()));
+    write_data(&saved_form(&profile), &mut bytes).unwrap();
     let mut json: Value = serde_json::from_slice(&bytes).unwrap();
     // What a recording of more kinds has.
     let strings = json["shared"]["stringArray"].as_array_mut().unwrap();
@@ -194,6 +198,8 @@ fn shares_and_names_of_functions_are_as_before() {
     };
     assert_eq!(times(&data), times(&before));
     assert_eq!(data.frames, before.frames);
+    assert_eq!(data.recorded.as_ref().unwrap().commit.as_deref(), Some(COMMIT));
+    assert_eq!(written(&data)["meta"]["sprof"]["recorded"]["commit"], COMMIT);
     assert!(removed.arguments);
     assert!(removed.fields.is_empty(), "{removed:?}");
     // There is nothing more to remove.

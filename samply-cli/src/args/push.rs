@@ -43,7 +43,7 @@ pub(crate) struct PushArgs {
     #[arg(long, value_name = "VERSION")]
     pub(crate) service_version: Option<String>,
 
-    /// The commit it was built from [default: GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT].
+    /// The commit it was built from [default: GITHUB_SHA, CI_COMMIT_SHA, BUILDKITE_COMMIT or GIT_COMMIT].
     #[arg(long, value_name = "COMMIT")]
     pub(crate) commit: Option<String>,
 

@@ -24,6 +24,7 @@ use super::share::{STEP, Sharing, What};
 use super::show::{self, Shown};
 use crate::args::{self, CallGraph, Program, RecordArgs, RecordingArgs, SymbolArgs};
 use crate::cargo;
+use crate::commit;
 use crate::exit::{Failure, Outcome, Status};
 use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
@@ -386,7 +387,10 @@ pub(super) fn plan(args: &RecordingArgs, symbols: &SymbolArgs, command: &str, te
     let cargo = cargo::prepare(&mut recorder, args, term)?;
     say_changes(rate_hz, args, term);
     let cargo_name = || cargo.as_ref().map(|cargo| cargo.command.clone());
+    // Nothing here says what a process that runs already was built from.
+    let is_launched = matches!(recorder.whom, Whom::Command);
     Ok(Plan {
+        commit: is_launched.then(commit::of_surroundings).flatten(),
         recorder,
         build: BuildOptions {
             main_thread_only: args.main_thread_only,

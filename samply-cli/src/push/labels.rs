@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
+use crate::commit;
 use crate::http::{HeaderName, Secret};
-
-/// Variables in which CI systems name the commit: GitHub, GitLab, Jenkins.
-const COMMITS: [&str; 3] = ["GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT"];
 
 /// Headers that belong to the request itself.
 const OWN: [&str; 7] = [
@@ -51,11 +49,8 @@ impl Labels {
     ) -> Result<Labels, String> {
         let mut labels = BTreeMap::new();
         labels.insert(SERVICE.to_owned(), program.to_owned());
-        for name in COMMITS {
-            if let Some(commit) = variable(name)? {
-                labels.insert(COMMIT.to_owned(), commit);
-                break;
-            }
+        if let Some(commit) = commit::of_variables(variable)? {
+            labels.insert(COMMIT.to_owned(), commit);
         }
         let attributes = "OTEL_RESOURCE_ATTRIBUTES";
         if let Some(text) = variable(attributes)? {

@@ -72,6 +72,9 @@ fn recorded(file: &Path, data: &Data) -> String {
     if !data.arguments.is_empty() {
         text.push_str(&format!(" {}", data.arguments));
     }
+    if let Some(commit) = commit(data) {
+        text.push_str(&format!(", commit {commit}"));
+    }
     if data.start_ms > 0.0 {
         text.push_str(&format!(", {}", utc(data.start_ms)));
     }
@@ -84,6 +87,11 @@ fn recorded(file: &Path, data: &Data) -> String {
         text.push_str(&format!(" ({})", by.join(", ")));
     }
     text
+}
+
+/// The commit that the program was built from.
+pub(crate) fn commit(data: &Data) -> Option<&str> {
+    data.recorded.as_ref()?.commit.as_deref()
 }
 
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
@@ -211,6 +219,7 @@ fn json(
         "profile": {
             "product": data.product,
             "arguments": data.arguments,
+            "commit": commit(data),
             "recorded_by": data.imported_from,
             "os": data.os,
             "cpu": data.cpu,

@@ -5,8 +5,8 @@
 //! schema_version  1; a removed or changed field increases it, a new field does not
 //! sprof_version
 //! file            as named by the user
-//! profile         product, arguments, recorded_by, os, cpu, start_unix_ms, duration_ms, interval_ms, processes, threads,
-//!                 symbolicated, extra: the recorder's facts about lost and truncated samples
+//! profile         product, arguments, commit (null if not known), recorded_by, os, cpu, start_unix_ms, duration_ms, interval_ms,
+//!                 processes, threads, symbolicated, extra: the recorder's facts about lost and truncated samples
 //! selection       kind: "cpu" or "waits"; conditions; samples, weight: of all selected samples, the whole of shares;
 //!                 without_stack; other_kind: samples of the other kind
 //! unit            of weights: "samples", "ms", "bytes" or "count"
