@@ -80,6 +80,7 @@ fn main() -> ExitCode {
             Command::Record(args) => command::record::run(*args),
             Command::Cargo { words } => command::cargo::run(&words),
             Command::Load(args) => command::load::run(&args),
+            Command::Serve(args) => command::serve::run(&args),
             Command::Check(args) => command::check::run(&args),
             Command::Merge(args) => command::merge::run(&args),
             Command::Diff(args) => command::diff::run(&args),

@@ -9,6 +9,7 @@ mod check;
 mod diff;
 mod doctor;
 mod export;
+mod gallery;
 mod habits;
 mod input;
 mod load;
@@ -23,9 +24,10 @@ pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
-pub(crate) use diff::{By, DiffArgs, DiffFormat};
+pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, FlamegraphArgs, PickArgs, SvgArgs};
+pub(crate) use gallery::GalleryArgs;
 pub(crate) use input::{SymbolArgs, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
@@ -93,6 +95,8 @@ pub(crate) enum Command {
     },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
+    /// Show all profiles of a folder on a page: for a team's machine, or for what CI keeps.
+    Serve(GalleryArgs),
     /// Merge several profiles into one, as tracks of one timeline.
     Merge(MergeArgs),
     /// Show what got slower or faster between two profiles, without changes that may be chance.
@@ -153,6 +157,7 @@ impl Command {
             Command::Flamegraph(args) => args.file.iter_mut().chain(&mut args.base).collect(),
             Command::Share(args) => args.file.iter_mut().collect(),
             Command::Record(_)
+            | Command::Serve(_)
             | Command::Cargo { .. }
             | Command::Doctor(_)
             | Command::Completions { .. }

@@ -90,6 +90,30 @@ pub(crate) fn stack_size(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A size of files in bytes: `500M`, `2G`; units are those of decimal numbers.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let units = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let (digits, bytes) = unit.map_or((text, 1), |(unit, bytes)| (&text[..text.len() - unit.len()], bytes));
+    let size = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(bytes));
+    size.filter(|size| *size > 0)
+        .ok_or_else(|| "a size is a number of bytes, or of k, M or G, for example 500M".into())
+}
+
+/// A name of this machine in addresses, without port and without brackets.
+pub(crate) fn host_name(text: &str) -> Result<String, String> {
+    let is_name = |part: &str| {
+        let plain = part
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        (1..=63).contains(&part.len()) && plain
+    };
+    match text.split('.').all(is_name) {
+        true => Ok(text.to_owned()),
+        false => Err("a name of a machine without a port, for example profiles.example.org".into()),
+    }
+}
+
 /// A width in pixels, may be below 1.
 pub(crate) fn pixels(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -206,6 +230,21 @@ mod tests {
         assert!(stack_size("64K").is_err());
         assert!(stack_size("4294967295K").is_err());
         assert!(stack_size("0").is_err());
+    }
+
+    #[test]
+    fn sizes_of_files_and_names_of_machines() {
+        assert_eq!(
+            (size("1"), size("500M"), size("2G")),
+            (Ok(1), Ok(500_000_000), Ok(2_000_000_000))
+        );
+        for bad in ["0", "", "M", "-1", "1.5G", "1T", "99999999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        assert!(host_name("profiles.example.org").is_ok() && host_name("build-7").is_ok());
+        for bad in ["", ".", "a..b", "a:1", "a/b", "a b", "*.example.org", "ä"] {
+            assert!(host_name(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn serve(
 }
 
 /// The file for the UI: a saved profile unchanged, a file of perf converted.
-fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
+pub(super) fn file((path, data): (&Path, &Data), symbolicator: &Symbolicator, term: &Term) -> Result<File, Failure> {
     let failed = |error: io::Error| Failure::failed(format_args!("reading {} again failed: {error}", path.display()));
     if import::is_perf_data(path) {
         let Imported { mut profile, .. } = import::read(path, None, symbolicator)?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::target::Target;
 use super::{compare, differential, export, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
-use crate::diff::list::List;
+use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, Reading, check_sides};
 use crate::diff::words::{about, describe, describe_increase, finite, unit};
 use crate::exit::{Failure, Outcome, Status};
@@ -52,8 +52,13 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         }
     }
     let compared = compared(&read, args.by, limits)?;
+    let listed = Listed {
+        by: args.by,
+        limits: args.limits,
+        limit: args.limit,
+    };
     let list = List {
-        args,
+        listed,
         compared: &compared,
     };
     let notes = about(&args.part, &read.renamed);
@@ -64,12 +69,12 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             if args.by == By::Functions && knows_calls {
                 // A helper that is called more often changes its callers' totals and not their own time, so this list has the totals.
                 let compared = &self::compared(&read, By::Total, limits)?;
-                out += &List { args, compared }.text(", with all that it calls");
+                out += &List { listed, compared }.text(", with all that it calls");
             }
             out
         }
         DiffFormat::Md => list.markdown(&notes),
-        DiffFormat::Json => format!("{:#}\n", as_json(&list, &read.renamed)),
+        DiffFormat::Json => format!("{:#}\n", as_json(args, &list, &read.renamed)),
     };
     screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
     match listener {
@@ -153,8 +158,8 @@ fn head(sides: &Sides, notes: &[String]) -> String {
     out
 }
 
-fn as_json(list: &List<'_>, renamed: &[Renamed]) -> Value {
-    let List { args, compared } = list;
+fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed]) -> Value {
+    let compared = list.compared;
     let sides = &compared.sides;
     // Counted figures have no samples, and no chance.
     let sampled = |value: Value| if sides.weights.is_none() { value } else { Value::Null };

@@ -118,6 +118,7 @@ pub(super) fn svg_options(args: &SvgArgs, threads: bool) -> SvgOptions {
             _ => Shape::Merged,
         },
         threads,
+        ..SvgOptions::default()
     }
 }
 

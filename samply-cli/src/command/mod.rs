@@ -17,6 +17,7 @@ pub(crate) mod merge;
 pub(crate) mod push;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod serve;
 pub(crate) mod share;
 mod show;
 mod target;

@@ -5,16 +5,25 @@ use std::fmt::Write as _;
 use profile::view::diff::{Change, Comparison};
 
 use super::words::{amount, describe, describe_increase, name, signed_percent, things, unit};
-use crate::args::DiffArgs;
+use crate::args::{By, LimitArgs};
+
+/// What is listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    pub(crate) by: By,
+    pub(crate) limits: LimitArgs,
+    /// Changes at most.
+    pub(crate) limit: usize,
+}
 
 pub(crate) struct List<'a> {
-    pub(crate) args: &'a DiffArgs,
+    pub(crate) listed: Listed,
     pub(crate) compared: &'a Comparison,
 }
 
 impl<'a> List<'a> {
     pub(crate) fn shown(&self) -> impl Iterator<Item = &'a Change> {
-        self.compared.changes.iter().take(self.args.limit)
+        self.compared.changes.iter().take(self.listed.limit)
     }
 
     fn weights(&self) -> Option<&'a str> {
@@ -22,7 +31,7 @@ impl<'a> List<'a> {
     }
 
     /// The heads of columns with their widths in text; a negative width is to the left.
-    fn columns(&self) -> Vec<(String, isize)> {
+    pub(crate) fn columns(&self) -> Vec<(String, isize)> {
         let columns = match self.weights() {
             Some(_) => &[("before", 15), ("after", 15), ("change", 10), ("of all", 9)][..],
             None => &[("before", 9), ("after", 9), ("points", 9), ("  95 % sure", -19)],
@@ -37,7 +46,7 @@ impl<'a> List<'a> {
         columns
     }
 
-    fn cells(&self, change: &Change) -> Vec<String> {
+    pub(crate) fn cells(&self, change: &Change) -> Vec<String> {
         let (base, new) = (&change.base, &change.new);
         if self.weights().is_some() {
             let by = match base.per_run > 0.0 {
@@ -120,9 +129,9 @@ impl<'a> List<'a> {
         out
     }
 
-    fn conclusion(&self) -> String {
-        let (limit, limits) = (self.args.limit, &self.args.limits);
-        let tested = things(self.args.by, self.compared.tested);
+    pub(crate) fn conclusion(&self) -> String {
+        let Listed { by, limits, limit } = self.listed;
+        let tested = things(by, self.compared.tested);
         let changed = self.compared.changes.len();
         let cut = match changed > limit {
             true => format!(" ({limit} are shown; --limit {changed} shows all)"),

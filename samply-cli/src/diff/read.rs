@@ -33,15 +33,7 @@ impl Reading<'_> {
     /// Reads the files of both sides, and selects samples.
     pub(crate) fn sides(&self, base: &[PathBuf], new: &[PathBuf]) -> Result<Read, Failure> {
         let read = |files: &[PathBuf]| files.iter().map(|file| self.read(file)).collect::<Result<Vec<_>, _>>();
-        let (mut base_data, new_data) = (read(base)?, read(new)?);
-        let files = base.iter().zip(&base_data).chain(new.iter().zip(&new_data));
-        check(&files.collect::<Vec<_>>(), self.by)?;
-        let renamed = match_libs(&mut base_data, &new_data);
-        Ok(Read {
-            base: base_data,
-            new: new_data,
-            renamed,
-        })
+        paired((base, read(base)?), (new, read(new)?), self.by)
     }
 
     fn read(&self, file: &Path) -> Result<Data, Failure> {
@@ -50,6 +42,15 @@ impl Reading<'_> {
         keep(&mut data, &self.filter).map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(data)
     }
+}
+
+/// Both sides of files that were read; libraries of `base` get their names of `new`.
+pub(crate) fn paired(base: (&[PathBuf], Vec<Data>), new: (&[PathBuf], Vec<Data>), by: By) -> Result<Read, Failure> {
+    let ((base_files, mut base), (new_files, new)) = (base, new);
+    let files = base_files.iter().zip(&base).chain(new_files.iter().zip(&new));
+    check(&files.collect::<Vec<_>>(), by)?;
+    let renamed = match_libs(&mut base, &new);
+    Ok(Read { base, new, renamed })
 }
 
 /// Refuses files that count different things, and views that the files have no data for.

@@ -6,9 +6,9 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Uri};
 
-/// True if the host is `localhost` or an IP number that the server listens on. A web page that points a name of its own at 127.0.0.1 sends
-/// that name, and is refused.
-pub(super) fn is_our_host(parts: &Parts, listening_on: IpAddr) -> bool {
+/// True if the host is `localhost`, an IP number that the server listens on, or one of its names. A web page that points a name of its own
+/// at 127.0.0.1 sends that name, and is refused.
+pub(super) fn is_our_host(parts: &Parts, listening_on: IpAddr, names: &[String]) -> bool {
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return false;
@@ -17,11 +17,11 @@ pub(super) fn is_our_host(parts: &Parts, listening_on: IpAddr) -> bool {
     let in_target = parts
         .uri
         .authority()
-        .is_none_or(|authority| is_ours(authority.as_str(), listening_on));
-    in_target && host.to_str().is_ok_and(|host| is_ours(host, listening_on))
+        .is_none_or(|authority| is_ours(authority.as_str(), listening_on, names));
+    in_target && host.to_str().is_ok_and(|host| is_ours(host, listening_on, names))
 }
 
-fn is_ours(authority: &str, listening_on: IpAddr) -> bool {
+pub(super) fn is_ours(authority: &str, listening_on: IpAddr, names: &[String]) -> bool {
     // The port is not compared: `ssh -L` may have changed it, and a page cannot choose the host part.
     let Ok(uri) = authority.parse::<Uri>() else {
         return false;
@@ -33,7 +33,7 @@ fn is_ours(authority: &str, listening_on: IpAddr) -> bool {
     if authority.len() > host.len() && uri.port_u16().is_none() {
         return false;
     }
-    if host.eq_ignore_ascii_case("localhost") {
+    if host.eq_ignore_ascii_case("localhost") || names.iter().any(|name| host.eq_ignore_ascii_case(name)) {
         return true;
     }
     match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
@@ -116,7 +116,7 @@ mod tests {
             "[::1]:3000",
             "[::1]",
         ] {
-            assert!(is_ours(ours, loopback), "{ours}");
+            assert!(is_ours(ours, loopback, &[]), "{ours}");
         }
         for other in [
             "",
@@ -131,10 +131,13 @@ mod tests {
             "2130706433",
             "localhost:99999",
         ] {
-            assert!(!is_ours(other, loopback), "{other}");
+            assert!(!is_ours(other, loopback, &[]), "{other}");
         }
-        assert!(is_ours("10.0.0.1:3000", IpAddr::from([0, 0, 0, 0])));
-        assert!(!is_ours("evil.example", IpAddr::from([0, 0, 0, 0])));
+        assert!(is_ours("10.0.0.1:3000", IpAddr::from([0, 0, 0, 0]), &[]));
+        assert!(!is_ours("evil.example", IpAddr::from([0, 0, 0, 0]), &[]));
+        let names = ["profiles.example.org".to_owned()];
+        assert!(is_ours("Profiles.example.org:3000", loopback, &names));
+        assert!(!is_ours("example.org", loopback, &names));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use profile::Tracks;
 use recording::command::own;
 
 use super::once::Once;
+use super::token;
 use super::ui::UiDir;
 use super::view;
 use crate::args::ServeArgs;
@@ -46,13 +47,13 @@ impl Listener {
             }
         };
         let (socket, address) = bind_one(args.address, args.port)?;
-        let token = token()?;
+        let token = token::random()?;
         Ok(Listener {
             socket,
             address,
             ui,
             token,
-            once: Arc::new(Once::new(self::token()?)),
+            once: Arc::new(Once::new(token::random()?)),
             opens_viewer: args.viewer,
         })
     }
@@ -143,7 +144,7 @@ pub(super) fn encode(url: &str) -> String {
     utf8_percent_encode(url, URI_COMPONENT).to_string()
 }
 
-fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), String> {
+pub(super) fn bind_one(ip: IpAddr, port: Port) -> Result<(TcpListener, SocketAddr), String> {
     let tries = if port.or_next { PORTS_TO_TRY } else { 1 };
     let mut in_use = io::Error::from(io::ErrorKind::AddrInUse);
     for port in (0..tries).map_while(|step| port.first.checked_add(step)) {
@@ -173,7 +174,7 @@ fn bind_error(address: SocketAddr, error: &io::Error, port: u16) -> String {
 }
 
 /// The address to put into links for a server that listens on `ip`.
-fn reachable(ip: IpAddr) -> IpAddr {
+pub(super) fn reachable(ip: IpAddr) -> IpAddr {
     if !ip.is_unspecified() {
         return ip;
     }
@@ -183,13 +184,6 @@ fn reachable(ip: IpAddr) -> IpAddr {
         socket.local_addr()
     });
     outward.map_or(IpAddr::from([127, 0, 0, 1]), |address| address.ip())
-}
-
-/// 128 random bits in hex. Without the token nobody can read the profile or the sources.
-fn token() -> Result<String, String> {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| format!("cannot start the server: no random bytes: {error}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -202,13 +196,6 @@ mod tests {
             encode("http://127.0.0.1:3000/ab/profile.json"),
             "http%3A%2F%2F127.0.0.1%3A3000%2Fab%2Fprofile.json"
         );
-    }
-
-    #[test]
-    fn tokens_are_long_and_differ() {
-        let (one, other) = (token().unwrap(), token().unwrap());
-        assert_eq!(one.len(), 32);
-        assert_ne!(one, other);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::guard;
 use super::listener::{Listener, Ui};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
+use super::server::Answers;
 use super::ui::UiDir;
 use super::viewer::Viewer;
 use super::watch::Watch;
@@ -79,6 +80,12 @@ pub(super) struct Site {
     pub(super) watch: Watch,
 }
 
+impl Answers for Site {
+    async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
+        self.routed(request, ends).await
+    }
+}
+
 /// The target of a request.
 enum Route<'a> {
     Front,
@@ -112,10 +119,10 @@ impl Site {
         }
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
+    async fn routed(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
         self.watch.request();
         let (parts, body) = request.into_parts();
-        if !guard::is_our_host(&parts, self.listening_on) {
+        if !guard::is_our_host(&parts, self.listening_on, &[]) {
             return reply::error(
                 StatusCode::FORBIDDEN,
                 "the Host header must be this server's IP address or localhost",
@@ -248,7 +255,7 @@ fn file_of(ui: &UiDir, parts: &Parts) -> Reply {
     }
 }
 
-fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
+pub(super) fn profile(profile: &Arc<File>, parts: &Parts) -> Reply {
     let body = match FileBody::new(profile.clone()) {
         Ok(body) => body,
         Err(error) => {
@@ -276,7 +283,7 @@ fn is_gzip(file: &File) -> bool {
     file.read_exact_at(&mut magic, 0).is_ok() && magic == [0x1f, 0x8b]
 }
 
-fn wrong_method(allowed: &'static str) -> Reply {
+pub(super) fn wrong_method(allowed: &'static str) -> Reply {
     let message = format!("this place takes {allowed}");
     reply::with(
         reply::error(StatusCode::METHOD_NOT_ALLOWED, &message),
@@ -285,7 +292,7 @@ fn wrong_method(allowed: &'static str) -> Reply {
     )
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers
         .get_all(header::ACCEPT_ENCODING)
         .iter()

@@ -10,6 +10,8 @@ use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,12 +19,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
 use super::listener::Listener;
 use super::once::Ends;
-use super::reply;
-use super::routes::Content;
-use super::routes::Site;
+use super::reply::{self, Reply};
+use super::routes::{Content, Site};
 use super::watch::PROFILE_TIME;
 use super::write_timeout::WriteTimeout;
 
@@ -40,6 +42,12 @@ const HEAD_BYTES: usize = 64 << 10;
 
 /// Threads for symbols and for reading files.
 const BLOCKING_THREADS: usize = 16;
+
+/// What a server answers.
+pub(super) trait Answers: Send + Sync + 'static {
+    /// The answer to a request; `ends` are the ends of its connection.
+    fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> impl Future<Output = Reply> + Send;
+}
 
 /// The server, on a thread of its own.
 pub(crate) struct Server {
@@ -63,8 +71,30 @@ impl Server {
         idle: Option<Duration>,
         blocked: impl FnOnce() + Send + 'static,
     ) -> Result<Server, String> {
-        let start = |error: io::Error| format!("cannot start the server: {error}");
         let site = Arc::new(Site::new(&listener, content));
+        let watched = site.clone();
+        let end = async move || {
+            let blocked = async {
+                watched.watch.is_blocked(PROFILE_TIME).await;
+                blocked();
+                std::future::pending().await
+            };
+            tokio::select! {
+                () = watched.watch.is_idle(idle) => End::Idle,
+                end = blocked => end,
+            }
+        };
+        Server::run(listener.socket, None, site, end)
+    }
+
+    /// Serves a site on a thread, until a signal or until `end`.
+    pub(super) fn run<S: Answers>(
+        socket: StdListener,
+        tls: Option<TlsAcceptor>,
+        site: Arc<S>,
+        end: impl AsyncFnOnce() -> End + Send + 'static,
+    ) -> Result<Server, String> {
+        let start = |error: io::Error| format!("cannot start the server: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
@@ -81,18 +111,12 @@ impl Server {
         };
         let thread = std::thread::Builder::new().name("server".into()).spawn(move || {
             let end = runtime.block_on(async {
-                let watched = async {
-                    site.watch.is_blocked(PROFILE_TIME).await;
-                    blocked();
-                    std::future::pending().await
-                };
                 tokio::select! {
-                    () = accept(listener.socket, site.clone()) => End::Signal,
+                    () = accept(socket, tls, site) => End::Signal,
                     _ = interrupt.recv() => End::Signal,
                     _ = terminate.recv() => End::Signal,
                     _ = hangup.recv() => End::Signal,
-                    () = site.watch.is_idle(idle) => End::Idle,
-                    end = watched => end,
+                    end = end() => end,
                 }
             });
             // Symbol requests in work are not waited for: nobody will read the answers.
@@ -111,7 +135,7 @@ impl Server {
     }
 }
 
-async fn accept(socket: StdListener, site: Arc<Site>) {
+async fn accept<S: Answers>(socket: StdListener, tls: Option<TlsAcceptor>, site: Arc<S>) {
     let Ok(socket) = TcpListener::from_std(socket) else {
         return;
     };
@@ -122,9 +146,9 @@ async fn accept(socket: StdListener, site: Arc<Site>) {
         };
         match socket.accept().await {
             Ok((stream, _)) => {
-                let site = site.clone();
+                let (site, tls) = (site.clone(), tls.clone());
                 tokio::spawn(async move {
-                    connection(stream, site).await;
+                    connection(stream, tls, site).await;
                     drop(permit);
                 });
             }
@@ -134,18 +158,32 @@ async fn accept(socket: StdListener, site: Arc<Site>) {
     }
 }
 
-async fn connection(stream: TcpStream, site: Arc<Site>) {
+async fn connection<S: Answers>(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<S>) {
     let ends = (stream.peer_addr().ok().zip(stream.local_addr().ok())).map(|(peer, own)| Ends { peer, own });
+    let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let Some(tls) = tls else {
+        return requests(stream, ends, &*site).await;
+    };
+    // An error here is a client that speaks no TLS, does not trust the certificate, or says nothing.
+    if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
+        requests(stream, ends, &*site).await;
+    }
+}
+
+async fn requests<T, S>(stream: T, ends: Option<Ends>, site: &S)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Answers,
+{
     let asked = Arc::new(AtomicBool::new(false));
     let stream = ExplainedErrors {
-        stream: WriteTimeout::new(stream, WRITE_TIMEOUT),
+        stream,
         asked: asked.clone(),
         explanation: Vec::new(),
         written: 0,
     };
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
-        let site = &site;
         async move { Ok::<_, Infallible>(site.answer(request, ends).await) }
     });
     // An error here is a client that left, or that got an error answer.
@@ -163,14 +201,14 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
 
 /// Adds the JSON body of errors to hyper's own answers: hyper answers other protocols with an empty 400. Bytes that are written before the
 /// service was called can only be such an answer.
-struct ExplainedErrors {
-    stream: WriteTimeout<TcpStream>,
+struct ExplainedErrors<T> {
+    stream: T,
     asked: Arc<AtomicBool>,
     explanation: Vec<u8>,
     written: usize,
 }
 
-impl ExplainedErrors {
+impl<T> ExplainedErrors<T> {
     fn explain(status_line: &[u8]) -> Vec<u8> {
         let status_line = status_line.split(|&byte| byte == b'\r').next().unwrap_or_default();
         let status_line = String::from_utf8_lossy(status_line);
@@ -192,13 +230,13 @@ impl ExplainedErrors {
     }
 }
 
-impl AsyncRead for ExplainedErrors {
+impl<T: AsyncRead + Unpin> AsyncRead for ExplainedErrors<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for ExplainedErrors {
+impl<T: AsyncWrite + Unpin> AsyncWrite for ExplainedErrors<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.asked.load(Ordering::Relaxed) {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);

@@ -155,6 +155,8 @@ fn every_command_that_reads_files_prints_names_as_text() {
         run(&[&[OsStr::new("annotate"), file], &[OsStr::new(HOSTILE)][..]].concat());
         run(&[&words(&["load", "--save-only", "-o"])[..], &[out.as_os_str(), file]].concat());
         run(&[&words(&["merge", "-o"])[..], &[out.as_os_str(), file, new]].concat());
+        // A file, or nothing: a folder would be served.
+        run(&[OsStr::new("serve"), file]);
         // Nobody listens there: what would be sent is described before.
         run(&[&words(&["push", "--to", "otlp=http://127.0.0.1:1"])[..], &[file]].concat());
     }
@@ -273,6 +275,7 @@ fn no_command_is_left_out() {
         "record",
         "cargo",
         "load",
+        "serve",
         "merge",
         "check",
         "diff",

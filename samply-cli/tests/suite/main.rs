@@ -39,6 +39,7 @@ mod processes;
 mod push;
 mod rates;
 mod report;
+mod serve_dir;
 mod server;
 mod share;
 mod simpleperf;

@@ -19,8 +19,8 @@ pub(crate) struct Served {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
-    link: String,
-    _folder: tempfile::TempDir,
+    pub(crate) link: String,
+    folder: tempfile::TempDir,
 }
 
 impl Served {
@@ -28,28 +28,9 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, profile).unwrap();
-        // Also a server in a static, which is never dropped, must end: the shell notices that its stdin is closed.
-        let mut command = Command::new("sh");
-        command.args(["-c", r#""$@" & cat; kill $!"#, "sh", env!("CARGO_BIN_EXE_sprof")]);
-        for variable in ["CI", "SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "PROFILER_URL"] {
-            command.env_remove(variable);
-        }
-        command
-            .args(["load", "--no-open", "--port", "0"])
-            .args(options)
-            .arg(&path);
-        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let link = loop {
-            let mut line = String::new();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "sprof ended: {said}");
-            said.push_str(&line);
-            if let Some(link) = line.split_whitespace().find(|word| word.contains("/from-url/")) {
-                break link.to_owned();
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        let file = path.to_str().unwrap();
+        let words = [&["load", "--no-open", "--port", "0"], options, &[file]].concat();
+        let (child, link) = Served::launch(&words, "/from-url/");
         let server = link
             .split("symbolServer=")
             .nth(1)
@@ -62,12 +43,57 @@ impl Served {
             address: address.parse().unwrap(),
             token: token.to_owned(),
             link,
-            _folder: folder,
+            folder,
         }
     }
 
+    /// `sprof serve` of a folder.
+    pub(crate) fn of_folder(folder: tempfile::TempDir, options: &[&str]) -> Served {
+        let dir = folder.path().to_str().unwrap();
+        let words = [&["serve", "--port", "0", dir], options].concat();
+        let (child, link) = Served::launch(&words, "://");
+        let (_, rest) = link.split_once("://").unwrap();
+        let (address, token) = rest.trim_end_matches('/').split_once('/').unwrap();
+        let (_, port) = address.rsplit_once(':').unwrap();
+        Served {
+            child,
+            address: SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap())),
+            token: token.to_owned(),
+            link,
+            folder,
+        }
+    }
+
+    /// Starts sprof, and waits for the link with this part.
+    fn launch(words: &[&str], part: &str) -> (Child, String) {
+        // Also a server in a static, which is never dropped, must end: the shell notices that its stdin is closed.
+        let mut command = Command::new("sh");
+        command.args(["-c", r#""$@" & cat; kill $!"#, "sh", env!("CARGO_BIN_EXE_sprof")]);
+        for variable in ["CI", "SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "PROFILER_URL"] {
+            command.env_remove(variable);
+        }
+        command.args(words);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let link = loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "sprof ended: {said}");
+            said.push_str(&line);
+            if let Some(link) = line.split_whitespace().find(|word| word.contains(part)) {
+                break link.to_owned();
+            }
+        };
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        (child, link)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Sends these bytes and reads until the server closes.
-    fn raw(&self, request: &[u8]) -> Vec<u8> {
+    pub(crate) fn raw(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         // The server may answer and close before it has read everything.
@@ -78,7 +104,7 @@ impl Served {
         reply
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
         let mut request = format!("{method} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request.push_str(&format!("Host: {}\r\n", self.address));
@@ -95,11 +121,11 @@ impl Served {
         Reply::parse(&self.raw(&request))
     }
 
-    fn get(&self, path: &str) -> Reply {
+    pub(crate) fn get(&self, path: &str) -> Reply {
         self.ask("GET", path, &[], b"")
     }
 
-    fn secret(&self, path: &str) -> String {
+    pub(crate) fn secret(&self, path: &str) -> String {
         format!("/{}{path}", self.token)
     }
 }
@@ -112,14 +138,14 @@ impl Drop for Served {
 }
 
 #[derive(Debug)]
-struct Reply {
-    status: u16,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Reply {
-    fn parse(bytes: &[u8]) -> Reply {
+    pub(crate) fn parse(bytes: &[u8]) -> Reply {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("no reply: {:?}", String::from_utf8_lossy(bytes)));
         let head = std::str::from_utf8(&bytes[..end]).unwrap();
@@ -136,7 +162,7 @@ impl Reply {
         }
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
             .find(|(key, _)| key == name)

@@ -10,6 +10,10 @@ mod text;
 
 use std::io::{self, BufWriter, Write};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
 use super::label::Kind;
 pub use super::tree::Shape;
 use super::tree::Tree;
@@ -34,6 +38,8 @@ pub struct SvgOptions {
     pub inverted: bool,
     /// How samples form the tree.
     pub shape: Shape,
+    /// Frames alone, for a small picture: no headline, no legend, no script.
+    pub is_bare: bool,
     /// Shows the thread above the process. Default: threads of a process are summed, except in time order.
     pub threads: bool,
 }
@@ -47,6 +53,7 @@ impl Default for SvgOptions {
             min_width: 0.1,
             inverted: false,
             shape: Shape::Merged,
+            is_bare: false,
             threads: false,
         }
     }
@@ -76,6 +83,26 @@ pub fn write(picked: &Picked<'_>, options: &SvgOptions, out: impl Write) -> io::
     picture.draw(options, &layout, out)
 }
 
+/// The policy (Content-Security-Policy) of a written picture that a server sends: its own style and script, by their hashes, and nothing else.
+pub fn policy(svg: &[u8]) -> String {
+    let part = |begin: &str, end: &str| {
+        let find = |text: &str, from: usize| {
+            let mut places = svg.get(from..)?.windows(text.len());
+            places.position(|place| place == text.as_bytes()).map(|at| from + at)
+        };
+        let from = find(begin, 0)? + begin.len();
+        let hash = Sha256::digest(&svg[from..find(end, from)?]);
+        Some(format!("'sha256-{}'", BASE64_STANDARD.encode(hash)))
+    };
+    // Texts are escaped, so none of them looks like these.
+    let style = part("<style>", "</style>").unwrap_or_else(|| "'none'".to_owned());
+    let script = part(SCRIPT.0, SCRIPT.1).unwrap_or_else(|| "'none'".to_owned());
+    format!("default-src 'none'; style-src {style}; script-src {script}; base-uri 'none'; form-action 'none'")
+}
+
+/// Around the script.
+const SCRIPT: (&str, &str) = ("<script><![CDATA[", "]]></script>");
+
 const ROW: usize = 17;
 const MARGIN: usize = 10;
 const HEAD: usize = 42;
@@ -99,7 +126,10 @@ struct Picture<'a> {
 impl Picture<'_> {
     fn draw(&self, options: &SvgOptions, layout: &Layout, out: impl Write) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
-        self.begin(&mut out, options, layout)?;
+        match options.is_bare {
+            true => self.begin_bare(&mut out, options, layout)?,
+            false => self.begin(&mut out, options, layout)?,
+        }
         let total = self.tree.nodes[0].total;
         for (id, place) in &layout.frames {
             let node = &self.tree.nodes[*id as usize];
@@ -127,12 +157,25 @@ impl Picture<'_> {
                 Xml(&fit(&name, pixels))
             )?;
         }
-        self.end(&mut out, options, layout)?;
+        match options.is_bare {
+            true => out.write_all(b"</svg>\n</svg>\n")?,
+            false => self.end(&mut out, options, layout)?,
+        }
         out.flush()
     }
 
     fn head(&self) -> usize {
         HEAD + LINE * self.lines.len()
+    }
+
+    fn begin_bare(&self, out: &mut impl Write, options: &SvgOptions, layout: &Layout) -> io::Result<()> {
+        let (width, height) = (options.width.max(200), layout.rows * ROW);
+        write!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
+             <style>\n{}</style>\n<svg id=\"frames\" width=\"100%\" height=\"{height}\">\n",
+            include_str!("style.css")
+        )
     }
 
     /// Everything before the frames.
@@ -195,8 +238,10 @@ impl Picture<'_> {
         };
         write!(
             out,
-            "</g>\n<script><![CDATA[\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\n{}]]></script>\n</svg>\n",
-            include_str!("page.js")
+            "</g>\n{}\nconst MARGIN = {MARGIN}, INVERTED = {inverted}, GONE = {gone};\n{}{}\n</svg>\n",
+            SCRIPT.0,
+            include_str!("page.js"),
+            SCRIPT.1
         )
     }
 

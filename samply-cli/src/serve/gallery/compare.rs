@@ -1,0 +1,191 @@
+//! The page of two profiles: what changed, as `sprof diff` finds it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use profile::data::{Calls, Data};
+use profile::export::svg::{SvgOptions, differential};
+use profile::export::{Picked, Time};
+use profile::view::diff::{Limits, Sides, diff};
+use profile::view::select::{Filter, keep};
+
+use super::html::{Text, page};
+use super::list::commit;
+use super::shelf::{Item, Shelf};
+use super::summary::{guarded, gzip, read, words};
+use crate::args::{By, LimitArgs};
+use crate::diff::list::{List, Listed};
+use crate::diff::read::{Read, check_sides, paired};
+use crate::diff::words::{about, describe, describe_increase, name};
+use crate::report::about::utc;
+
+/// The defaults of `sprof diff`.
+const LIMITS: LimitArgs = LimitArgs {
+    false_discoveries: 1.0,
+    min_change: 0.5,
+};
+
+/// Changes of a list.
+const CHANGES: usize = 100;
+
+/// Narrowest frame of the flame graph, pixels.
+const MIN_WIDTH: f64 = 0.5;
+
+/// A comparison, made once for page and picture.
+pub(super) struct Compared {
+    pub(super) page: Vec<u8>,
+    /// SVG, gzip; `None` if there is nothing to draw.
+    pub(super) picture: Option<Vec<u8>>,
+}
+
+/// Reads and compares two files. A comparison that is refused is a page that says why.
+pub(super) fn compare(shelf: &Shelf, before: &Item, after: &Item) -> Compared {
+    let mut body = head(before, after);
+    let compared = guarded(|| {
+        let read = both(shelf, before, after)?;
+        let (words, picture) = (tables(&read)?, picture(&read));
+        Ok((words, picture))
+    });
+    let picture = match compared {
+        Ok((words, picture)) => {
+            body.push_str(&words);
+            match &picture {
+                Ok(_) => {
+                    let (before, after) = (&before.found.id, &after.found.id);
+                    let address = format!("diff.svg?before={before}&amp;after={after}");
+                    let _ = write!(
+                        body,
+                        "<h2>Flame graph of after: red grew, blue shrank</h2>\n<p class=\"act\"><a href=\"{address}\">\
+                         <img class=\"large\" alt=\"differential flame graph\" src=\"{address}\"></a></p>\n"
+                    );
+                }
+                Err(why) => {
+                    let _ = writeln!(body, "<p class=\"soft act\">No flame graph: {}.</p>", Text(why));
+                }
+            }
+            picture.ok()
+        }
+        Err(why) => {
+            let _ = writeln!(body, "<p class=\"warn\">{}</p>", Text(&why));
+            None
+        }
+    };
+    Compared {
+        page: page("What changed", "", "", &body),
+        picture,
+    }
+}
+
+fn head(before: &Item, after: &Item) -> String {
+    let (before_id, after_id) = (&before.found.id, &after.found.id);
+    let mut body = format!(
+        "<header><p><a href=\"./\">all profiles</a> <a href=\"diff?before={after_id}&amp;after={before_id}\">the other way round</a></p>\n\
+         <h1>What changed</h1>\n<dl>"
+    );
+    for (side, item) in [("Before", before), ("After", after)] {
+        let _ = write!(
+            body,
+            "<div><dt>{side}</dt><dd><a href=\"p/{}/\">{}</a>, {} {}</dd></div>",
+            item.found.id,
+            Text(&item.name()),
+            utc(item.time_ms()),
+            item.summary().map(commit).unwrap_or_default()
+        );
+    }
+    body.push_str("</dl>\n</header>\n");
+    body
+}
+
+/// Both files, as `sprof diff` has them.
+fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<Read, String> {
+    let data = |item: &Item| {
+        let of_file = |why: String| format!("{}: {why}", item.name());
+        let opened = shelf.open(item).map_err(of_file)?;
+        let mut data = read(&opened.path).map_err(of_file)?.data;
+        keep(&mut data, &Filter::default()).map_err(|error| of_file(error.to_string()))?;
+        Ok::<_, String>(data)
+    };
+    let (base, new) = (vec![data(before)?], vec![data(after)?]);
+    let (base_file, new_file) = (PathBuf::from(before.name()), PathBuf::from(after.name()));
+    let sides = paired((&[base_file], base), (&[new_file], new), By::Functions);
+    sides.map_err(|failure| words(&failure))
+}
+
+fn tables(read: &Read) -> Result<String, String> {
+    let compared = diff(&read.base, &read.new, By::Functions.into(), Limits::from(LIMITS));
+    check_sides(&compared.sides).map_err(|failure| words(&failure))?;
+    let mut body = sides(&compared.sides);
+    for line in about(&Default::default(), &read.renamed) {
+        let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&line));
+    }
+    let listed = |by: By| Listed {
+        by,
+        limits: LIMITS,
+        limit: CHANGES,
+    };
+    let list = List {
+        listed: listed(By::Functions),
+        compared: &compared,
+    };
+    table(&mut body, "Functions, by the time in their own code", &list);
+    if read.base.iter().all(|data| data.calls != Calls::Unknown) {
+        let compared = &diff(&read.base, &read.new, By::Total.into(), Limits::from(LIMITS));
+        let list = List {
+            listed: listed(By::Total),
+            compared,
+        };
+        table(&mut body, "Functions, with all that they call", &list);
+    }
+    Ok(body)
+}
+
+fn sides(sides: &Sides) -> String {
+    let mut body = "<dl>".to_owned();
+    for (name, value) in [
+        ("Before", describe(sides, &sides.base)),
+        ("After", describe(sides, &sides.new)),
+        ("Total", describe_increase(sides, &sides.increase)),
+    ] {
+        let _ = write!(body, "<div><dt>{name}</dt><dd>{}</dd></div>", Text(&value));
+    }
+    body + "</dl>\n"
+}
+
+fn table(body: &mut String, title: &str, list: &List<'_>) {
+    let _ = writeln!(body, "<h2>{title}</h2>");
+    if !list.compared.changes.is_empty() {
+        body.push_str("<div class=\"wide\"><table><thead><tr>");
+        for (head, _) in list.columns() {
+            let _ = write!(body, "<th class=\"n\">{}</th>", Text(head.trim()));
+        }
+        body.push_str("<th>Function</th></tr></thead><tbody>\n");
+        for change in list.shown() {
+            let class = match list.compared.delta(change) > 0.0 {
+                true => "more",
+                false => "less",
+            };
+            let _ = write!(body, "<tr class=\"{class}\">");
+            for cell in list.cells(change) {
+                let _ = write!(body, "<td class=\"n\">{}</td>", Text(cell.trim()));
+            }
+            let _ = writeln!(body, "<td class=\"name\">{}</td></tr>", Text(&name(change)));
+        }
+        body.push_str("</tbody></table></div>\n");
+    }
+    let _ = writeln!(body, "<p class=\"soft act\">{}</p>", Text(&list.conclusion()));
+}
+
+fn picture(read: &Read) -> Result<Vec<u8>, String> {
+    let (base, new) = (pick(&read.base), pick(&read.new));
+    let options = SvgOptions {
+        min_width: MIN_WIDTH,
+        ..SvgOptions::default()
+    };
+    let mut svg = Vec::new();
+    let drawn = differential::write(&base, &new, &options, Limits::from(LIMITS), &mut svg);
+    drawn.and_then(|()| gzip(&svg)).map_err(|error| error.to_string())
+}
+
+fn pick(side: &[Data]) -> Vec<Picked<'_>> {
+    side.iter().map(|data| Picked::new(data, Time::Cpu)).collect()
+}

@@ -1,0 +1,220 @@
+//! All files of a source, and what is known of them. A thread makes the summaries, the newest file first.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::super::viewer::Viewer;
+use super::source::{Found, Listing, Opened, Source, Version};
+use super::summary::{Names, Summary};
+use crate::numbers::bytes;
+
+/// A list that is younger is not made again: many may load the page at once.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Clocks of machines may differ by this.
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Pages of the viewer whose data are kept.
+const VIEWERS: usize = 3;
+
+pub(super) struct Shelf {
+    source: Box<dyn Source>,
+    max_bytes: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The latest ones.
+    viewers: Mutex<VecDeque<(String, Version, Arc<Viewer>)>>,
+}
+
+struct State {
+    listing: Listing,
+    listed: Instant,
+    made: HashMap<String, (Version, Made)>,
+}
+
+/// The summary of a file, or why there is none.
+pub(super) type Made = Arc<Result<Summary, String>>;
+
+/// A file of the list.
+#[derive(Clone)]
+pub(super) struct Item {
+    pub(super) found: Found,
+    /// `None` until the summary is made.
+    pub(super) made: Option<Made>,
+}
+
+/// The list at one time.
+pub(super) struct Shown {
+    /// The newest first.
+    pub(super) items: Vec<Item>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Item {
+    /// Path below the source.
+    pub(super) fn name(&self) -> String {
+        self.found.key.display().to_string()
+    }
+
+    pub(super) fn summary(&self) -> Option<&Summary> {
+        self.made.as_ref()?.as_ref().as_ref().ok()
+    }
+
+    /// Why the file has no summary.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.made.as_ref()?.as_ref().as_ref().err().map(String::as_str)
+    }
+
+    /// Unix time of the recording, or else of the last change of the file, ms.
+    pub(super) fn time_ms(&self) -> f64 {
+        let since = self.found.version.modified.duration_since(SystemTime::UNIX_EPOCH);
+        let modified = since.unwrap_or_default().as_secs_f64() * 1e3;
+        // A file that names a time after its own last change is wrong, and would stay the first of the list.
+        let start = self.summary().and_then(|summary| summary.start_ms);
+        start.filter(|start| *start <= modified + DAY_MS).unwrap_or(modified)
+    }
+}
+
+impl Shelf {
+    /// Lists the files, and starts the thread.
+    pub(super) fn start(source: Box<dyn Source>, max_bytes: u64) -> Result<Arc<Shelf>, String> {
+        let listing = source.list()?;
+        let shelf = Arc::new(Shelf {
+            source,
+            max_bytes,
+            state: Mutex::new(State {
+                listing,
+                listed: Instant::now(),
+                made: HashMap::new(),
+            }),
+            changed: Condvar::new(),
+            viewers: Mutex::default(),
+        });
+        let worker = shelf.clone();
+        let thread = std::thread::Builder::new().name("summaries".into());
+        thread
+            .spawn(move || worker.make_summaries())
+            .map_err(|error: io::Error| format!("cannot start the server: {error}"))?;
+        Ok(shelf)
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.source.name()
+    }
+
+    pub(super) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// The files as they are now.
+    pub(super) fn shown(&self) -> Shown {
+        self.refresh();
+        let state = self.state();
+        let mut items: Vec<Item> = state.listing.files.iter().map(|found| item(&state, found)).collect();
+        items.sort_by(|a, b| b.time_ms().total_cmp(&a.time_ms()));
+        Shown {
+            items,
+            notes: state.listing.notes.clone(),
+        }
+    }
+
+    /// The file with this id.
+    pub(super) fn find(&self, id: &str) -> Option<Item> {
+        let state = self.state();
+        let found = state.listing.files.iter().find(|found| found.id == id)?;
+        Some(item(&state, found))
+    }
+
+    /// Opens a file in the version of the list.
+    pub(super) fn open(&self, item: &Item) -> Result<Opened, String> {
+        if item.found.version.bytes > self.max_bytes {
+            return Err(self.too_large());
+        }
+        self.source.open(&item.found)
+    }
+
+    fn too_large(&self) -> String {
+        format!("the file is larger than {} (--max-size)", bytes(self.max_bytes as f64))
+    }
+
+    /// The viewer of a file; `make` makes its data.
+    pub(super) fn viewer(
+        &self,
+        item: &Item,
+        make: impl Fn(&File) -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Arc<Viewer> {
+        let mut viewers = self.viewers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(id, version, _): &(String, Version, _)| *id == item.found.id && *version == item.found.version;
+        if let Some((_, _, viewer)) = viewers.iter().find(|viewer| is_it(viewer)) {
+            return viewer.clone();
+        }
+        let viewer = Arc::new(Viewer::new(Arc::new(make)));
+        viewers.push_front((item.found.id.clone(), item.found.version, viewer.clone()));
+        viewers.truncate(VIEWERS);
+        viewer
+    }
+
+    fn refresh(&self) {
+        if self.state().listed.elapsed() < FRESH {
+            return;
+        }
+        // The folder may be gone for a while: what was known stays.
+        let listed = self.source.list();
+        let mut state = self.state();
+        state.listed = Instant::now();
+        match listed {
+            Ok(listing) => {
+                let listed = listing.files.iter().map(|found| (found.id.as_str(), found.version));
+                let listed: HashMap<&str, Version> = listed.collect();
+                (state.made).retain(|id, (version, _)| listed.get(id.as_str()) == Some(version));
+                state.listing = listing;
+            }
+            Err(error) => state.listing.notes = vec![error],
+        }
+        self.changed.notify_one();
+    }
+
+    fn make_summaries(&self) {
+        let mut names = Names::default();
+        loop {
+            let item = self.next();
+            let made = self
+                .open(&item)
+                .and_then(|opened| Summary::of(&opened.path, &mut names));
+            let mut state = self.state();
+            state.made.insert(item.found.id, (item.found.version, Arc::new(made)));
+            drop(state);
+            names.prune();
+        }
+    }
+
+    /// Waits for a file without a summary.
+    fn next(&self) -> Item {
+        let mut state = self.state();
+        loop {
+            let items = state.listing.files.iter().map(|found| item(&state, found));
+            if let Some(item) = items.into_iter().find(|item| item.made.is_none()) {
+                return item;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn item(state: &State, found: &Found) -> Item {
+    let made = state
+        .made
+        .get(&found.id)
+        .filter(|(version, _)| *version == found.version);
+    Item {
+        made: made.map(|(_, made)| made.clone()),
+        found: found.clone(),
+    }
+}
