@@ -1,5 +1,6 @@
 //! Connections: limited in number and time, one request each.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener as StdListener;
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::listener::Listener;
@@ -28,7 +30,7 @@ use super::routes::{Content, Site};
 use super::watch::PROFILE_TIME;
 use super::write_timeout::WriteTimeout;
 
-/// Open connections at most; more wait in the kernel's queue.
+/// Open connections at most. For one more, the oldest that has asked nothing yet is closed; if all have, it waits.
 const CONNECTIONS: usize = 128;
 
 /// Time for a client to send the head of its request.
@@ -140,17 +142,27 @@ async fn accept<S: Answers>(socket: StdListener, tls: Option<TlsAcceptor>, site:
         return;
     };
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut silent: VecDeque<(AbortHandle, Arc<AtomicBool>)> = VecDeque::new();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return;
-        };
         match socket.accept().await {
             Ok((stream, _)) => {
-                let (site, tls) = (site.clone(), tls.clone());
-                tokio::spawn(async move {
-                    connection(stream, tls, site).await;
+                silent.retain(|(task, asked)| !task.is_finished() && !asked.load(Ordering::Relaxed));
+                // Clients that connect and ask nothing would keep all others waiting until their time is over.
+                if permits.available_permits() == 0
+                    && let Some((oldest, _)) = silent.pop_front()
+                {
+                    oldest.abort();
+                }
+                let Ok(permit) = permits.clone().acquire_owned().await else {
+                    return;
+                };
+                let (site, tls, asked) = (site.clone(), tls.clone(), Arc::new(AtomicBool::new(false)));
+                let open = asked.clone();
+                let task = tokio::spawn(async move {
+                    connection(stream, tls, &*site, asked).await;
                     drop(permit);
                 });
+                silent.push_back((task.abort_handle(), open));
             }
             // For example out of file descriptors: that ends some time, and to try again at once would burn a CPU.
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -158,24 +170,24 @@ async fn accept<S: Answers>(socket: StdListener, tls: Option<TlsAcceptor>, site:
     }
 }
 
-async fn connection<S: Answers>(stream: TcpStream, tls: Option<TlsAcceptor>, site: Arc<S>) {
+async fn connection<S: Answers>(stream: TcpStream, tls: Option<TlsAcceptor>, site: &S, asked: Arc<AtomicBool>) {
     let ends = (stream.peer_addr().ok().zip(stream.local_addr().ok())).map(|(peer, own)| Ends { peer, own });
     let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
     let Some(tls) = tls else {
-        return requests(stream, ends, &*site).await;
+        return requests(stream, ends, site, asked).await;
     };
     // An error here is a client that speaks no TLS, does not trust the certificate, or says nothing.
     if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
-        requests(stream, ends, &*site).await;
+        requests(stream, ends, site, asked).await;
     }
 }
 
-async fn requests<T, S>(stream: T, ends: Option<Ends>, site: &S)
+/// Answers the request of a connection; `asked` becomes true once its head was read.
+async fn requests<T, S>(stream: T, ends: Option<Ends>, site: &S, asked: Arc<AtomicBool>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
     S: Answers,
 {
-    let asked = Arc::new(AtomicBool::new(false));
     let stream = ExplainedErrors {
         stream,
         asked: asked.clone(),

@@ -462,6 +462,20 @@ fn idle_clients_do_not_keep_others_waiting() {
     drop(idle);
 }
 
+/// More than are open at the same time: the server closes the oldest, and not those that came last.
+#[test]
+fn idle_clients_make_room_for_others() {
+    let served = Served::start(&gzip(&profile()), "small.json.gz", &[]);
+    let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(served.address).unwrap()).collect();
+    assert_eq!(served.get("/").status, 200);
+    let is_open = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(stream.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(!is_open(&silent[0]));
+    assert!(is_open(&silent[200]));
+}
+
 fn built_ui(root: &Path) {
     std::fs::create_dir_all(root.join("assets")).unwrap();
     std::fs::write(root.join("index.html"), "the page").unwrap();
