@@ -32,7 +32,7 @@ pub(crate) struct Input {
 
 /// What is read of a file.
 #[derive(Clone, Copy, PartialEq)]
-enum Extent {
+pub(crate) enum Extent {
     /// The samples of one event.
     OneEvent,
     /// The samples of all events, and counters: for the viewer's page.
@@ -43,7 +43,7 @@ enum Extent {
 /// further folders of debug files.
 pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, Extent::OneEvent, symbols, term);
+    let input = read(path, event, Extent::OneEvent, ReadLimits::default(), symbols, term);
     term.erase_progress();
     input
 }
@@ -51,9 +51,14 @@ pub(crate) fn open(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term:
 /// The same, with counters, and with the samples of all events, if none is named.
 pub(crate) fn open_page(path: &Path, event: Option<&str>, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
     term.progress(false, format_args!("reading {}", path.display()));
-    let input = read(path, event, Extent::Page, symbols, term);
+    let input = read(path, event, Extent::Page, ReadLimits::default(), symbols, term);
     term.erase_progress();
     input
+}
+
+/// The same of a file that nobody here chose, within these limits, with no other folders of debug files.
+pub(crate) fn open_within(path: &Path, extent: Extent, limits: ReadLimits, term: &Term) -> Result<Input, Failure> {
+    read(path, None, extent, limits, &SymbolArgs::default(), term)
 }
 
 /// The same, with its notes as warnings.
@@ -68,7 +73,14 @@ pub(crate) fn open_and_warn(
     Ok(input)
 }
 
-fn read(path: &Path, event: Option<&str>, extent: Extent, symbols: &SymbolArgs, term: &Term) -> Result<Input, Failure> {
+fn read(
+    path: &Path,
+    event: Option<&str>,
+    extent: Extent,
+    limits: ReadLimits,
+    symbols: &SymbolArgs,
+    term: &Term,
+) -> Result<Input, Failure> {
     // Ctrl-C ends a download first, and then the command.
     let interrupt = match symbols.uses_network() {
         true => Interrupt::default().or_watch()?,
@@ -97,13 +109,13 @@ fn read(path: &Path, event: Option<&str>, extent: Extent, symbols: &SymbolArgs, 
                 path.display()
             )));
         }
-        let read::Foreign { data, notes: lacks } = read::foreign(path, kind, event, ReadLimits::default())?;
+        let read::Foreign { data, notes: lacks } = read::foreign(path, kind, event, limits)?;
         notes.extend(lacks);
         data
     } else {
         let read = match extent {
-            Extent::OneEvent => read::whole(path, ReadLimits::default()).map(|data| (data, 0.0)),
-            Extent::Page => read::for_page(path, ReadLimits::default()),
+            Extent::OneEvent => read::whole(path, limits).map(|data| (data, 0.0)),
+            Extent::Page => read::for_page(path, limits),
         };
         let mut data;
         (data, zero_ms) = read.map_err(|error| failure(&error))?;

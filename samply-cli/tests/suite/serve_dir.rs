@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
@@ -120,6 +122,15 @@ fn profiles_are_listed_newest_first_with_the_figures_of_report() {
     fs::write(dir.path().join("notes.md"), "no profile").unwrap();
     fs::write(dir.path().join("large.json"), "x".repeat(200_000)).unwrap();
     symlink("/etc/passwd", dir.path().join("link.json")).unwrap();
+    // A few kilobytes that unpack to 4 MB, more than 8 times --max-size.
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    let values = "1,".repeat(2_000_000);
+    write!(
+        packed,
+        "{{\"meta\":{{\"preprocessedProfileVersion\":60}},\"x\":[{values}1]}}"
+    )
+    .unwrap();
+    fs::write(dir.path().join("packed.json.gz"), packed.finish().unwrap()).unwrap();
     let served = Served::of_folder(dir, &["--max-size", "100k"]);
     let page = list(&served);
     let places = ["3", "2", "1"].map(|day| page.find(&format!("ci/{day}.json")).unwrap());
@@ -140,9 +151,10 @@ fn profiles_are_listed_newest_first_with_the_figures_of_report() {
     assert!(cells_of[5].starts_with(&hottest), "{hottest}: {cells_of:?}");
     assert_eq!(hottest, "60.0 % hash");
     // Files without a profile, with reasons.
-    assert_eq!(page.matches("2 files were not read").count(), 1, "{page}");
+    assert_eq!(page.matches("3 files were not read").count(), 1, "{page}");
     assert!(!cells(row(&page, "broken.json"))[1].is_empty());
     assert!(cells(row(&page, "large.json"))[1].contains("--max-size"));
+    assert!(cells(row(&page, "packed.json.gz"))[1].contains("exceeds the limit"));
     assert!(!page.contains("notes.md") && !page.contains("link.json"), "{page}");
     // Filters.
     let filtered = |query: &str| text(&served.get(&served.secret(query)));

@@ -101,7 +101,7 @@ fn both(shelf: &Shelf, before: &Item, after: &Item) -> Result<Read, String> {
     let data = |item: &Item| {
         let of_file = |why: String| format!("{}: {why}", item.name());
         let opened = shelf.open(item).map_err(of_file)?;
-        let mut data = read(&opened.path).map_err(of_file)?.data;
+        let mut data = read(&opened.path, shelf.limits()).map_err(of_file)?.data;
         keep(&mut data, &Filter::default()).map_err(|error| of_file(error.to_string()))?;
         Ok::<_, String>(data)
     };

@@ -28,7 +28,7 @@ use profile::export::html;
 use profile::export::html::PageOptions;
 use profile::export::svg::{self, SvgOptions};
 use profile::export::{Picked, Time};
-use profile::read;
+use profile::read::{self, ReadLimits};
 use tokio::sync::Semaphore;
 
 use super::super::file::FileBody;
@@ -283,9 +283,9 @@ impl Gallery {
     }
 
     fn viewer(&self, item: &Item, opened: &Opened) -> Arc<Viewer> {
-        let named = opened.path.clone();
+        let (named, limits) = (opened.path.clone(), self.shelf.limits());
         self.shelf.viewer(item, move |file| {
-            viewer_data(&path_of(file).unwrap_or_else(|| named.clone()))
+            viewer_data(&path_of(file).unwrap_or_else(|| named.clone()), limits)
         })
     }
 
@@ -317,9 +317,9 @@ impl Gallery {
 }
 
 /// The viewer's data of a file.
-fn viewer_data(path: &Path) -> Result<Vec<u8>, String> {
+fn viewer_data(path: &Path, limits: ReadLimits) -> Result<Vec<u8>, String> {
     guarded(|| {
-        let input = read_page(path)?;
+        let input = read_page(path, limits)?;
         let options = PageOptions {
             notes: &input.notes,
             zero_ms: input.zero_ms,
@@ -332,7 +332,7 @@ fn viewer_data(path: &Path) -> Result<Vec<u8>, String> {
 fn flame(shelf: &Shelf, item: &Item, accepts: bool) -> Reply {
     let drawn = guarded(|| {
         let opened = shelf.open(item)?;
-        let data = super::summary::read(&opened.path)?.data;
+        let data = super::summary::read(&opened.path, shelf.limits())?.data;
         let mut out = Vec::new();
         svg::write(&Picked::new(&data, Time::Cpu), &SvgOptions::default(), &mut out)
             .and_then(|()| gzip(&out))

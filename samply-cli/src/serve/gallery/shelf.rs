@@ -6,6 +6,8 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use profile::read::ReadLimits;
+
 use super::super::viewer::Viewer;
 use super::source::{Found, Listing, Opened, Source, Version};
 use super::summary::{Names, Summary};
@@ -16,6 +18,15 @@ const FRESH: Duration = Duration::from_secs(2);
 
 /// Clocks of machines may differ by this.
 const DAY_MS: f64 = 86_400_000.0;
+
+/// Unpacked bytes that are read for each byte of `--max-size`.
+const UNPACKED: u64 = 8;
+
+/// Bytes of `--max-size` for each value in lists: 100 million for 500 MB, which as empty texts take 1.6 GB of memory.
+const BYTES_OF_VALUE: u64 = 5;
+
+/// Values that may be in any file.
+const MIN_VALUES: u64 = 1_000_000;
 
 /// Pages of the viewer whose data are kept.
 const VIEWERS: usize = 3;
@@ -109,6 +120,16 @@ impl Shelf {
         self.max_bytes
     }
 
+    /// Limits for a file's content: a small packed file may hold a very large one.
+    pub(super) fn limits(&self) -> ReadLimits {
+        let most = ReadLimits::default();
+        ReadLimits {
+            json_bytes: most.json_bytes.min(self.max_bytes.saturating_mul(UNPACKED)),
+            values: most.values.min((self.max_bytes / BYTES_OF_VALUE).max(MIN_VALUES)),
+            ..most
+        }
+    }
+
     /// The files as they are now.
     pub(super) fn shown(&self) -> Shown {
         self.refresh();
@@ -183,7 +204,7 @@ impl Shelf {
             let item = self.next();
             let made = self
                 .open(&item)
-                .and_then(|opened| Summary::of(&opened.path, &mut names));
+                .and_then(|opened| Summary::of(&opened.path, self.limits(), &mut names));
             let mut state = self.state();
             state.made.insert(item.found.id, (item.found.version, Arc::new(made)));
             drop(state);

@@ -11,13 +11,13 @@ use flate2::write::GzEncoder;
 use profile::data::Data;
 use profile::export::svg::{self, SvgOptions};
 use profile::export::{Picked, Time};
+use profile::read::ReadLimits;
 use profile::view::cost::Cost;
 use profile::view::functions::functions;
 use profile::view::select::{Filter, select};
 
-use crate::args::SymbolArgs;
 use crate::exit::Failure;
-use crate::input::{self, Input};
+use crate::input::{self, Extent, Input};
 use crate::report::{Measure, about};
 use crate::term::{Term, Verbosity};
 
@@ -92,9 +92,9 @@ impl Summary {
     /// # Errors
     ///
     /// Why the file can't be read.
-    pub(super) fn of(path: &Path, names: &mut Names) -> Result<Summary, String> {
+    pub(super) fn of(path: &Path, limits: ReadLimits, names: &mut Names) -> Result<Summary, String> {
         guarded(|| {
-            let Input { data, notes, .. } = read(path)?;
+            let Input { data, notes, .. } = read(path, limits)?;
             let selection = select(&data, &Filter::default()).map_err(|error| error.to_string())?;
             let rows = functions(&selection);
             // Each list ends where the other goes on: a function that calls all others has no self cost.
@@ -152,13 +152,13 @@ impl Summary {
 }
 
 /// Reads a profile as `sprof report` does.
-pub(super) fn read(path: &Path) -> Result<Input, String> {
-    input::open(path, None, &SymbolArgs::default(), &quiet()).map_err(|failure| of_file(&failure, path))
+pub(super) fn read(path: &Path, limits: ReadLimits) -> Result<Input, String> {
+    input::open_within(path, Extent::OneEvent, limits, &quiet()).map_err(|failure| of_file(&failure, path))
 }
 
 /// The same, for the viewer.
-pub(super) fn read_page(path: &Path) -> Result<Input, String> {
-    input::open_page(path, None, &SymbolArgs::default(), &quiet()).map_err(|failure| of_file(&failure, path))
+pub(super) fn read_page(path: &Path, limits: ReadLimits) -> Result<Input, String> {
+    input::open_within(path, Extent::Page, limits, &quiet()).map_err(|failure| of_file(&failure, path))
 }
 
 pub(super) fn quiet() -> Term {
