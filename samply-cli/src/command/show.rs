@@ -11,7 +11,7 @@ use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome, Status};
 use crate::page;
 use crate::serve::browser::{self, Desk};
-use crate::serve::{Content, End, IDLE_TIME, Links, Listener, Server};
+use crate::serve::{Content, End, IDLE_TIME, Links, Listener, Notice, Server};
 use crate::style::Style;
 use crate::term::Term;
 
@@ -58,12 +58,18 @@ impl Shown {
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
         // The causes are those of a page from elsewhere.
         let is_ours = links.ui == links.origin;
-        let blocked = move || {
-            if !is_ours {
-                blocked(&Term::stderr(verbosity), &links);
+        let noticed = move |notice| {
+            let term = Term::stderr(verbosity);
+            match notice {
+                Notice::Blocked if is_ours => {}
+                Notice::Blocked => blocked(&term, &links),
+                Notice::Unreachable => term.warning(format_args!(
+                    "the browser does not reach {}, so it shows the built-in viewer",
+                    links.ui
+                )),
             }
         };
-        let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), blocked)?;
+        let server = Server::start(listener, content, (!args.keep).then_some(IDLE_TIME), noticed)?;
         open(term, args, address, &self.links);
         if server.wait() == End::Idle {
             term.line("ended: nobody has asked for anything for 8 hours; --keep serves until Ctrl-C");

@@ -34,7 +34,7 @@ pub(crate) struct Listener {
     pub(super) token: String,
     pub(super) once: Arc<Once>,
     /// The link opens the built-in viewer.
-    opens_viewer: bool,
+    pub(super) opens_viewer: bool,
 }
 
 impl Listener {
@@ -103,7 +103,8 @@ impl Listener {
     }
 }
 
-fn viewer_of(ours: &str) -> String {
+/// The viewer below the folder of the profile.
+pub(super) fn viewer_of(ours: &str) -> String {
     format!("{ours}/view/")
 }
 

@@ -7,7 +7,7 @@
 //! | `GET /TOKEN/base.json` | the profile to compare with |
 //! | `GET /TOKEN/view/`, `GET /TOKEN/view/data` | the viewer and its data, for pages of this server alone |
 //! | `POST /TOKEN/symbolicate/v5`, `/TOKEN/source/v1`, `/TOKEN/asm/v1` | symbols or `{"error": "..."}`, both with status 200 |
-//! | `GET /KEY/open` | a redirect to the UI with the profile; once, and only for the user who runs sprof |
+//! | `GET /KEY/open` | a redirect to the UI with the profile, or a page that goes there or to the viewer; once, and only for the user who runs sprof |
 //! | `OPTIONS` of these | the permissions of the UI's origin |
 //! | anything else | the UI's files with `--ui-dir`; `{"error": "..."}` |
 
@@ -21,11 +21,12 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, StatusCode};
+use profile::export::html::{self, StartLinks};
 use tokio::sync::Semaphore;
 
 use super::file::FileBody;
 use super::guard;
-use super::listener::{Listener, Ui};
+use super::listener::{Listener, Ui, viewer_of};
 use super::once::{Ends, Followed, Once};
 use super::reply::{self, JSON, Reply};
 use super::server::Answers;
@@ -77,8 +78,19 @@ pub(super) struct Site {
     symbols: Arc<AnswerSymbols>,
     symbol_permits: Arc<Semaphore>,
     viewer: Arc<Viewer>,
+    outside: Option<Outside>,
     pub(super) watch: Watch,
 }
+
+/// A UI that the browser may not reach.
+struct Outside {
+    ui: String,
+    /// Address of the viewer, to open instead.
+    viewer: String,
+}
+
+/// The query of the viewer's address where it is opened instead of a UI elsewhere.
+const INSTEAD: &str = "instead";
 
 impl Answers for Site {
     async fn answer(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
@@ -104,6 +116,13 @@ impl Site {
             Ui::Remote(url) => (guard::origin_of(url), None),
             Ui::Local(dir) => (None, Some(dir.clone())),
         };
+        let outside = match &listener.ui {
+            Ui::Remote(url) if !listener.opens_viewer => Some(Outside {
+                ui: url.clone(),
+                viewer: format!("{}?{INSTEAD}", viewer_of(&listener.link_parts().ours)),
+            }),
+            Ui::Remote(_) | Ui::Local(_) => None,
+        };
         Site {
             listening_on: listener.address.ip(),
             token: listener.token.clone(),
@@ -115,6 +134,7 @@ impl Site {
             symbols: content.symbols,
             symbol_permits: Arc::new(Semaphore::new(SYMBOL_REQUESTS)),
             viewer: Arc::new(Viewer::new(content.data)),
+            outside,
             watch: Watch::new(),
         }
     }
@@ -138,6 +158,9 @@ impl Site {
         if matches!(route, Route::Profile(_) | Route::ViewerData) {
             self.watch.profile();
         }
+        if matches!(route, Route::Viewer) && parts.uri.query() == Some(INSTEAD) {
+            self.watch.fallback();
+        }
         let is_preflight = is_secret && parts.method == Method::OPTIONS;
         let mut reply = match route {
             Route::Nowhere => reply::error(
@@ -147,7 +170,7 @@ impl Site {
             _ if is_preflight => reply::empty(StatusCode::NO_CONTENT),
             _ if !methods.contains(&parts.method) => wrong_method(allowed),
             Route::Front => front(),
-            Route::Once => self.once(ends).await,
+            Route::Once => self.once(ends, accepts_page(&parts)).await,
             Route::Profile(file) => profile(file, &parts),
             Route::Symbols(path) => self.symbols(path, body).await,
             Route::Viewer => self.viewer.page(),
@@ -191,26 +214,29 @@ impl Site {
         }
     }
 
-    async fn once(&self, ends: Option<Ends>) -> Reply {
+    /// `wants_page`: the client can show a page.
+    async fn once(&self, ends: Option<Ends>, wants_page: bool) -> Reply {
         let once = self.once.clone();
         let followed = tokio::task::spawn_blocking(move || match once.follow(ends) {
-            Followed::To(link) => Ok(HeaderValue::from_str(link)),
+            Followed::To(link) => Ok(link.to_owned()),
             Followed::Stranger => Err((StatusCode::FORBIDDEN, "this link is for another user of this machine")),
             Followed::Used => Err((
                 StatusCode::GONE,
                 "this link works once; open the one that sprof printed",
             )),
         });
-        match followed.await {
-            Ok(Ok(Ok(link))) => {
+        let reply = match followed.await {
+            Ok(Ok(link)) => {
                 self.watch.link();
-                let mut reply = reply::empty(StatusCode::SEE_OTHER);
-                reply.headers_mut().insert(header::LOCATION, link);
-                reply
+                match &self.outside {
+                    Some(outside) if wants_page => outside.start(&link),
+                    _ => redirect(&link),
+                }
             }
-            Ok(Err((status, message))) => reply::error(status, message),
-            _ => reply::error(StatusCode::INTERNAL_SERVER_ERROR, "open the link that sprof printed"),
-        }
+            Ok(Err((status, message))) => Some(reply::error(status, message)),
+            Err(_) => None,
+        };
+        reply.unwrap_or_else(|| reply::error(StatusCode::INTERNAL_SERVER_ERROR, "open the link that sprof printed"))
     }
 
     async fn symbols(&self, path: &str, body: Incoming) -> Reply {
@@ -238,6 +264,35 @@ impl Site {
     }
 }
 
+impl Outside {
+    /// A page that goes to `link` in the UI, or to the viewer.
+    fn start(&self, link: &str) -> Option<Reply> {
+        let (page, policy) = html::start_page(&StartLinks {
+            ui: &self.ui,
+            open: link,
+            viewer: &self.viewer,
+        });
+        let mut reply = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", page);
+        let policy = HeaderValue::from_str(&policy).ok()?;
+        reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+        Some(reply)
+    }
+}
+
+fn redirect(link: &str) -> Option<Reply> {
+    let mut reply = reply::empty(StatusCode::SEE_OTHER);
+    reply
+        .headers_mut()
+        .insert(header::LOCATION, HeaderValue::from_str(link).ok()?);
+    Some(reply)
+}
+
+/// True for a client that shows pages: a browser that opens an address.
+fn accepts_page(parts: &Parts) -> bool {
+    let accept = parts.headers.get(header::ACCEPT);
+    accept.is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/html")))
+}
+
 fn front() -> Reply {
     let policy = "default-src 'none'; frame-ancestors 'none'";
     let page = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", FRONT_PAGE);
@@ -245,9 +300,7 @@ fn front() -> Reply {
 }
 
 fn file_of(ui: &UiDir, parts: &Parts) -> Reply {
-    let accepts_page = |accept: &HeaderValue| accept.to_str().is_ok_and(|accept| accept.contains("text/html"));
-    let wants_page = parts.headers.get(header::ACCEPT).is_some_and(accepts_page);
-    let found = ui.find(parts.uri.path(), wants_page);
+    let found = ui.find(parts.uri.path(), accepts_page(parts));
     let body = found.and_then(|found| Some((found.content_type, FileBody::new(Arc::new(found.file)).ok()?)));
     match body {
         Some((content_type, body)) => reply::with(reply::file(content_type, body), header::CACHE_CONTROL, "no-cache"),

@@ -27,7 +27,7 @@ use super::listener::Listener;
 use super::once::Ends;
 use super::reply::{self, Reply};
 use super::routes::{Content, Site};
-use super::watch::PROFILE_TIME;
+use super::watch::{Notice, PROFILE_TIME};
 use super::write_timeout::WriteTimeout;
 
 /// Open connections at most. For one more, the oldest that has asked nothing yet is closed; if all have, it waits.
@@ -66,24 +66,23 @@ pub(crate) enum End {
 
 impl Server {
     /// Starts the server. From here on SIGINT, SIGTERM and SIGHUP end the server, not the process. `idle`: the time without requests
-    /// after which it ends. `blocked` is called where a browser was led to the UI and does not ask for the profile.
+    /// after which it ends. `noticed` is called with what is noticed of the browser.
     pub(crate) fn start(
         listener: Listener,
         content: Content,
         idle: Option<Duration>,
-        blocked: impl FnOnce() + Send + 'static,
+        noticed: impl FnOnce(Notice) + Send + 'static,
     ) -> Result<Server, String> {
         let site = Arc::new(Site::new(&listener, content));
         let watched = site.clone();
         let end = async move || {
-            let blocked = async {
-                watched.watch.is_blocked(PROFILE_TIME).await;
-                blocked();
+            let noticing = async {
+                noticed(watched.watch.notice(PROFILE_TIME).await);
                 std::future::pending().await
             };
             tokio::select! {
                 () = watched.watch.is_idle(idle) => End::Idle,
-                end = blocked => end,
+                end = noticing => end,
             }
         };
         Server::run(listener.socket, None, site, end)

@@ -13,10 +13,20 @@ pub(super) const PROFILE_TIME: Duration = Duration::from_secs(10);
 /// in which the machine sleeps does not count (CLOCK_MONOTONIC, clock_gettime(2)).
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(8 * 60 * 60);
 
+/// What the server notices of a browser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It was led to the UI, and does not ask for the profile.
+    Blocked,
+    /// It does not reach the UI, and shows the viewer.
+    Unreachable,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     has_followed_link: bool,
     has_asked_for_profile: bool,
+    has_fallen_back: bool,
     last_request: Instant,
 }
 
@@ -29,6 +39,7 @@ impl Watch {
         Watch(watch::Sender::new(Seen {
             has_followed_link: false,
             has_asked_for_profile: false,
+            has_fallen_back: false,
             last_request: Instant::now(),
         }))
     }
@@ -48,8 +59,28 @@ impl Watch {
         self.0.send_modify(|seen| seen.has_asked_for_profile = true);
     }
 
+    /// A browser does not reach the UI, and shows the viewer.
+    pub(super) fn fallback(&self) {
+        self.0.send_modify(|seen| seen.has_fallen_back = true);
+    }
+
+    /// Ends with what the user should know of the browser; else never.
+    pub(super) async fn notice(&self, time: Duration) -> Notice {
+        tokio::select! {
+            () = self.is_blocked(time) => Notice::Blocked,
+            () = self.has_fallen_back() => Notice::Unreachable,
+        }
+    }
+
+    /// Ends where a browser shows the viewer instead of the UI; else never.
+    async fn has_fallen_back(&self) {
+        if self.0.subscribe().wait_for(|seen| seen.has_fallen_back).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Ends where a browser has followed the link, and the profile is not asked for within `time`; else never.
-    pub(super) async fn is_blocked(&self, time: Duration) {
+    async fn is_blocked(&self, time: Duration) {
         let mut seen = self.0.subscribe();
         let followed = seen.wait_for(|seen| seen.has_followed_link).await.is_ok();
         let asked = timeout(time, seen.wait_for(|seen| seen.has_asked_for_profile)).await;
@@ -96,6 +127,17 @@ mod tests {
             assert!(timeout(LONG, watch.is_blocked(SHORT)).await.is_ok());
             watch.profile();
             assert!(timeout(2 * SHORT, watch.is_blocked(Duration::ZERO)).await.is_err());
+        });
+    }
+
+    #[test]
+    fn a_browser_that_shows_the_viewer_instead_is_noticed() {
+        run(async {
+            let watch = Watch::new();
+            watch.link();
+            assert!(timeout(SHORT, watch.notice(LONG)).await.is_err(), "it has time");
+            watch.fallback();
+            assert_eq!(watch.notice(LONG).await, Notice::Unreachable);
         });
     }
 

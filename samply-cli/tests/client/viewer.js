@@ -1,5 +1,5 @@
 // Opens pages of the viewer in Chromium, one after the other, does what the tasks say, and prints what is shown, as JSON.
-// node viewer.js TASKS.json; a task is {url, steps, width?, dark?}, a step [what, argument].
+// node viewer.js TASKS.json; a task is {url, steps, raw?, width?, dark?}, a step [what, argument].
 const { chromium } = require("playwright-core");
 const fs = require("fs");
 const tasks = JSON.parse(fs.readFileSync(process.argv[2]));
@@ -62,8 +62,10 @@ const shown = () => {
     page.on("request", (request) => answer.requests.push(request.method() + " " + request.url()));
     page.on("dialog", (dialog) => answer.errors.push("dialog " + dialog.message()) && dialog.dismiss());
     await page.goto(task.url);
-    if (!task.raw) await page.waitForFunction(() => document.body.dataset.ready, null, { timeout: 60_000 });
-    answer.readyMs = await page.evaluate(() => performance.now());
+    if (!task.raw) {
+      await page.waitForFunction(() => document.body.dataset.ready, null, { timeout: 60_000 });
+      answer.readyMs = await page.evaluate(() => performance.now());
+    }
     for (const [what, argument] of task.steps) {
       if (what === "show") answer.shown.push(await page.evaluate(shown));
       else if (what === "key") for (const key of argument.split(" ")) await page.keyboard.press(key);
@@ -77,6 +79,7 @@ const shown = () => {
       else if (what === "focus") await page.focus(argument);
       else if (what === "eval") answer.shown.push(await page.evaluate(argument));
       else if (what === "until") await page.waitForSelector(argument);
+      else if (what === "url") await page.waitForURL(argument);
       else if (what === "shot") await page.screenshot({ path: argument });
       else if (what === "drag") {
         // Shares of the timeline's width.

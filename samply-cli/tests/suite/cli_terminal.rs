@@ -14,14 +14,14 @@ use crate::support::{Profile, program, temp_dir};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// sprof under `script`, which writes all that appears on the terminal to a file.
-struct Terminal {
+pub(crate) struct Terminal {
     script: Child,
     folder: tempfile::TempDir,
 }
 
 impl Terminal {
     /// `None` where there is no `script`.
-    fn start(environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
+    pub(crate) fn start(environment: &[(&str, &str)], options: &[&str], program: &str) -> Option<Terminal> {
         Terminal::start_after("", environment, options, program)
     }
 
@@ -68,12 +68,12 @@ impl Terminal {
         Some(Terminal { script, folder })
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let bytes = std::fs::read(self.folder.path().join("typescript")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn wait_for(&self, text: &str) {
+    pub(crate) fn wait_for(&self, text: &str) {
         let start = Instant::now();
         while !self.text().contains(text) {
             assert!(start.elapsed() < PATIENCE, "no {text:?} in:\n{}", self.text());
@@ -82,7 +82,7 @@ impl Terminal {
     }
 
     /// Types Ctrl-C (ETX, termios(3) VINTR) and waits for the end.
-    fn interrupt(mut self) -> (Option<i32>, String) {
+    pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
         self.script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
         let start = Instant::now();
         loop {
@@ -240,7 +240,7 @@ fn a_port_that_is_taken_is_said_before_the_program_runs() {
 }
 
 /// A script in a folder of its own that stands in for programs that open links, and writes down its arguments.
-fn browser_stand_in(folder: &Path) -> String {
+pub(crate) fn browser_stand_in(folder: &Path) -> String {
     let script = folder.join("xdg-open");
     let said = folder.join("arguments");
     std::fs::write(

@@ -1,12 +1,15 @@
 //! The viewer, in a browser: its figures are those of reports, and it loads nothing.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::cli_terminal::{Terminal, browser_stand_in};
 use crate::server::Served;
 use crate::support::client::{installed, script};
 use crate::support::programs::line_of;
@@ -451,6 +454,96 @@ fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
         assert!(request.as_str().unwrap().contains(&origin), "{request}");
     }
     assert_eq!(answers[1]["shown"], json!(["TypeError", true]), "{}", answers[1]);
+}
+
+/// `sprof record` in a terminal that opens a browser, and the link that the browser gets.
+fn opened(ui: &str) -> Option<(Terminal, String)> {
+    let folder = temp_dir();
+    let path = browser_stand_in(folder.path());
+    let program = format!("{} 50", program("split").unwrap().display());
+    let environment = [("DISPLAY", ":0"), ("PATH", path.as_str())];
+    let terminal = Terminal::start(&environment, &["--port", "0", "--ui-url", ui], &program)?;
+    terminal.wait_for("until Ctrl-C");
+    let said = folder.path().join("arguments");
+    let start = Instant::now();
+    while !said.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", terminal.text());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let arguments = std::fs::read_to_string(said).unwrap();
+    let link = arguments.lines().find(|line| line.starts_with("http://")).unwrap();
+    Some((terminal, link.to_owned()))
+}
+
+/// Answers each request with a page.
+fn ui_that_answers() -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\nconnection: close\r\n\r\nUI",
+            );
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn the_viewer_opens_by_itself_where_the_browser_does_not_reach_the_ui() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    // Connections are accepted by the kernel, and nobody answers.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let answering = ui_that_answers();
+    let uis = [
+        // Never resolved: RFC 6761, section 6.4.
+        "https://profiler.invalid".to_owned(),
+        format!("http://{}", silent.local_addr().unwrap()),
+        answering.clone(),
+    ];
+    let mut started = Vec::new();
+    for ui in &uis {
+        let Some(one) = opened(ui) else { return };
+        started.push(one);
+    }
+    let tasks: Vec<Value> = (started.iter().zip(&uis))
+        .map(|((_, link), ui)| {
+            let steps = match *ui == answering {
+                true => json!([["url", "**/from-url/**"], ["eval", "location.href"]]),
+                false => json!([
+                    ["until", "body[data-ready]"],
+                    ["eval", "location.pathname.slice(33) + location.search"],
+                    ["show", ""]
+                ]),
+            };
+            json!({ "url": link, "raw": true, "steps": steps })
+        })
+        .collect();
+    let Some(answers) = browse_all(&tasks) else { return };
+    for (at, ui) in uis[..2].iter().enumerate() {
+        let shown = &answers[at]["shown"];
+        assert_eq!(shown[0], "/view/?instead", "{ui}");
+        assert!(shown[1]["weight"].as_f64() > Some(0.0), "{shown}");
+        assert!(shown[1]["hint"].as_str().unwrap().contains("does not reach"), "{shown}");
+        let terminal = &started[at].0;
+        terminal.wait_for(&format!(
+            "the browser does not reach {ui}, so it shows the built-in viewer"
+        ));
+    }
+    let there = answers[2]["shown"][0].as_str().unwrap();
+    assert!(there.starts_with(&format!("{answering}/from-url/http%3A")), "{there}");
+    let text = started[2].0.text();
+    assert!(
+        text.contains(there) && !text.contains("does not reach"),
+        "{there}: {text}"
+    );
+    for (terminal, _) in started {
+        assert_eq!(terminal.interrupt().0, Some(0));
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod columns;
 mod data;
 mod kinds;
 mod stacks;
+mod start;
 mod threads;
 
 use std::io::{self, Write};
@@ -27,6 +28,8 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
 use crate::data::Data;
+
+pub use start::{StartLinks, start_page};
 
 /// What the page shows besides the profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +83,6 @@ pub fn served_data(data: Data, options: &PageOptions<'_>) -> io::Result<Vec<u8>>
 
 /// The policy of a page (Content-Security-Policy).
 pub fn policy(is_served: bool) -> String {
-    let hash = |text: &str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text.as_bytes())));
     let connect = if is_served { "connect-src 'self'; " } else { "" };
     format!(
         "default-src 'none'; {connect}script-src {} {}; style-src {}; base-uri 'none'; form-action 'none'",
@@ -88,6 +90,11 @@ pub fn policy(is_served: bool) -> String {
         hash(&script()),
         hash(STYLE)
     )
+}
+
+/// A script or style that a policy permits.
+fn hash(text: &str) -> String {
+    format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
 fn script() -> String {

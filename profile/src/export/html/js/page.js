@@ -279,6 +279,8 @@ function start() {
   for (const query of ["(prefers-color-scheme: dark)", "(min-resolution: 1.5dppx)"]) {
     matchMedia(query).addEventListener("change", () => change({ view: state.view, sort: state.sort }));
   }
+  // See start.js: this browser does not reach the UI that was to be opened.
+  if (location.search === "?instead") hint("This is sprof's own viewer: this browser does not reach the Firefox Profiler.");
   document.body.dataset.ready = "true";
 }
 
