@@ -45,12 +45,13 @@ impl From<&Profile> for Data {
     }
 }
 
-/// The same with counters, for the viewer; and the recording's start in the counters' times, ms.
+/// The same with counters and types of markers, for the viewer; and the recording's start in the counters' times, ms.
 pub fn for_page(profile: &Profile) -> (Data, f64) {
     let built = Built::new(profile);
     let mut data = Data {
         threads: built.threads(true).collect(),
         stacks: built.stacks().collect(),
+        schemas: markers::schemas(profile),
         counters: counters(profile),
         ..built.about()
     };

@@ -17,6 +17,7 @@ const shown = () => {
         name: text(row.querySelector(".name .text, .name mark")),
         text: text(row.lastElementChild),
         line: text(row.children[2]),
+        cells: [...row.children].map(text),
         isFound: row.querySelector("mark") !== null,
         isCurrent: row.getAttribute("aria-selected") === "true",
         own: Number(row.dataset.own ?? 0),

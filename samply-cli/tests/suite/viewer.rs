@@ -361,6 +361,82 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
 }
 
 #[test]
+fn markers_are_shown_with_their_fields_and_searched() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let folder = temp_dir();
+    let path = folder.path().join("firefox.json.gz");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../profile/tests/golden/firefox-153.json.gz");
+    std::fs::copy(&golden, &path).unwrap();
+    // A field that would be a request and a dialog, if it were taken for more than text.
+    const HOSTILE: &str = "</script><img src=https://example.com/libgkcodecs onerror=alert(1)>";
+    let text = String::from_utf8(run(Command::new("gzip").arg("-dc").arg(&golden))).unwrap();
+    let hostile = folder.path().join("hostile.json");
+    std::fs::write(&hostile, text.replace("/usr/lib/firefox-esr/libgkcodecs.so", HOSTILE)).unwrap();
+    let search = [
+        json!(["key", "/"]),
+        json!(["type", "LIBGKCODECS"]),
+        json!(["key", "Enter"]),
+    ];
+    let steps = [
+        at_tab("markers", &[]),
+        at_tab("markers", &search),
+        // Enter selects the marker's time.
+        vec![json!(["key", "Enter Escape"]), json!(["show", ""])],
+    ];
+    let recorded = folder.path().join("recorded.html");
+    run(sprof()
+        .args(["record", "-q", "-o"])
+        .arg(&recorded)
+        .arg("--")
+        .arg(program("threads").unwrap())
+        .args(["20", "2"]));
+    let tasks = [
+        json!({ "url": url(&page(&path, &[])), "steps": steps.concat() }),
+        json!({ "url": url(&recorded), "steps": at_tab("markers", &[]) }),
+        json!({ "url": url(&page(&hostile, &[])), "steps": at_tab("markers", &search) }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let renamed = answers[1]["shown"][0]["lists"][0].as_array().unwrap();
+    let is_renamed = |row: &Value| {
+        let [.., thread, name, fields] = &row["cells"].as_array().unwrap()[..] else {
+            return false;
+        };
+        let new_name = format!("Old name: threads, New name: {}", thread.as_str().unwrap());
+        name == "Renamed" && *fields == new_name
+    };
+    assert!(renamed.len() > 5 && renamed.iter().all(is_renamed), "{renamed:?}");
+    let shown = &answers[2]["shown"][0];
+    assert_eq!(
+        shown["lists"][0][0]["cells"][4],
+        format!("Details: {HOSTILE}"),
+        "{shown}"
+    );
+    assert_eq!(
+        answers[2]["requests"].as_array().unwrap().len(),
+        1,
+        "{}",
+        answers[2]["requests"]
+    );
+    let shown = |at: usize| &answers[0]["shown"][at];
+    assert_eq!(shown(0)["note"], "120 markers", "as many as the file has");
+    assert_eq!(shown(1)["note"], "1 marker");
+    // startTime 24.234042, endTime 24.920121, meta.profilingStartTime 17.319311.
+    let expected = [
+        "0.006914 s",
+        "0.7 ms",
+        "GeckoMain",
+        "ReadAheadLib",
+        "Details: /usr/lib/firefox-esr/libgkcodecs.so",
+    ];
+    assert_eq!(shown(1)["lists"][0][0]["cells"], json!(expected), "{}", shown(1));
+    assert_eq!(shown(2)["range"], json!([6914, 7600]), "{}", shown(2));
+    assert_eq!(shown(2)["note"], "1 marker", "nothing else happened at that time");
+}
+
+#[test]
 fn names_from_a_profile_are_text_and_nothing_else() {
     let folder = temp_dir();
     let path = folder.path().join("hostile.folded");
@@ -384,7 +460,16 @@ fn names_from_a_profile_are_text_and_nothing_else() {
     if !chromium() {
         return;
     }
-    let every = ["functions", "flame", "tree", "inverted", "callers", "source", "heat"];
+    let every = [
+        "functions",
+        "flame",
+        "tree",
+        "inverted",
+        "callers",
+        "source",
+        "heat",
+        "markers",
+    ];
     let steps: Vec<Value> = every.iter().flat_map(|tab| at_tab(tab, &[])).collect();
     let Some(answers) = browse(&[json!({ "url": url(&html), "steps": steps })]) else {
         return;

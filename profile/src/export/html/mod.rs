@@ -3,8 +3,8 @@
 //! [`write()`] makes one file of page and profile. A server gives the same page ([`served_page`]) and its data ([`served_data`]). The weights
 //! of all samples are those of [`Picked`](super::Picked); the page adds them up over what the user selects.
 //!
-//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `about`: the
-//!    head; `columns`: their numbers.
+//! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `markers`;
+//!    `about`: the head; `columns`: their numbers.
 //! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc` checks them
 //!    (`samply-cli/tests/suite/viewer.rs`).
 //!
@@ -15,6 +15,7 @@ mod about;
 mod columns;
 mod data;
 mod kinds;
+mod markers;
 mod stacks;
 mod start;
 mod threads;
@@ -45,7 +46,7 @@ pub struct PageOptions<'a> {
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/sums.js"),
@@ -56,6 +57,7 @@ const SCRIPTS: [&str; 11] = [
     include_str!("js/timeline.js"),
     include_str!("js/heat.js"),
     include_str!("js/source.js"),
+    include_str!("js/markers.js"),
     include_str!("js/page.js"),
 ];
 

@@ -1,14 +1,11 @@
-//! The rows of the timeline: threads, their markers, and counters of their processes.
+//! The rows of the timeline: threads, and counters of their processes.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
 use super::columns::Columns;
 use super::kinds::micros;
-use crate::data::{Counter, Data, Marker, Thread};
-
-/// Most markers in a page. Those of the longest time stay.
-const MOST_MARKERS: usize = 50_000;
+use crate::data::{Counter, Data, Thread};
 
 /// Threads by name and id. The track of an event is of the thread in which the event happened.
 #[derive(Default)]
@@ -55,42 +52,6 @@ impl Rows {
 fn key(thread: &Thread) -> (String, String, String) {
     let name = thread.event_of.as_ref().unwrap_or(&thread.name);
     (thread.pid.clone(), thread.tid.clone(), name.clone())
-}
-
-/// The markers of all threads: names, and columns (thread, name, start, duration). Point events are samples, and left out.
-pub(super) fn markers(data: &Data, rows: &Rows, columns: &mut Columns) -> Value {
-    let points: FxHashSet<&str> = data.point_events.iter().map(String::as_str).collect();
-    let mut found: Vec<(usize, &Marker)> = (data.threads.iter())
-        .flat_map(|thread| thread.markers.iter().map(|marker| (rows.of(thread), marker)))
-        .filter(|(_, marker)| marker.start_ms.is_finite() && !points.contains(data.text(marker.name)))
-        .collect();
-    let duration = |marker: &Marker| match marker.end_ms.is_finite() {
-        true => (marker.end_ms - marker.start_ms).max(0.0),
-        false => 0.0,
-    };
-    let left_out = found.len().saturating_sub(MOST_MARKERS);
-    if left_out > 0 {
-        found.sort_by(|(_, a), (_, b)| duration(b).total_cmp(&duration(a)));
-        found.truncate(MOST_MARKERS);
-    }
-    found.sort_by(|(row_a, a), (row_b, b)| row_a.cmp(row_b).then(a.start_ms.total_cmp(&b.start_ms)));
-    let (mut names, mut ids) = (Vec::new(), FxHashMap::default());
-    let name: Vec<u64> = (found.iter())
-        .map(|(_, marker)| {
-            *ids.entry(marker.name).or_insert_with(|| {
-                names.push(data.text(marker.name));
-                names.len() as u64 - 1
-            })
-        })
-        .collect();
-    json!({
-        "names": names,
-        "leftOut": left_out,
-        "thread": columns.deltas(found.iter().map(|(row, _)| *row as u64)),
-        "name": columns.plain(name),
-        "start": columns.deltas(found.iter().map(|(_, marker)| micros(marker.start_ms))),
-        "duration": columns.plain(found.iter().map(|(_, marker)| micros(duration(marker)))),
-    })
 }
 
 /// Counters as lines: the rate, per second, or the sum so far. `zero_ms` is the start of the recording in their times.

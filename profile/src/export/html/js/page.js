@@ -10,6 +10,7 @@ const TABS = [
   { id: "callers", name: "Callers", make: callersTab },
   { id: "source", name: "Source", make: sourceTab },
   { id: "heat", name: "Heat map", make: heatTab },
+  { id: "markers", name: "Markers", make: markersTab },
 ];
 
 const KEYS = [
@@ -22,10 +23,10 @@ const KEYS = [
   ["c  s", "callers, source of the chosen function"],
   ["f  h", "focus on the function, hide it"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
-  ["g", "then f, g, t, i, c, s or h: go to functions, graph, tree, inverted, callers, source, heat map"],
+  ["g", "then f, g, t, i, c, s, h or m: go to functions, graph, tree, inverted, callers, source, heat map, markers"],
 ];
 /** @type {Record<string, TabName>} */
-const GO_TO = { f: "functions", g: "flame", t: "tree", i: "inverted", c: "callers", s: "source", h: "heat" };
+const GO_TO = { f: "functions", g: "flame", t: "tree", i: "inverted", c: "callers", s: "source", h: "heat", m: "markers" };
 
 function showHead() {
   const { about } = profile;

@@ -74,7 +74,7 @@
  * @property {Kind[]} kinds
  * @property {Thread[]} threads
  * @property {CounterLine[]} counters
- * @property {{names: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array}} markers
+ * @property {{names: string[], texts: string[], leftOut: number, thread: Float64Array, name: Float64Array, start: Float64Array, duration: Float64Array, text: Float64Array}} markers
  * @property {string[]} names Of functions.
  * @property {Int32Array} lib Of functions; 0 is none.
  * @property {Int32Array} file Of functions; 0 is none.
@@ -172,6 +172,7 @@ function readProfile(buffer) {
       name: column(head.markers.name),
       start: column(head.markers.start),
       duration: column(head.markers.duration),
+      text: column(head.markers.text),
     },
     names,
     lib: ints(head.funcs.lib),

@@ -1,7 +1,7 @@
 // @ts-check
 // What the user chose, and what follows from it.
 
-/** @typedef {"functions" | "tree" | "inverted" | "flame" | "callers" | "source" | "heat"} TabName */
+/** @typedef {"functions" | "tree" | "inverted" | "flame" | "callers" | "source" | "heat" | "markers"} TabName */
 /**
  * @typedef {object} State
  * @property {number} kind
@@ -36,7 +36,7 @@ const state = {
 
 /** @type {Sums | null} */
 let knownSums = null;
-/** @type {{query: string, isMatch: (func: number) => boolean, error: string} | null} */
+/** @type {{query: string, isMatch: (func: number) => boolean, test: (text: string) => boolean, error: string} | null} */
 let knownSearch = null;
 /** @type {((changed: (keyof State)[]) => void)[]} */
 const listeners = [];
@@ -105,7 +105,7 @@ function search() {
   }
   const found = new Uint8Array(profile.names.length);
   profile.names.forEach((name, func) => (found[func] = test(name) ? 1 : 0));
-  knownSearch = { query: state.query, isMatch: (func) => func >= 0 && found[func] === 1, error };
+  knownSearch = { query: state.query, isMatch: (func) => func >= 0 && found[func] === 1, test, error };
   return knownSearch;
 }
 

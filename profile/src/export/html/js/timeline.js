@@ -414,12 +414,12 @@ function moveRange(step) {
 /** @param {number} time @param {TimeRow | undefined} row */
 function hoverTimeline(time, row) {
   if (!row) return;
-  const { names, thread, name, start, duration: lengths } = profile.markers;
+  const { thread, start, duration: lengths } = profile.markers;
   const near = (state.view.to - state.view.from) / Math.max(1, byId("rows-area").clientWidth) * 3;
   let found = "";
   for (let at = 0; at < thread.length && row.type === "thread"; at++) {
     if (thread[at] !== row.thread || start[at] > time + near || start[at] + lengths[at] < time - near) continue;
-    found = `; marker ${names[name[at]]}${lengths[at] > 0 ? `, ${duration(lengths[at] * 1000)}` : ""}`;
+    found = `; marker ${markerInWords(at)}`;
   }
   hint(`${row.label} at ${clock(time, 1000)}${found}`);
 }
