@@ -84,7 +84,7 @@ pub fn addresses_of(selection: &Selection<'_>, funcs: &[u32]) -> BTreeMap<u32, B
 }
 
 /// The function whose machine code contains a stack's leaf: the leaf, or the function that it is inlined into.
-fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
+pub(crate) fn machine_function(selection: &Selection<'_>, mut stack: usize) -> u32 {
     let data: &Data = selection.data;
     loop {
         let node = selection.stacks[stack];

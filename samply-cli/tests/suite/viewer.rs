@@ -541,6 +541,63 @@ fn the_server_has_the_viewer_with_sources_and_other_pages_read_nothing() {
     assert_eq!(answers[1]["shown"], json!(["TypeError", true]), "{}", answers[1]);
 }
 
+/// Address and share, in percent with a decimal, of each instruction with samples.
+fn sampled_instructions(profile: &Path, function: &str) -> Vec<(String, String)> {
+    let mut command = sprof();
+    command.arg("annotate").arg(profile).arg(function);
+    let text = String::from_utf8(run(command.args(["--asm", "--no-lines", "--context", "0"]))).unwrap();
+    let lines = text.lines().skip_while(|line| !line.contains("self  address")).skip(1);
+    lines
+        .filter_map(|line| {
+            let (share, rest) = line.split_once(" %  ")?;
+            Some((rest.split_whitespace().next()?.to_owned(), share.trim().to_owned()))
+        })
+        .collect()
+}
+
+#[test]
+fn the_served_viewer_has_the_assembly_of_a_function_with_the_samples_of_annotate() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() {
+        return;
+    }
+    let (recording, _) = record().profile(program("split").unwrap(), &["300"]);
+    let served = Served::start(&std::fs::read(&recording.output).unwrap(), "profile.json.gz", &[]);
+    let viewer = format!("http://{}/{}/view/", served.address, served.token);
+    let steps = |hot: &str| {
+        let find = json!(["type", "/^sixty$/"]);
+        json!([
+            ["key", "/"],
+            find,
+            ["key", "Enter"],
+            ["key", "Home a"],
+            ["until", hot],
+            ["show", ""]
+        ])
+    };
+    let saved = url(&page(&recording.output, &[]));
+    let tasks = [
+        json!({ "url": viewer, "height": 3000, "steps": steps(".asm .hot") }),
+        json!({ "url": saved, "steps": steps("#asm[aria-pressed=true]") }),
+    ];
+    let Some(answers) = browse(&tasks) else { return };
+    let shown = &answers[0]["shown"][0];
+    let whole = shown["weight"].as_f64().unwrap();
+    let rows = shown["lists"][0].as_array().unwrap().iter();
+    let sampled: Vec<(String, String)> = rows
+        .filter(|row| row["own"].as_f64() > Some(0.0))
+        .map(|row| {
+            let share = format!("{:.1}", 100.0 * row["own"].as_f64().unwrap() / whole);
+            (row["cells"][1].as_str().unwrap().to_owned(), share)
+        })
+        .collect();
+    let expected = sampled_instructions(&recording.output, "sixty");
+    assert!(expected.len() > 2, "{expected:?}");
+    assert_eq!(sampled, expected);
+    let note = answers[1]["shown"][0]["note"].as_str().unwrap();
+    assert!(note.contains("holds no machine code"), "{note}");
+}
+
 /// `sprof record` in a terminal that opens a browser, and the link that the browser gets.
 fn opened(ui: &str) -> Option<(Terminal, String)> {
     let folder = temp_dir();

@@ -10,7 +10,7 @@ use super::super::svg::color;
 use super::about::about;
 use super::columns::Columns;
 use super::markers::markers;
-use super::stacks::Stacks;
+use super::stacks::{Place, Stacks};
 use super::threads::{Rows, counters};
 use super::{PageOptions, kinds};
 use crate::data::{Calls, Data, NONE};
@@ -47,7 +47,7 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
             *used = true;
         }
     }
-    let stacks = Stacks::of(&selection, used);
+    let stacks = Stacks::of(&selection, used, options.is_served);
     put("stacks", stacks.write(&mut columns));
     functions(&selection, &stacks, options, &mut columns, &mut put);
     drop(selection);
@@ -97,6 +97,23 @@ impl Numbers {
             self.all.len() as u64
         })
     }
+}
+
+/// The sampled instruction of each stack but the first: address plus one, library, and function with that machine code plus one; 0 is none.
+fn places(selection: &Selection<'_>, stacks: &Stacks, libs: &mut Numbers, columns: &mut Columns) -> [usize; 3] {
+    let mut number_of = vec![0; selection.data.funcs.len()];
+    for (number, func) in (1..).zip(&stacks.funcs) {
+        number_of[*func as usize] = number;
+    }
+    let places = &stacks.places;
+    let mut column = |of: &mut dyn FnMut(&Place) -> u64| {
+        columns.plain(places.iter().map(|place| place.as_ref().map_or(0, &mut *of)))
+    };
+    [
+        column(&mut |place| place.address.saturating_add(1)),
+        column(&mut |place| libs.number(place.lib)),
+        column(&mut |place| number_of[place.machine as usize]),
+    ]
 }
 
 fn functions(
@@ -154,6 +171,8 @@ fn functions(
         }),
     );
     put("code", names_of_code.into());
+    let places = options.is_served.then(|| places(selection, stacks, &mut libs, columns));
+    put("places", places.into());
     let lib = |lib: &u32| {
         let lib = &data.libs[*lib as usize];
         let name = lib.name.as_deref().or(lib.debug_name.as_deref());

@@ -46,7 +46,7 @@ pub struct PageOptions<'a> {
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 13] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/sums.js"),
@@ -57,6 +57,7 @@ const SCRIPTS: [&str; 12] = [
     include_str!("js/timeline.js"),
     include_str!("js/heat.js"),
     include_str!("js/source.js"),
+    include_str!("js/asm.js"),
     include_str!("js/markers.js"),
     include_str!("js/page.js"),
 ];

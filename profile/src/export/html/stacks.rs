@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::columns::Columns;
 use crate::data::NONE;
+use crate::view::annotate::machine_function;
 use crate::view::arcs;
 use crate::view::select::Selection;
 
@@ -25,8 +26,21 @@ pub(super) struct Stacks {
     variant: Vec<u32>,
     /// The functions of the data, those of most nodes first.
     pub(super) funcs: Vec<u32>,
-    /// For each stack of the data: the stack's number, or 0.
+    /// For each stack of the data: the number of the stack of its samples, or 0.
     numbers: Vec<u32>,
+    /// For each stack but the first, by node: where it was sampled. Empty for a page without addresses.
+    pub(super) places: Vec<Option<Place>>,
+}
+
+/// A sampled instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    /// Index of a library of the data.
+    pub(super) lib: u32,
+    /// Relative to the library.
+    pub(super) address: u64,
+    /// The function whose machine code it is: an index of the data's functions.
+    pub(super) machine: u32,
 }
 
 /// A node while the tree grows.
@@ -43,12 +57,14 @@ struct Variant {
     node: u32,
     line: u32,
     caller: u32,
+    place: Option<Place>,
 }
 
 impl Stacks {
-    /// The tree of the stacks that are `used` and of their callers.
-    pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>) -> Stacks {
+    /// The tree of the stacks that are `used` by samples, and of their callers; `with_places` keeps samples of different instructions apart.
+    pub(super) fn of(selection: &Selection<'_>, mut used: Vec<bool>, with_places: bool) -> Stacks {
         let data = selection.data;
+        let sampled = if with_places { used.clone() } else { Vec::new() };
         // A caller comes before its callees.
         for stack in (0..data.stacks.len()).rev() {
             let prefix = data.stacks[stack].prefix;
@@ -56,7 +72,8 @@ impl Stacks {
                 used[prefix as usize] = true;
             }
         }
-        let (mut nodes, variants, variant_of) = grow(selection, &used);
+        let (mut nodes, mut variants, mut variant_of) = grow(selection, &used);
+        add_places(selection, &sampled, &mut variants, &mut variant_of);
         link(selection, &mut nodes);
         Self::ordered(selection, &nodes, &variants, variant_of)
     }
@@ -120,7 +137,12 @@ impl Stacks {
         }
         let mut line = vec![0; variants.len()];
         let mut caller = vec![0; variants.len()];
+        let has_places = variants.iter().any(|variant| variant.place.is_some());
+        let mut places = vec![None; if has_places { variants.len() } else { 1 }];
         for (variant, number) in variants.iter().zip(&renumbered).skip(1) {
+            if has_places {
+                places[*number as usize] = variant.place;
+            }
             let parent = nodes[variant.node as usize].parent;
             line[*number as usize] = variant.line;
             caller[*number as usize] = renumbered[variant.caller as usize] - first[place[parent as usize] as usize];
@@ -138,6 +160,7 @@ impl Stacks {
             numbers: (variant_of.into_iter())
                 .map(|variant| renumbered[variant as usize])
                 .collect(),
+            places: places.split_off(1),
         }
     }
 }
@@ -157,6 +180,7 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, V
         node: 0,
         line: 0,
         caller: 0,
+        place: None,
     }];
     let mut variant_of = vec![0u32; data.stacks.len()];
     let (mut node_of_path, mut variant_of_path) = (FxHashMap::default(), FxHashMap::default());
@@ -177,11 +201,43 @@ fn grow(selection: &Selection<'_>, used: &[bool]) -> (Vec<Node>, Vec<Variant>, V
         let line = if frame.line == NONE { 0 } else { frame.line };
         // Callgrind splits a function by source file, so a node may have lines of several functions.
         variant_of[at] = *variant_of_path.entry((caller, node, line)).or_insert_with(|| {
-            variants.push(Variant { node, line, caller });
+            variants.push(Variant {
+                node,
+                line,
+                caller,
+                place: None,
+            });
             variants.len() as u32 - 1
         });
     }
     (nodes, variants, variant_of)
+}
+
+/// Gives the sampled stacks of each instruction a stack of their own, beside the one that has their callees.
+fn add_places(selection: &Selection<'_>, sampled: &[bool], variants: &mut Vec<Variant>, variant_of: &mut [u32]) {
+    let data = selection.data;
+    let mut of_place = FxHashMap::default();
+    for at in (0..sampled.len()).filter(|at| sampled[*at]) {
+        let leaf = &data.frames[data.stacks[at].frame as usize];
+        let Some(address) = leaf.address.filter(|_| leaf.lib != NONE) else {
+            continue;
+        };
+        let place = Place {
+            lib: leaf.lib,
+            address,
+            machine: selection.representative(machine_function(selection, at)),
+        };
+        let Variant { node, line, caller, .. } = variants[variant_of[at] as usize];
+        variant_of[at] = *of_place.entry((variant_of[at], place)).or_insert_with(|| {
+            variants.push(Variant {
+                node,
+                line,
+                caller,
+                place: Some(place),
+            });
+            variants.len() as u32 - 1
+        });
+    }
 }
 
 /// Links siblings in the order of their names, as in other flame graphs.

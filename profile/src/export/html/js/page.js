@@ -20,7 +20,7 @@ const KEYS = [
   ["Arrow keys", "move in tables, trees, the flame graph and the timeline; right and left open and close"],
   ["*", "in a tree: open the hot path below"],
   ["Enter", "callers and callees of a function; zoom in the flame graph; select a thread or a time"],
-  ["c  s", "callers, source of the chosen function"],
+  ["c  s  a", "callers, source, assembly of the chosen function"],
   ["f  h", "focus on the function, hide it"],
   ["Shift + \u2190 \u2192", "in the timeline: select a time"],
   ["g", "then f, g, t, i, c, s, h or m: go to functions, graph, tree, inverted, callers, source, heat map, markers"],
@@ -148,7 +148,7 @@ function showActions() {
     make("span", { class: "text", title: name }, name),
     ...(isPaths ? [action("Focus", "f", () => focusOn(func)), action("Hide", "h", () => hide(func))] : []),
     ...(profile.calls === "unknown" ? [] : [action("Callers", "c", () => change({ tab: "callers" }))]),
-    action("Source", "s", () => change({ tab: "source" })),
+    action("Source", "s", () => showSource(func, false)),
   );
 }
 

@@ -9,10 +9,12 @@ let chosenFileOf = -2;
 
 /** @returns {{element: HTMLElement, shown: () => void}} */
 function sourceTab() {
+  if (showsAssembly) return assemblyView();
   const files = filesByWeight();
   if (files.length === 0) {
     const text = "No source lines are known: compile with debug info, and keep it where the profile is made.";
-    return { element: make("p", { class: "empty" }, text), shown: () => {} };
+    const bar = make("div", { class: "bar" }, assemblySwitch(), make("p", { class: "legend" }, text));
+    return { element: make("div", { class: "source-view" }, bar), shown: () => {} };
   }
   if (chosenFileOf !== state.func) {
     const ofFunction = state.func >= 0 ? profile.file[state.func] : 0;
@@ -67,7 +69,7 @@ function sourceTab() {
           : "The page does not hold the text of this file: record or export with --embed-sources.";
     if (profile.address && !texts.has(file)) askForSource(file);
   }
-  const bar = make("div", { class: "bar" }, make("label", {}, "File ", choice), note);
+  const bar = make("div", { class: "bar" }, make("label", {}, "File ", choice), assemblySwitch(), note);
   let hottest = 0;
   numbers.forEach((number, row) => {
     if ((lines.get(number)?.own ?? 0) > (lines.get(numbers[hottest])?.own ?? 0)) hottest = row;

@@ -224,9 +224,15 @@ function functionKey(func, event) {
   if (event.key === "h") hide(func);
   else if (event.key === "f") focusOn(func);
   else if (event.key === "c" && profile.calls !== "unknown") change({ func, tab: "callers" });
-  else if (event.key === "s") change({ func, tab: "source" });
+  else if (event.key === "s" || event.key === "a") showSource(func, event.key === "a");
   else return false;
   return true;
+}
+
+/** @param {number} func @param {boolean} asAssembly */
+function showSource(func, asAssembly) {
+  showsAssembly = asAssembly;
+  change({ func, tab: "source" });
 }
 
 /** @param {number} func */
