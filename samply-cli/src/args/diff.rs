@@ -53,7 +53,13 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
 
-    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each.
+    /// Write the comparison and the built-in viewer into this file, too: functions, flame graph and call tree, coloured by change. `-` is
+    /// stdout, without the list.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Open both profiles in the compare view of the profiler UI, too: the busiest thread of each. With --viewer, the comparison in the
+    /// built-in viewer.
     #[arg(long)]
     pub(crate) open: bool,
 

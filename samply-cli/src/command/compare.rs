@@ -11,7 +11,7 @@ use profile::read;
 use symbolicator::Symbolicator;
 
 use super::convert;
-use super::show::Shown;
+use super::show::{Base, Shown};
 use crate::args::ServeArgs;
 use crate::exit::{Failure, Outcome};
 use crate::import::{self, Imported};
@@ -21,12 +21,13 @@ use crate::names::{LookUps, options};
 use crate::serve::{Compared, Listener};
 use crate::term::Term;
 
-/// Serves the files until a signal. `data` was read from them.
+/// Serves the files until a signal, and `comparison` for the viewer. `data` was read from them.
 pub(super) fn serve(
     listener: Listener,
     args: &ServeArgs,
     base: (&Path, &Data),
     new: (&Path, &Data),
+    comparison: Option<Vec<u8>>,
     term: &Term,
 ) -> Outcome {
     let modified = |path: &Path| std::fs::metadata(path).and_then(|file| file.modified()).ok();
@@ -48,16 +49,24 @@ pub(super) fn serve(
         let Thread { name, tid, .. } = &data.threads[thread];
         format!("{name} ({tid}), which has {:.0} % of the samples", 100.0 * own / all)
     };
-    term.line(format_args!(
-        "the compare view shows one thread of each profile: before, {}; after, {}",
-        about(base.1, base_thread),
-        about(new.1, new_thread),
-    ));
+    let say_threads = || {
+        term.line(format_args!(
+            "the compare view shows one thread of each profile: before, {}; after, {}",
+            about(base.1, base_thread),
+            about(new.1, new_thread),
+        ))
+    };
+    if !args.viewer {
+        say_threads();
+    }
     let compared = |name, thread| Compared { name, thread };
     let links = listener.compare_links(compared(&base_name, base_thread), compared(&new_name, new_thread));
     let shown = Shown {
         profile,
-        base: Some(base_profile),
+        base: Some(Base {
+            profile: base_profile,
+            comparison,
+        }),
         symbolicator,
         links,
     };

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use profile::data::Calls;
 use profile::export::Time;
+use profile::export::html::{self, DiffOptions};
+use profile::text::one_line;
 use profile::view::diff::{Amount, Comparison, Limits, Renamed, Sides, Total, diff};
 use recording::command::own;
 use serde_json::{Value, json};
@@ -34,6 +36,10 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     let target = picture
         .map(|path| Target::prepare(Some(path), FileKind::FlameGraph))
         .transpose()?;
+    let html = args.html.as_deref();
+    let page_target = html
+        .map(|path| Target::prepare(Some(path), FileKind::Page))
+        .transpose()?;
     let listener = listener(args, base_files, new_files, &term)?;
     let reading = Reading {
         event: args.event.name(),
@@ -52,6 +58,14 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         }
     }
     let compared = compared(&read, args.by, limits)?;
+    let notes = about(&args.part, &read.renamed);
+    let page = Page::of(args, base_files, new_files, &compared.sides, &notes);
+    if let Some(target) = page_target {
+        let status = target.write(&term, |out| html::write_diff(base, new, limits, &page.options(), out))?;
+        if html == Some(Path::new("-")) {
+            return Ok(status);
+        }
+    }
     let listed = Listed {
         by: args.by,
         limits: args.limits,
@@ -61,7 +75,6 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         listed,
         compared: &compared,
     };
-    let notes = about(&args.part, &read.renamed);
     let text = match args.format {
         DiffFormat::Text => {
             let mut out = head(&compared.sides, &notes) + &list.text("");
@@ -78,27 +91,68 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
     };
     screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
     match listener {
-        Some(listener) => compare::serve(
-            listener,
-            &args.serve,
-            (&base_files[0], &base[0]),
-            (&new_files[0], &new[0]),
-            &term,
-        ),
+        Some(listener) => {
+            // The UI shows counts of other profilers, too.
+            let comparison = match html::diff_data(base, new, limits, &page.options()) {
+                Err(error) if args.serve.viewer => return Err(Failure::failed(error)),
+                comparison => comparison.ok(),
+            };
+            compare::serve(
+                listener,
+                &args.serve,
+                (&base_files[0], &base[0]),
+                (&new_files[0], &new[0]),
+                comparison,
+                &term,
+            )
+        }
         None => Ok(Status::SUCCESS),
+    }
+}
+
+/// What the viewer says of both sides.
+struct Page {
+    title: String,
+    notes: Vec<String>,
+}
+
+impl Page {
+    fn of(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], sides: &Sides, notes: &[String]) -> Page {
+        let name = |files: &[PathBuf]| match files {
+            [file] => file.file_name().unwrap_or(file.as_os_str()).display().to_string(),
+            files => count(files.len() as u64, "profile", "profiles"),
+        };
+        let own = [
+            format!("before: {}", describe(sides, &sides.base)),
+            format!("after: {}", describe(sides, &sides.new)),
+            format!("total: {}", describe_increase(sides, &sides.increase)),
+        ];
+        let event = args.event.name().map(|event| format!("event {event}"));
+        Page {
+            title: one_line(&format!("{} against {}", name(new), name(base))).to_string(),
+            notes: own.into_iter().chain(event).chain(notes.iter().cloned()).collect(),
+        }
+    }
+
+    fn options(&self) -> DiffOptions<'_> {
+        DiffOptions {
+            title: &self.title,
+            notes: &self.notes,
+        }
     }
 }
 
 /// Opens a port for the UI, before anything is read.
 fn listener(args: &DiffArgs, base: &[PathBuf], new: &[PathBuf], term: &Term) -> Result<Option<Listener>, Failure> {
-    if !args.open {
+    if !args.open && !args.serve.viewer {
         return Ok(None);
     }
     if !args.part.is_all() {
         return args::refuse(
             "diff",
             format_args!(
-                "--open shows whole profiles, not {}: leave one away",
+                "{} shows whole profiles, not {}: leave one away",
+                if args.open { "--open" } else { "--viewer" },
                 args.part.describe().join(", ")
             ),
         );

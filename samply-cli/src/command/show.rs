@@ -33,11 +33,18 @@ pub(super) fn may_open() -> bool {
     io::stderr().is_terminal() && !in_ci
 }
 
+/// A profile to compare with.
+pub(super) struct Base {
+    pub(super) profile: File,
+    /// The comparison for the viewer, if it can show that: see [`html::diff_data`](profile::export::html::diff_data).
+    pub(super) comparison: Option<Vec<u8>>,
+}
+
 /// A profile to show.
 pub(super) struct Shown {
     pub(super) profile: File,
-    /// A profile to compare with.
-    pub(super) base: Option<File>,
+    /// What to compare with.
+    pub(super) base: Option<Base>,
     /// Answers the UI's requests for names, sources and assembly.
     pub(super) symbolicator: Arc<Symbolicator>,
     pub(super) links: Links,
@@ -49,11 +56,18 @@ impl Shown {
         let address = listener.address();
         let symbolicator = self.symbolicator;
         let names = Arc::clone(&symbolicator);
+        let (base, comparison) = match self.base {
+            Some(Base { profile, comparison }) => (Some(profile), comparison),
+            None => (None, None),
+        };
         let content = Content {
             profile: self.profile,
-            base: self.base,
+            base,
             symbols: Arc::new(move |path, body| api::handle(&symbolicator, path, body)),
-            data: Arc::new(move |file| page::served(file, &names)),
+            data: Arc::new(move |file| match &comparison {
+                Some(comparison) => Ok(comparison.clone()),
+                None => page::served(file, &names),
+            }),
         };
         let (links, verbosity) = (self.links.clone(), args.input.verbosity());
         // The causes are those of a page from elsewhere.

@@ -4,7 +4,7 @@
 //! selected thread.
 
 use super::address::{VERSION, encode_index};
-use super::listener::{LinkParts, Links, Listener, encode};
+use super::listener::{LinkParts, Links, Listener, encode, viewer_of};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared<'a> {
@@ -13,7 +13,7 @@ pub(crate) struct Compared<'a> {
 }
 
 impl Listener {
-    /// The links for the user, to both profiles side by side.
+    /// The links for the user, to both profiles side by side, or to the viewer.
     pub(crate) fn compare_links(&self, base: Compared<'_>, new: Compared<'_>) -> Links {
         let LinkParts { origin, ui, ours } = self.link_parts();
         let profile = |file: &str, compared: Compared<'_>| {
@@ -32,6 +32,10 @@ impl Listener {
             profile("profile.json", new),
             encode(&ours),
         );
+        let open = match self.opens_viewer {
+            true => viewer_of(&ours),
+            false => open,
+        };
         self.links_to(origin, ui, open)
     }
 }

@@ -20,6 +20,8 @@ const shown = () => {
         cells: [...row.children].map(text),
         isFound: row.querySelector("mark") !== null,
         isCurrent: row.getAttribute("aria-selected") === "true",
+        sides: JSON.parse(row.dataset.sides ?? "null"),
+        sure: JSON.parse(row.dataset.sure ?? "null"),
         own: Number(row.dataset.own ?? 0),
         total: Number(row.dataset.total ?? 0),
       }));

@@ -17,7 +17,7 @@ use crate::data::{Calls, Data, NONE};
 use crate::view::select::{Filter, NotFound, Selection, select};
 
 /// Increased when a page could not show data of another version: the page is always that of its data, but a server may be updated.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// All that the page shows of a profile.
 pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>, NotFound> {
@@ -72,12 +72,17 @@ pub(super) fn data(mut data: Data, options: &PageOptions<'_>) -> Result<Vec<u8>,
     put("kinds", found.into());
     put("threads", rows.into_json());
     put("columns", columns.index());
-    let head = Value::Object(head).to_string();
+    Ok(bytes(&Value::Object(head), columns))
+}
+
+/// Head and columns.
+pub(super) fn bytes(head: &Value, mut columns: Columns) -> Vec<u8> {
+    let head = head.to_string();
     let mut bytes = Vec::with_capacity(4 + head.len() + columns.bytes.len());
     bytes.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
     bytes.extend_from_slice(head.as_bytes());
     bytes.append(&mut columns.bytes);
-    Ok(bytes)
+    bytes
 }
 
 /// Numbers of things in the order in which they are first used. 0 is none.
@@ -173,6 +178,7 @@ fn functions(
     put("code", names_of_code.into());
     let places = options.is_served.then(|| places(selection, stacks, &mut libs, columns));
     put("places", places.into());
+    put("diff", Value::Null);
     let lib = |lib: &u32| {
         let lib = &data.libs[*lib as usize];
         let name = lib.name.as_deref().or(lib.debug_name.as_deref());

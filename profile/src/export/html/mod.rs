@@ -4,7 +4,7 @@
 //! of all samples are those of [`Picked`](super::Picked); the page adds them up over what the user selects.
 //!
 //! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `markers`;
-//!    `about`: the head; `columns`: their numbers.
+//!    `about`: the head; `columns`: their numbers; `diff`: two sides.
 //! 2. `js/`: the page. The files are one script in this order, so a function may be used in files before its own; `tsc` checks them
 //!    (`samply-cli/tests/suite/viewer.rs`).
 //!
@@ -14,6 +14,7 @@
 mod about;
 mod columns;
 mod data;
+mod diff;
 mod kinds;
 mod markers;
 mod stacks;
@@ -28,7 +29,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
+use super::svg::differential;
+use super::{Picked, Time};
 use crate::data::Data;
+use crate::view::diff::Limits;
 
 pub use start::{StartLinks, start_page};
 
@@ -46,7 +50,7 @@ pub struct PageOptions<'a> {
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 14] = [
     include_str!("js/words.js"),
     include_str!("js/profile.js"),
     include_str!("js/sums.js"),
@@ -59,6 +63,7 @@ const SCRIPTS: [&str; 13] = [
     include_str!("js/source.js"),
     include_str!("js/asm.js"),
     include_str!("js/markers.js"),
+    include_str!("js/diff.js"),
     include_str!("js/page.js"),
 ];
 
@@ -70,6 +75,44 @@ pub fn write(data: Data, options: &PageOptions<'_>, mut out: impl Write) -> io::
     };
     let data = served_data(data, options)?;
     page(&title, Some(&data), &mut out)
+}
+
+/// What a page says of two sides besides their samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiffOptions<'a> {
+    /// What is compared.
+    pub title: &'a str,
+    /// What limits the comparison, a sentence each.
+    pub notes: &'a [String],
+}
+
+/// Writes the comparison of two sides, as [`diff`](crate::view::diff::diff) makes it, and the viewer as one HTML file.
+///
+/// # Errors
+/// Write errors of `out`. An error if the recordings have different units, or no samples by time.
+pub fn write_diff(
+    base: &[Data],
+    new: &[Data],
+    limits: Limits,
+    options: &DiffOptions<'_>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    page(
+        &format!("{} - sprof", options.title),
+        Some(&diff_data(base, new, limits, options)?),
+        &mut out,
+    )
+}
+
+/// The data of a comparison for [`served_page`]; gzip.
+///
+/// # Errors
+/// As [`write_diff`].
+pub fn diff_data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
+    let [before, after] =
+        [base, new].map(|side| side.iter().map(|data| Picked::new(data, Time::Cpu)).collect::<Vec<_>>());
+    differential::check(&before, &after)?;
+    gzip(&diff::data(base, new, limits, options))
 }
 
 /// The page without data: it loads them from `data`, beside its own address.

@@ -31,7 +31,10 @@ pub fn write(
     limits: Limits,
     out: impl Write,
 ) -> io::Result<()> {
-    check(base, new, options)?;
+    if options.shape == Shape::TimeOrder {
+        return Err(io::Error::other("two recordings can't be compared in time order"));
+    }
+    check(base, new)?;
     let both = Both::of(base, new, options, limits)?;
     let layout = Layout::of(&both.tree, options);
     let lines = both.lines(base, new, options, limits, &layout);
@@ -47,10 +50,8 @@ pub fn write(
     picture.draw(options, &layout, out)
 }
 
-fn check(base: &[Picked<'_>], new: &[Picked<'_>], options: &SvgOptions) -> io::Result<()> {
-    if options.shape == Shape::TimeOrder {
-        return Err(io::Error::other("two recordings can't be compared in time order"));
-    }
+/// Refuses recordings that cannot be compared call path by call path.
+pub(in super::super) fn check(base: &[Picked<'_>], new: &[Picked<'_>]) -> io::Result<()> {
     let name = |picked: &Picked<'_>| match (picked.counted(), picked.named()) {
         (_, Some((name, _))) => name.to_owned(),
         (Counted::Samples, None) => "samples".to_owned(),

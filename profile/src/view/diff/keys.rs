@@ -54,6 +54,11 @@ impl Keys {
         &self.texts.all[self.parts.all[key].function as usize]
     }
 
+    /// The library of a key.
+    pub(super) fn lib(&self, key: usize) -> Option<&str> {
+        Some(&*self.texts.all[self.parts.all[key].lib as usize]).filter(|lib| !lib.is_empty())
+    }
+
     fn text(&mut self, text: &str) -> u32 {
         if self.texts.all.is_empty() {
             self.texts.index_of("");

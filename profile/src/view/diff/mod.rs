@@ -6,7 +6,7 @@
 //! 4. `test`: the significance of a difference; `increase`: its confidence interval.
 //! 5. `rules`: limits on increases.
 //!
-//! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph.
+//! `exact` compares other profilers' counts, which have no statistics. `nodes` compares frames of a flame graph, `paths` those of the viewer.
 //!
 //! A change counts only if both the share and the time changed. A share alone also changes when another function does; a time alone changes
 //! when the whole machine is slower. A limit on false discoveries excludes chance (Benjamini and Hochberg 1995,
@@ -21,6 +21,7 @@ mod increase;
 mod keys;
 mod libs;
 pub(crate) mod nodes;
+pub(crate) mod paths;
 pub mod rules;
 pub(crate) mod samples;
 mod test;

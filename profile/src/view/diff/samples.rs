@@ -55,15 +55,20 @@ impl Recording {
 
     /// Samples of running threads, without interrupts.
     pub(super) fn of_running(data: &Data) -> Recording {
+        Recording::of_running_at(data, |stack| stack)
+    }
+
+    /// The same; `place` gives the place of each stack.
+    pub(super) fn of_running_at(data: &Data, place: impl Fn(u32) -> u32) -> Recording {
         let interrupted = interrupted(data);
         let is_interrupt = |stack: u32| interrupted.get(stack as usize).copied().unwrap_or(false);
         let mut samples = Vec::new();
         for (thread, of_thread) in (0..).zip(&data.threads) {
             let running = (of_thread.samples.iter())
                 .filter(|(_, stack, weight)| *weight > 0.0 && !data.is_wait(*stack) && !is_interrupt(*stack));
-            samples.extend(running.map(|(time_ms, place, weight)| Sampled {
+            samples.extend(running.map(|(time_ms, stack, weight)| Sampled {
                 time_ms,
-                place,
+                place: place(stack),
                 thread,
                 weight,
             }));

@@ -28,9 +28,10 @@ function flameTab() {
     spacer,
   );
   const legend = make("p", { class: "legend" });
-  for (const [name, hue, saturation, lightness] of profile.codes) {
+  const colors = profile.codes.map(([name, hue, saturation, lightness]) => [`hsl(${hue} ${saturation * 100}% ${lightness * 100}%)`, name]);
+  for (const [color, name] of profile.diff ? changeLegend() : colors) {
     const swatch = make("span", { class: "swatch", "aria-hidden": true });
-    swatch.style.background = `hsl(${hue} ${saturation * 100}% ${lightness * 100}%)`;
+    swatch.style.background = color;
     legend.append(make("span", {}, swatch, name), " ");
   }
   const out = make("button", { type: "button" }, "Zoom out");
@@ -41,6 +42,11 @@ function flameTab() {
   /** @type {FlameBox[]} */
   let boxes = [];
 
+  const paint = profile.diff ? changeColor : (/** @type {number} */ node, /** @type {boolean} */ inlined) => colorOf(tree.func[node], inlined);
+  const words = (/** @type {number} */ node) => {
+    const func = tree.func[node];
+    return profile.diff && func >= 0 ? diffInWords(profile.names[func], node, func) : inWords(func, own[node], total[node]);
+  };
   const draw = () => {
     const { isMatch } = search();
     const [width, height] = [area.clientWidth, area.clientHeight];
@@ -80,7 +86,7 @@ function flameTab() {
       const isFound = isSearch && isMatch(func);
       const isDim = isCaller || (isSearch && !isFound);
       context.globalAlpha = isDim ? 0.4 : 1;
-      context.fillStyle = isFound ? found : func < 0 ? root : colorOf(func, tree.inlined[node] === 1);
+      context.fillStyle = isFound ? found : func < 0 ? root : paint(node, tree.inlined[node] === 1);
       context.fillRect(x, at, Math.max(0.5, wide - 0.5), FLAME_ROW - 1);
       context.globalAlpha = 1;
       const letters = Math.floor((wide - 8) / letter);
@@ -109,7 +115,7 @@ function flameTab() {
   /** @param {number} node */
   const tell = (node) => {
     state.func = tree.func[node];
-    hint(inWords(tree.func[node], own[node], total[node]));
+    hint(words(node));
     showActions();
   };
   /** @param {number} node */
@@ -133,7 +139,7 @@ function flameTab() {
     const box = boxAt(event);
     canvas.style.cursor = box ? "pointer" : "";
     canvas.title = box && box.node > 0 ? profile.names[tree.func[box.node]] : "";
-    if (box) hint(inWords(tree.func[box.node], own[box.node], total[box.node]));
+    if (box) hint(words(box.node));
   });
   canvas.addEventListener("click", (event) => {
     const box = boxAt(event);

@@ -12,6 +12,10 @@ const TABS = [
   { id: "heat", name: "Heat map", make: heatTab },
   { id: "markers", name: "Markers", make: markersTab },
 ];
+if (profile.diff) {
+  TABS.splice(TABS.findIndex(({ id }) => id === "source"));
+  TABS[0].make = changesTab;
+}
 
 const KEYS = [
   ["/", "search; /.../ is a regular expression; Enter goes to the view"],
@@ -30,6 +34,12 @@ const GO_TO = { f: "functions", g: "flame", t: "tree", i: "inverted", c: "caller
 
 function showHead() {
   const { about } = profile;
+  if (profile.diff) {
+    byId("program").textContent = about.product;
+    document.title = `${about.product} - sprof`;
+    byId("recorded").textContent = about.notes.join(" \u00b7 ");
+    return;
+  }
   const program = about.product || "Profile";
   byId("program").textContent = about.arguments ? `${program} ${about.arguments}` : program;
   document.title = `${program} - sprof`;
@@ -148,7 +158,7 @@ function showActions() {
     make("span", { class: "text", title: name }, name),
     ...(isPaths ? [action("Focus", "f", () => focusOn(func)), action("Hide", "h", () => hide(func))] : []),
     ...(profile.calls === "unknown" ? [] : [action("Callers", "c", () => change({ tab: "callers" }))]),
-    action("Source", "s", () => showSource(func, false)),
+    ...(profile.diff ? [] : [action("Source", "s", () => showSource(func, false))]),
   );
 }
 
@@ -255,6 +265,8 @@ function start() {
   byId("loading").remove();
   const hasTimes = profile.kinds.some((of) => of.hasTimes);
   byId("timeline").hidden = !hasTimes;
+  // Its figures are those of one recording.
+  byId("quality").hidden = profile.diff !== null;
   showKinds();
   startTabs();
   startTimeline();

@@ -90,6 +90,7 @@
  * @property {Int32Array} stackNode
  * @property {Int32Array} stackLine 0 is none.
  * @property {Int32Array} stackCaller
+ * @property {Diff | null} diff Of a comparison.
  * @property {Int32Array} byName Rank of each function's name.
  * @property {number} endUs
  */
@@ -182,6 +183,7 @@ function readProfile(buffer) {
     code: ints(head.funcs.code),
     address: head.funcs.address === null ? null : column(head.funcs.address),
     places: head.places === null ? null : { address: column(head.places[0]), lib: column(head.places[1]), machine: column(head.places[2]) },
+    diff: head.diff,
     codes: head.code,
     libs: head.libs,
     files: head.files,

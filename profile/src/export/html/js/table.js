@@ -147,22 +147,22 @@ function nameCell(func, after = "") {
   );
 }
 
+/** The head of a column. @param {"own" | "total" | "name"} column @param {string} text */
+function sorter(column, text) {
+  const { sort } = state;
+  const button = make("button", { type: "button", class: "sorter", tabindex: -1 }, text);
+  if (sort.column === column) {
+    button.dataset.order = sort.down ? "descending" : "ascending";
+    button.append(make("span", { "aria-hidden": true }, sort.down ? " \u25bc" : " \u25b2"));
+  }
+  button.addEventListener("click", () => sortBy(column));
+  return button;
+}
+
 /** Self and total of all functions. */
 function functionsTab() {
   /** @type {number[]} */
   let rows = [];
-  /** @param {"own" | "total" | "name"} column @param {string} text */
-  const sorter = (column, text) => {
-    const { sort } = state;
-    const isThis = sort.column === column;
-    const button = make("button", { type: "button", class: "sorter", tabindex: -1 }, text);
-    if (isThis) {
-      button.dataset.order = sort.down ? "descending" : "ascending";
-      button.append(make("span", { "aria-hidden": true }, sort.down ? " \u25bc" : " \u25b2"));
-    }
-    button.addEventListener("click", () => sortBy(column));
-    return button;
-  };
   const { ownOf, totalOf, weight } = sums();
   const list = rowList({
     label: "Functions",
@@ -224,7 +224,7 @@ function functionKey(func, event) {
   if (event.key === "h") hide(func);
   else if (event.key === "f") focusOn(func);
   else if (event.key === "c" && profile.calls !== "unknown") change({ func, tab: "callers" });
-  else if (event.key === "s" || event.key === "a") showSource(func, event.key === "a");
+  else if (!profile.diff && (event.key === "s" || event.key === "a")) showSource(func, event.key === "a");
   else return false;
   return true;
 }
@@ -251,7 +251,7 @@ function focusOn(func) {
 function choose(func) {
   state.func = func;
   const { ownOf, totalOf } = sums();
-  if (func >= 0) hint(inWords(func, ownOf[func], totalOf[func]));
+  if (func >= 0) hint(profile.diff ? diffInWords(profile.names[func], -1, func) : inWords(func, ownOf[func], totalOf[func]));
   showActions();
 }
 

@@ -13,9 +13,10 @@ const HOT_LEVELS = 40;
  * @param {Branch} options.root
  * @param {boolean} [options.withRoot] The root is a row.
  * @param {boolean} [options.ownIsPart] Rows have a self weight.
+ * @param {boolean} [options.changes] Rows are nodes of two sides.
  * @param {(node: number) => boolean} [options.leadsTo] True for nodes to open, in search.
  */
-function treeList({ label, root, withRoot = false, ownIsPart = true, leadsTo }) {
+function treeList({ label, root, withRoot = false, ownIsPart = true, changes = false, leadsTo }) {
   /** @type {Line[]} */
   let lines = [];
   const whole = sums().weight;
@@ -23,7 +24,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, leadsTo }) 
     label,
     isTree: true,
     className: ownIsPart ? "tree" : "tree tree-total",
-    heads: ["Total", "Amount", ...(ownIsPart ? ["Self"] : []), "Function"],
+    heads: changes ? ["Total", "was", "Change", "Function"] : ["Total", "Amount", ...(ownIsPart ? ["Self"] : []), "Function"],
     cells: (row) => {
       const { branch, level, forks, isOpen } = lines[row];
       const mark = branch.hasChildren ? (isOpen ? "\u25be" : "\u25b8") : "";
@@ -33,6 +34,12 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, leadsTo }) 
       // A chain of single calls is hardly indented, or deep stacks would leave the page.
       name.style.setProperty("--forks", String(forks));
       name.style.setProperty("--level", String(level));
+      if (changes) {
+        const [after, before] = sides();
+        const sure = surely.nodes.get(branch.node);
+        const [is, was] = [shareOf(after, after.total[branch.node]), shareOf(before, before.total[branch.node])];
+        return [percent(is, 1), percent(was, 1), changeCell(is - was, sure?.inTime ? sure : undefined), name];
+      }
       const cells = [shareCell(branch.total, whole), amount(branch.total)];
       if (ownIsPart) cells.push(branch.own > 0 ? percent(branch.own, whole) : "");
       return [...cells, name];
@@ -47,7 +54,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, leadsTo }) 
     activate: (row) => {
       const { branch } = lines[row];
       state.func = branch.func;
-      hint(inWords(branch.func, branch.own, branch.total));
+      hint(changes ? diffInWords(profile.names[branch.func], branch.node, branch.func) : inWords(branch.func, branch.own, branch.total));
       showActions();
     },
     open: (row) => toggle(row),
@@ -150,7 +157,7 @@ function callTreeTab() {
     }
     leadsTo = (node) => leads[node] === 1;
   }
-  return treeList({ label: "Call tree, from the roots", root: topDown(profile, sums()), leadsTo });
+  return treeList({ label: "Call tree, from the roots", root: topDown(profile, sums()), changes: profile.diff !== null, leadsTo });
 }
 
 /** @returns {{element: HTMLElement, shown: () => void}} */

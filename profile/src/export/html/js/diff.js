@@ -1,0 +1,140 @@
+// @ts-check
+// Two sides: each is a kind of its own, on one tree. Shares are of a side's selected samples; how sure a change is comes with the data.
+
+/** @typedef {{least: number, chance: number, nodes: [number, number, number, number][], own: [number, number, number][], total: [number, number, number][]}} Diff */
+/** @typedef {{low: number, high: number, inTime: boolean}} Sure The 95 % range of a change of the share. */
+
+const AFTER = 0;
+const BEFORE = 1;
+/** Of these sums of one side. @type {{of: Sums, both: [Sums, Sums]} | null} */
+let knownSides = null;
+
+/** The sums after and before. */
+function sides() {
+  const of = sums();
+  if (knownSides?.of !== of) {
+    const other = sumsOf(profile, { ...state, kind: profile.kinds[state.kind === AFTER ? BEFORE : AFTER] });
+    knownSides = { of, both: state.kind === AFTER ? [of, other] : [other, of] };
+  }
+  return knownSides.both;
+}
+
+const surely = (() => {
+  const { nodes, own, total } = profile.diff ?? { nodes: [], own: [], total: [] };
+  /** @param {[number, number, number, number?][]} rows @returns {Map<number, Sure>} */
+  const map = (rows) => new Map(rows.map(([of, low, high, inTime]) => [of, { low, high, inTime: inTime !== 0 }]));
+  return { nodes: map(nodes), own: map(own), total: map(total) };
+})();
+
+/** Chance is known for all samples, not for a selection of them. */
+function isTested() {
+  return state.hidden.length === 0 && state.focus.length === 0;
+}
+
+/** @param {Sums} of @param {number} weight */
+function shareOf(of, weight) {
+  return of.weight > 0 ? weight / of.weight : 0;
+}
+
+/** A change of the share in points; in brackets where it may be chance. @param {number} change @param {Sure | undefined} sure */
+function points(change, sure) {
+  const text = (change < 0 ? "\u2212" : "+") + Math.abs(100 * change).toFixed(2);
+  return sure || !isTested() ? text : `(${text})`;
+}
+
+/** @param {number} change @param {Sure | undefined} sure */
+function changeCell(change, sure) {
+  const isSmall = isTested() ? !sure : Math.abs(change) < (profile.diff?.least ?? 0);
+  return make("span", { class: isSmall ? "same" : change > 0 ? "more" : "less" }, points(change, sure));
+}
+
+/** What changed of a part, in words. @param {number} after @param {number} before @param {Sure | undefined} sure */
+function changeInWords(after, before, sure) {
+  const how = after === 0 ? "gone: " : before === 0 ? "new: " : "";
+  const range = !isTested()
+    ? ""
+    : sure
+      ? `, ${points(sure.low, sure)} to ${points(sure.high, sure)} with 95 % confidence${sure.inTime ? "" : ", but not in time"}`
+      : ", no more than chance or too small";
+  return `${how}${percent(after, 1)}, was ${percent(before, 1)}: ${points(after - before, sure)} points${range}`;
+}
+
+/** A function or call path in words. @param {string} name @param {number} node @param {number} func */
+function diffInWords(name, node, func) {
+  const [after, before] = sides();
+  const of = (/** @type {Sums} */ side) => (node >= 0 ? side.total[node] : side.totalOf[func]);
+  const sure = node >= 0 ? surely.nodes.get(node) : surely.total.get(func);
+  return `${name}: ${changeInWords(shareOf(after, of(after)), shareOf(before, of(before)), sure)}`;
+}
+
+/** As in the flame graph of `sprof diff`: see of_change in color.rs. @param {number} node @param {boolean} inlined */
+function changeColor(node, inlined) {
+  const [after, before] = sides();
+  const [is, was] = [shareOf(after, after.total[node]), shareOf(before, before.total[node])];
+  const least = profile.diff?.least ?? 0;
+  const sure = isTested() ? surely.nodes.get(node) : Math.abs(is - was) >= least ? { inTime: true } : undefined;
+  const strength = sure?.inTime ? Math.min(1, 0.3 + 0.7 * Math.abs(Math.log2(is / was))) : 0;
+  const light = inlined ? 4 : 0;
+  if (!sure || node === 0 || is === was) return `hsl(40 8% ${84 + light}%)`;
+  return is > was ? `hsl(6 90% ${86 - 24 * strength + light}%)` : `hsl(212 85% ${86 - 22 * strength + light}%)`;
+}
+
+/** @returns {[string, string][]} Colours and words. */
+function changeLegend() {
+  const chance = isTested() ? "no change that is more than chance" : "a small change; chance is not tested in a selection";
+  return [
+    ["hsl(6 90% 69%)", "more than before"],
+    ["hsl(212 85% 71%)", "less"],
+    ["hsl(6 90% 86%)", "more"],
+    ["hsl(212 85% 86%)", "less, of all but not in time"],
+    ["hsl(40 8% 84%)", chance],
+  ];
+}
+
+/** Functions of both sides, by the size of the change. */
+function changesTab() {
+  const [after, before] = sides();
+  const { isMatch } = search();
+  const { sort } = state;
+  const funcs = [...profile.names.keys()].filter((func) => after.totalOf[func] > 0 || before.totalOf[func] > 0);
+  const change = (/** @type {"ownOf" | "totalOf"} */ of, /** @type {number} */ func) =>
+    shareOf(after, after[of][func]) - shareOf(before, before[of][func]);
+  const sign = sort.down ? -1 : 1;
+  const size = (/** @type {number} */ func) => Math.abs(change(sort.column === "total" ? "totalOf" : "ownOf", func));
+  const byName = (/** @type {number} */ a, /** @type {number} */ b) => profile.byName[a] - profile.byName[b];
+  const rows = state.query ? funcs.filter(isMatch) : funcs;
+  rows.sort((a, b) => (sort.column === "name" ? -sign * byName(a, b) : sign * (size(a) - size(b)) || byName(a, b)));
+  const list = rowList({
+    label: "Functions and their changes",
+    className: "changes",
+    heads: ["Self", "was", sorter("own", "Change"), "Total", "was", sorter("total", "Change"), sorter("name", "Function"), "Place"],
+    cells: (row) => {
+      const func = rows[row];
+      const place = placeOf(func);
+      return [
+        percent(after.ownOf[func], after.weight),
+        percent(before.ownOf[func], before.weight),
+        changeCell(change("ownOf", func), surely.own.get(func)),
+        percent(after.totalOf[func], after.weight),
+        percent(before.totalOf[func], before.weight),
+        changeCell(change("totalOf", func), surely.total.get(func)),
+        nameCell(func),
+        make("span", { class: "place", title: place }, place),
+      ];
+    },
+    mark: (row, element) => {
+      const func = rows[row];
+      element.dataset.sides = JSON.stringify([after, before].flatMap((side) => [shareOf(side, side.ownOf[func]), shareOf(side, side.totalOf[func])]));
+      element.dataset.sure = JSON.stringify([surely.own.has(func), surely.total.has(func)]);
+    },
+    open: (row) => focusOn(rows[row]),
+    activate: (row) => choose(rows[row]),
+    key: (row, event) => functionKey(rows[row], event) || sortKey(event),
+  });
+  const chance = isTested() ? `In brackets: no more than chance (${percent(profile.diff?.chance ?? 0, 1)}), or below ${percent(profile.diff?.least ?? 0, 1)}.` : "Chance is not tested in a selection.";
+  const legend = make("p", { class: "legend" }, `Shares after and before; changes in points. ${chance}`);
+  return {
+    element: rows.length === 0 ? nothingFound() : make("div", { class: "source-view" }, make("div", { class: "bar" }, legend), list.element),
+    shown: () => list.update(rows.length, Math.max(0, rows.indexOf(state.func))),
+  };
+}
