@@ -51,6 +51,13 @@ const shown = () => {
   };
 };
 
+/** Violations of the Web Content Accessibility Guidelines that axe-core calls serious or critical, and how many rules passed. */
+const axe = async () => {
+  const { violations, passes } = await window.axe.run(document, { resultTypes: ["violations"] });
+  const worst = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+  return { passed: passes.length, worst: worst.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map((node) => node.html.slice(0, 200) + " " + node.failureSummary)]) };
+};
+
 (async () => {
   const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
@@ -82,6 +89,11 @@ const shown = () => {
       else if (what === "focus") await page.focus(argument);
       else if (what === "eval") answer.shown.push(await page.evaluate(argument));
       else if (what === "until") await page.waitForSelector(argument);
+      else if (what === "axe") {
+        // Not as an element of the page: its policy forbids other scripts.
+        await page.evaluate(fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"));
+        answer.shown.push(await page.evaluate(axe));
+      }
       else if (what === "url") await page.waitForURL(argument);
       else if (what === "shot") await page.screenshot({ path: argument });
       else if (what === "drag") {

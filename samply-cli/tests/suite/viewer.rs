@@ -686,6 +686,66 @@ fn two_profiles_are_compared_with_the_figures_of_diff() {
     assert_eq!(answers.unwrap()[0]["shown"][0]["lists"], shown[0]["lists"]);
 }
 
+#[test]
+fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_percent() {
+    let Some(()) = kernel_samples() else { return };
+    if !chromium() || installed("node_modules/axe-core/axe.min.js").is_none() {
+        return;
+    }
+    let options = ["--off-cpu", "-e", "page-faults"];
+    let (recording, _) = record()
+        .options(&options)
+        .profile(program("threads").unwrap(), &["100", "2"]);
+    let page = page(&recording.output, &["--embed-sources"]);
+    let compared = comparison([&recording.output, &recording.output]);
+    let every = [
+        "functions",
+        "flame",
+        "tree",
+        "inverted",
+        "callers",
+        "source",
+        "heat",
+        "markers",
+    ];
+    let tested = |tabs: &[&str]| {
+        let mut steps = vec![json!(["focus", ".list"]), json!(["key", "Home"])];
+        for tab in tabs {
+            steps.extend([
+                json!(["click", format!("#tab-{tab}")]),
+                json!(["axe", ""]),
+                json!(["show", ""]),
+            ]);
+        }
+        steps.extend([json!(["click", "#help-open"]), json!(["axe", ""])]);
+        steps
+    };
+    let mut tasks = Vec::new();
+    for (width, height) in [(1300, 900), (320, 256)] {
+        for dark in [false, true] {
+            for (page, tabs) in [(&page, &every[..]), (&compared, &every[..5])] {
+                tasks.push(
+                    json!({ "url": url(page), "width": width, "height": height, "dark": dark, "steps": tested(tabs) }),
+                );
+            }
+        }
+    }
+    let Some(answers) = browse(&tasks) else { return };
+    for (task, answer) in tasks.iter().zip(&answers) {
+        for shown in answer["shown"].as_array().unwrap() {
+            let what = format!("{} {} {}: {shown}", task["url"], task["width"], task["dark"]);
+            match shown.get("worst") {
+                Some(worst) => {
+                    assert_eq!(*worst, json!([]), "{what}");
+                    assert!(shown["passed"].as_u64() > Some(10), "{what}");
+                }
+                // 1280 pixels at 400 % are 320: WCAG 2.2, 1.4.10.
+                None => assert_eq!(shown["overflow"], 0, "{what}"),
+            }
+        }
+    }
+}
+
 /// Address and share, in percent with a decimal, of each instruction with samples.
 fn sampled_instructions(profile: &Path, function: &str) -> Vec<(String, String)> {
     let mut command = sprof();
