@@ -139,6 +139,11 @@ impl Site {
         }
     }
 
+    /// Makes the viewer's data before they are asked for.
+    pub(super) async fn prepare_viewer(self: Arc<Site>) {
+        Viewer::data(&self.viewer, &self.profile).await;
+    }
+
     async fn routed(&self, request: Request<Incoming>, ends: Option<Ends>) -> Reply {
         self.watch.request();
         let (parts, body) = request.into_parts();

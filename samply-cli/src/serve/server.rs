@@ -75,7 +75,10 @@ impl Server {
     ) -> Result<Server, String> {
         let site = Arc::new(Site::new(&listener, content));
         let watched = site.clone();
+        let opens_viewer = listener.opens_viewer;
         let end = async move || {
+            // Somebody will ask for them: a browser takes a while to start.
+            let _prepared = opens_viewer.then(|| tokio::spawn(watched.clone().prepare_viewer()));
             let noticing = async {
                 noticed(watched.watch.notice(PROFILE_TIME).await);
                 std::future::pending().await

@@ -47,6 +47,10 @@ pub struct PageOptions<'a> {
     pub is_served: bool,
 }
 
+/// Of data that stay on this machine: somebody waits for them.Of a million samples with 1.7 million call paths, the best
+/// level takes 3 s longer and makes 7.7 MB instead of 11 (a debug build).
+const SERVED: Compression = Compression::fast();
+
 const BOOT: &str = include_str!("js/boot.js");
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
@@ -73,7 +77,10 @@ pub fn write(data: Data, options: &PageOptions<'_>, mut out: impl Write) -> io::
         "" => "sprof".to_owned(),
         product => format!("{product} - sprof"),
     };
-    let data = served_data(data, options)?;
+    let data = gzip(
+        &data::data(data, options).map_err(io::Error::other)?,
+        Compression::best(),
+    )?;
     page(&title, Some(&data), &mut out)
 }
 
@@ -97,11 +104,8 @@ pub fn write_diff(
     options: &DiffOptions<'_>,
     mut out: impl Write,
 ) -> io::Result<()> {
-    page(
-        &format!("{} - sprof", options.title),
-        Some(&diff_data(base, new, limits, options)?),
-        &mut out,
-    )
+    let data = gzip(&compared(base, new, limits, options)?, Compression::best())?;
+    page(&format!("{} - sprof", options.title), Some(&data), &mut out)
 }
 
 /// The data of a comparison for [`served_page`]; gzip.
@@ -109,10 +113,14 @@ pub fn write_diff(
 /// # Errors
 /// As [`write_diff`].
 pub fn diff_data(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
+    gzip(&compared(base, new, limits, options)?, SERVED)
+}
+
+fn compared(base: &[Data], new: &[Data], limits: Limits, options: &DiffOptions<'_>) -> io::Result<Vec<u8>> {
     let [before, after] =
         [base, new].map(|side| side.iter().map(|data| Picked::new(data, Time::Cpu)).collect::<Vec<_>>());
     differential::check(&before, &after)?;
-    gzip(&diff::data(base, new, limits, options))
+    Ok(diff::data(base, new, limits, options))
 }
 
 /// The page without data: it loads them from `data`, beside its own address.
@@ -124,7 +132,7 @@ pub fn served_page() -> io::Result<Vec<u8>> {
 
 /// The data of a profile for [`served_page`]; gzip.
 pub fn served_data(data: Data, options: &PageOptions<'_>) -> io::Result<Vec<u8>> {
-    gzip(&data::data(data, options).map_err(io::Error::other)?)
+    gzip(&data::data(data, options).map_err(io::Error::other)?, SERVED)
 }
 
 /// The policy of a page (Content-Security-Policy).
@@ -148,7 +156,7 @@ fn script() -> String {
 }
 
 fn page(title: &str, data: Option<&[u8]>, out: &mut dyn Write) -> io::Result<()> {
-    let code = gzip(format!("{STYLE}\0{}", script()).as_bytes())?;
+    let code = gzip(format!("{STYLE}\0{}", script()).as_bytes(), Compression::best())?;
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -174,8 +182,8 @@ fn page(title: &str, data: Option<&[u8]>, out: &mut dyn Write) -> io::Result<()>
     out.flush()
 }
 
-fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut gz = GzEncoder::new(Vec::new(), Compression::best());
+fn gzip(bytes: &[u8], level: Compression) -> io::Result<Vec<u8>> {
+    let mut gz = GzEncoder::new(Vec::new(), level);
     gz.write_all(bytes)?;
     gz.finish()
 }
