@@ -22,6 +22,7 @@ pub(crate) enum FileKind {
     Callgrind,
     PerfScript,
     Otlp,
+    Parquet,
     ReportText,
     ReportMarkdown,
     ReportJson,
@@ -39,6 +40,7 @@ const ENDS: &[(&str, &[FileKind])] = &[
     (".pprof", &[Pprof]),
     (".speedscope.json", &[Speedscope]),
     (".otlp", &[Otlp]),
+    (".parquet", &[Parquet]),
     (".json.gz", &[Profile]),
     (".json", &[Profile, Speedscope, ReportJson]),
     (".md", &[ReportMarkdown]),
@@ -58,6 +60,7 @@ impl FileKind {
             Callgrind => "a callgrind file",
             PerfScript => "the text of perf script",
             Otlp => "a profile of OpenTelemetry",
+            Parquet => "a Parquet file",
             ReportText => "a report",
             ReportMarkdown => "a report in Markdown",
             ReportJson => "a report in JSON",
@@ -101,6 +104,8 @@ impl FileKind {
             PerfScript => read::kind(path) == Some(read::Kind::PerfScript),
             // A message that begins with a message; the scope's name stands at its beginning.
             Otlp => start[0] == 0x0a && start.windows(5).any(|bytes| bytes == b"sprof"),
+            // The first bytes of every file of the format.
+            Parquet => start.starts_with(b"PAR1"),
             ReportText => text(&start).lines().any(|line| line.starts_with("quality: ")),
             ReportMarkdown => {
                 text(&start).lines().any(|line| line.starts_with("quality: ")) && start.starts_with(b"**")
@@ -159,6 +164,7 @@ mod tests {
             ),
             ("app;main;work 12\n", &[Folded]),
             ("\n\u{20}\n\u{0}\u{12}\u{1c}\n\u{5}sprof", &[Otlp]),
+            ("PAR1\u{15}\u{4}", &[Parquet]),
             ("\u{1f}\u{8b} no gzip", &[]),
             (
                 "app 1/2 0.001000:    1000 cpu-ns: \n\t     1f main (app)\n",

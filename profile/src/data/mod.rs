@@ -152,6 +152,11 @@ impl Data {
         }
     }
 
+    /// The commit that the program was built from, if the recording says so.
+    pub fn commit(&self) -> Option<&str> {
+        self.recorded.as_ref()?.commit.as_deref()
+    }
+
     /// The recorded duration, or the time up to the last sample, ms; `None` if neither is known.
     pub fn length_ms(&self) -> Option<f64> {
         let last = || {

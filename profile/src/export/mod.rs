@@ -11,6 +11,7 @@ pub mod html;
 pub(crate) mod label;
 mod locations;
 pub mod otlp;
+pub mod parquet;
 pub mod perf_script;
 mod pick;
 pub mod pprof;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::input::{EventArgs, InputArgs};
+use super::push::LabelArgs;
 use super::record::RecordingArgs;
 use super::value;
 
@@ -45,6 +46,9 @@ pub(crate) struct ExportArgs {
 
     #[command(flatten)]
     pub(crate) svg: SvgArgs,
+
+    #[command(flatten, next_help_heading = "What ran (--format parquet)")]
+    pub(crate) labels: LabelArgs,
 
     #[command(flatten, next_help_heading = "Names and messages")]
     pub(crate) input: InputArgs,
@@ -139,6 +143,8 @@ pub(crate) enum ExportFormat {
     PerfScript,
     /// For collectors of OpenTelemetry: the profiles of OTLP 1.10, as protobuf.
     Otlp,
+    /// Rows for ClickHouse, DuckDB, Spark and others: call paths with their sums and what ran.
+    Parquet,
     /// The profile itself with everything in it; gzip if the output's name ends in .gz, plain if it ends in .json.
     Firefox,
     /// The same in version 55 of its format, for older front ends.

@@ -31,7 +31,7 @@ pub(crate) use gallery::GalleryArgs;
 pub(crate) use input::{SymbolArgs, cache};
 pub(crate) use load::LoadArgs;
 pub(crate) use merge::{AlignBy, MergeArgs};
-pub(crate) use push::PushArgs;
+pub(crate) use push::{LabelArgs, PushArgs};
 pub(crate) use record::{CallGraph, Program, RecordArgs, RecordingArgs, split_environment};
 pub(crate) use report::{Format, ReportArgs, Sort, View};
 pub(crate) use select::PartArgs;

@@ -8,16 +8,18 @@ use std::path::Path;
 
 use clap::ValueEnum as _;
 use profile::export::svg::{Shape, SvgOptions};
-use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, perf_script, pprof, speedscope, svg};
+use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, parquet, perf_script, pprof, speedscope, svg};
 use recording::command::own;
 use symbolicator::LocalSources;
 
+use super::push::{given, variable};
 use super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::numbers::count;
+use crate::push::Labels;
 use crate::term::Term;
 
 pub(crate) fn run(args: &ExportArgs) -> Outcome {
@@ -35,6 +37,12 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
             "--embed-sources is for pages (--format html), not for this format",
         );
     }
+    if args.labels.is_given() && format != ExportFormat::Parquet {
+        return args::refuse(
+            "export",
+            "--service, --service-version, --commit and --label are columns of --format parquet, not of this format",
+        );
+    }
     let target = Target::prepare(args.output.as_deref(), kind(format))?;
     if format == ExportFormat::Html {
         return page::export(args, target, &term);
@@ -43,11 +51,21 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         return saved::export(args, format, target, &term);
     }
     let mut input = input::open_and_warn(&args.file, args.event.name(), &args.input.symbols, &term)?;
-    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope files.
-    let mut local = LocalSources::of_user();
-    input.data.map_source_paths(|path| local.local_path(path));
+    // Other tools open source files by these paths: `pprof -list`, callgrind_annotate, editors that show speedscope files. Rows of several
+    // machines have one path for one file.
+    if format != ExportFormat::Parquet {
+        let mut local = LocalSources::of_user();
+        input.data.map_source_paths(|path| local.local_path(path));
+    }
     let picked = Picked::new(&input.data, time(args.off_cpu, &args.pick));
     say_what_is_missing(&picked, &args.file, &term)?;
+    let ran = match format {
+        ExportFormat::Parquet => {
+            let data = &input.data;
+            Labels::new(given(&args.labels), &data.product, data.commit(), &variable)?.of_rows()
+        }
+        _ => parquet::Ran::default(),
+    };
     target.write(&term, |out| match format {
         ExportFormat::Folded => {
             let options = folded::FoldedOptions {
@@ -61,6 +79,7 @@ pub(crate) fn run(args: &ExportArgs) -> Outcome {
         ExportFormat::Callgrind => callgrind::write(&picked, out),
         ExportFormat::PerfScript => perf_script::write(&picked, out),
         ExportFormat::Otlp => otlp::write(&picked, &[("service.name".into(), input.data.product.clone())], out),
+        ExportFormat::Parquet => parquet::write(&picked, &ran, out),
         ExportFormat::Html | ExportFormat::Firefox | ExportFormat::FirefoxV55 => {
             Err(io::Error::other("it is not made of samples"))
         }
@@ -78,7 +97,7 @@ fn format(args: &ExportArgs) -> Result<ExportFormat, Failure> {
         args::usage_error(
             "export",
             "which format? Name it (--format svg), or a file whose name says it (-o FILE.html, .svg, .folded, .pb.gz, \
-             .speedscope.json, .otlp, .json.gz)",
+             .speedscope.json, .otlp, .parquet, .json.gz)",
         )
     })
 }
@@ -93,6 +112,7 @@ fn kind(format: ExportFormat) -> FileKind {
         ExportFormat::Callgrind => FileKind::Callgrind,
         ExportFormat::PerfScript => FileKind::PerfScript,
         ExportFormat::Otlp => FileKind::Otlp,
+        ExportFormat::Parquet => FileKind::Parquet,
         ExportFormat::Firefox | ExportFormat::FirefoxV55 => FileKind::Profile,
     }
 }

@@ -10,7 +10,7 @@ use profile::sanitize::{Include, sanitize};
 
 use super::export::{say_what_is_missing, time};
 use super::share::include;
-use crate::args::{self, PushArgs};
+use crate::args::{self, LabelArgs, PushArgs};
 use crate::exit::{Failure, Outcome, Status};
 use crate::http::{Error, Reason};
 use crate::input;
@@ -29,19 +29,24 @@ pub(crate) fn run(args: &PushArgs) -> Outcome {
         include: include(&args.include),
         time: time(args.off_cpu, &args.pick),
         threads: args.pick.threads,
-        given: Given {
-            service: args.service.as_deref(),
-            version: args.service_version.as_deref(),
-            commit: args.commit.as_deref(),
-            labels: &args.label,
-        },
+        given: given(&args.labels),
     };
     servers.send(&args.file, input.data, what, &term)?;
     Ok(Status::SUCCESS)
 }
 
+/// What the user says of the program that ran.
+pub(super) fn given(args: &LabelArgs) -> Given<'_> {
+    Given {
+        service: args.service.as_deref(),
+        version: args.service_version.as_deref(),
+        commit: args.commit.as_deref(),
+        labels: &args.label,
+    }
+}
+
 /// A variable that is not empty.
-fn variable(name: &str) -> Result<Option<String>, String> {
+pub(super) fn variable(name: &str) -> Result<Option<String>, String> {
     let value = std::env::var_os(name).filter(|value| !value.is_empty());
     let value = value.map(OsString::into_string).transpose();
     value.map_err(|_| format!("the variable {name} is not UTF-8"))
@@ -81,7 +86,7 @@ impl Servers {
         sanitize(&mut data, &private(), what.include);
         let picked = Picked::new(&data, what.time);
         say_what_is_missing(&picked, file, term)?;
-        let labels = Labels::new(what.given, &data.product, &variable)?;
+        let labels = Labels::new(what.given, &data.product, data.commit(), &variable)?;
         let shipment = Shipment {
             picked: &picked,
             labels: &labels,

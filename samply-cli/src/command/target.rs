@@ -20,7 +20,7 @@ pub(super) enum Target<'a> {
 impl<'a> Target<'a> {
     pub(super) fn prepare(path: Option<&'a Path>, kind: FileKind) -> Result<Target<'a>, Failure> {
         // What a terminal can't show.
-        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Profile);
+        let is_binary = matches!(kind, FileKind::Pprof | FileKind::Parquet | FileKind::Profile);
         match path.filter(|path| *path != Path::new("-")) {
             None if is_binary && io::stdout().is_terminal() => args::refuse(
                 "export",

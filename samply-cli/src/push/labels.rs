@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
+use profile::export::parquet::Ran;
 
 use crate::commit;
 use crate::http::{HeaderName, Secret};
@@ -22,6 +23,7 @@ const OWN: [&str; 7] = [
 const SERVICE: &str = "service.name";
 const VERSION: &str = "service.version";
 const COMMIT: &str = "vcs.ref.head.revision";
+const HOST: &str = "host.name";
 
 /// What is known of the program that ran, under OpenTelemetry's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub(crate) struct Given<'a> {
 }
 
 impl Labels {
-    /// Options count first, then the environment, then the name of the program.
+    /// Options count first, then the commit of the recording, then the environment, then the name of the program.
     ///
     /// # Errors
     ///
@@ -45,6 +47,7 @@ impl Labels {
     pub(crate) fn new(
         given: Given<'_>,
         program: &str,
+        recorded_commit: Option<&str>,
         variable: &dyn Fn(&str) -> Result<Option<String>, String>,
     ) -> Result<Labels, String> {
         let mut labels = BTreeMap::new();
@@ -62,7 +65,7 @@ impl Labels {
         let own = [
             (SERVICE, given.service),
             (VERSION, given.version),
-            (COMMIT, given.commit),
+            (COMMIT, given.commit.or(recorded_commit)),
         ];
         let own = own
             .into_iter()
@@ -81,6 +84,18 @@ impl Labels {
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
+    }
+
+    /// In the columns of rows.
+    pub(crate) fn of_rows(&self) -> Ran {
+        let mut labels = self.0.clone();
+        Ran {
+            service: labels.remove(SERVICE),
+            version: labels.remove(VERSION),
+            commit: labels.remove(COMMIT),
+            host: labels.remove(HOST),
+            labels: labels.into_iter().collect(),
+        }
     }
 
     /// Under names that Prometheus allows: letters, digits and `_`. `commit`: the server's own name of a commit.
@@ -175,11 +190,11 @@ mod tests {
 
     #[test]
     fn options_count_before_the_environment() {
-        let labels = Labels::new(Given::default(), "words", &|_| Ok(None)).unwrap();
-        let error = Labels::new(Given::default(), "words", &|name| Err(name.to_owned()));
+        let labels = Labels::new(Given::default(), "words", None, &|_| Ok(None)).unwrap();
+        let error = Labels::new(Given::default(), "words", None, &|name| Err(name.to_owned()));
         assert_eq!(error.unwrap_err(), "GITHUB_SHA");
         assert_eq!(labels.service(), "words");
-        let labels = Labels::new(Given::default(), "words", &environment).unwrap();
+        let labels = Labels::new(Given::default(), "words", None, &environment).unwrap();
         assert_eq!(labels.service(), "other");
         let region = [("region".to_owned(), "eu".to_owned())];
         let given = Given {
@@ -187,7 +202,9 @@ mod tests {
             labels: &region,
             ..Given::default()
         };
-        let labels = Labels::new(given, "words", &environment).unwrap();
+        let of_recording = Labels::new(Given::default(), "words", Some("77aa"), &environment).unwrap();
+        assert_eq!(of_recording.of_rows().commit.as_deref(), Some("77aa"));
+        let labels = Labels::new(given, "words", None, &environment).unwrap();
         let expected = [
             ("commit", "2f3a91c"),
             ("deployment_environment", "my test"),
@@ -198,6 +215,11 @@ mod tests {
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(labels.of_prometheus("commit"), BTreeMap::from(expected));
         assert_eq!(prometheus_name("1.a-b"), "_1_a_b");
+        let rows = labels.of_rows();
+        let known = [&rows.service, &rows.version, &rows.commit, &rows.host].map(Option::as_deref);
+        assert_eq!(known, [Some("shop"), Some("1.2"), Some("2f3a91c"), None]);
+        let names: Vec<&str> = rows.labels.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["deployment.environment", "region"]);
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn recorded(file: &Path, data: &Data) -> String {
     if !data.arguments.is_empty() {
         text.push_str(&format!(" {}", data.arguments));
     }
-    if let Some(commit) = commit(data) {
+    if let Some(commit) = data.commit() {
         text.push_str(&format!(", commit {commit}"));
     }
     if data.start_ms > 0.0 {
@@ -87,11 +87,6 @@ fn recorded(file: &Path, data: &Data) -> String {
         text.push_str(&format!(" ({})", by.join(", ")));
     }
     text
-}
-
-/// The commit that the program was built from.
-pub(crate) fn commit(data: &Data) -> Option<&str> {
-    data.recorded.as_ref()?.commit.as_deref()
 }
 
 fn samples(selection: &Selection<'_>, waits: bool) -> String {
@@ -219,7 +214,7 @@ fn json(
         "profile": {
             "product": data.product,
             "arguments": data.arguments,
-            "commit": commit(data),
+            "commit": data.commit(),
             "recorded_by": data.imported_from,
             "os": data.os,
             "cpu": data.cpu,

@@ -31,6 +31,7 @@ mod ladder;
 mod larger_stacks;
 mod merge;
 mod offcpu;
+mod parquet;
 mod perf_data;
 mod perf_off_cpu;
 mod privacy;

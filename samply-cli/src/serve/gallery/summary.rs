@@ -18,7 +18,7 @@ use profile::view::select::{Filter, select};
 
 use crate::exit::Failure;
 use crate::input::{self, Extent, Input};
-use crate::report::{Measure, about};
+use crate::report::Measure;
 use crate::term::{Term, Verbosity};
 
 /// Functions that are kept of a profile: so many by self cost, and so many by total cost.
@@ -117,7 +117,7 @@ impl Summary {
                 functions: functions.collect(),
                 more_functions: rows.len() - kept.len(),
                 program: names.kept(&data.product),
-                commit: about::commit(&data).map(str::to_owned),
+                commit: data.commit().map(str::to_owned),
                 machine: names.kept(&machine(&data)),
                 recorded_by: data.imported_from.clone(),
                 start_ms: Some(data.start_ms).filter(|start| start.is_finite() && *start > 0.0),

@@ -39,6 +39,8 @@ pub(crate) enum Need {
     Debuginfod,
     Binutils,
     Bpf,
+    Duckdb,
+    Clickhouse,
 }
 
 impl Need {
@@ -68,6 +70,8 @@ impl Need {
             Need::Debuginfod => "debuginfod",
             Need::Binutils => "binutils",
             Need::Bpf => "bpf",
+            Need::Duckdb => "duckdb",
+            Need::Clickhouse => "clickhouse",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",
