@@ -1,7 +1,7 @@
 //! The viewer: a page that shows a profile in any browser, and loads nothing.
 //!
 //! [`write()`] makes one file of page and profile. A server gives the same page ([`served_page`]) and its data ([`served_data`]). The weights
-//! of all samples are those of [`Picked`](super::Picked); the page adds them up over what the user selects.
+//! of all samples are those of [`Picked`]; the page adds them up over what the user selects.
 //!
 //! 1. `data`: what the page needs of a profile. `stacks`: call chains; `kinds`: samples; `threads`: rows of the timeline; `markers`;
 //!    `about`: the head; `columns`: their numbers; `diff`: two sides.
