@@ -264,6 +264,23 @@ pub fn is_sample(record: &[u8]) -> bool {
     record.first_chunk().map(Header::parse).map(|header| header.kind) == Some(record_type::SAMPLE)
 }
 
+/// True for a thread that starts in its own process, a task that ends, and a name without an exec: no file is to be opened for them.
+pub fn opens_no_file(record: &[u8]) -> bool {
+    let Some(header) = record.first_chunk().map(Header::parse) else {
+        return false;
+    };
+    match header.kind {
+        record_type::EXIT => true,
+        record_type::COMM => header.misc & misc::COMM_EXEC == 0,
+        // pid, then the pid of the parent.
+        record_type::FORK => {
+            let pids = record.get(HEADER_BYTES..).and_then(|body| body.first_chunk::<8>());
+            pids.is_some_and(|pids| pids[..4] == pids[4..])
+        }
+        _ => false,
+    }
+}
+
 /// PERF_SAMPLE_ID of a record: the event as it was opened, also where the thread has it by inheritance.
 pub fn event_id(record: &[u8]) -> Option<u64> {
     field(record, 24, 16).map(u64::from_ne_bytes)

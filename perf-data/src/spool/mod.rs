@@ -1,7 +1,7 @@
 //! Keeps a recording on disk while it is made, so that no crash can take it.
 //!
 //! The caller puts a [`SpoolSink`] between the unwinder and the profile builder and gives it a file; the file then holds
-//! everything up to half a second ago, as `perf report` and [`import`](crate::import) read it: perf.data in pipe mode,
+//! everything up to a second ago, as `perf report` and [`import`](crate::import) read it: perf.data in pipe mode,
 //! stacks as call chains, compressed. A thread of its own writes: a slow disk delays nothing, a full disk ends the spool and not the
 //! recording.
 //!

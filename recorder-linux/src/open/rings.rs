@@ -9,16 +9,16 @@ use crate::sys::ring::{Ring, page_bytes};
 const SAMPLE_HEADER_BYTES: usize = 256;
 const SMALLEST_RING_BYTES: usize = 64 << 10;
 const USUAL_RING_BYTES: usize = 2 << 20;
-const LARGEST_RING_BYTES: usize = 8 << 20;
+const LARGEST_RING_BYTES: usize = 32 << 20;
 /// On machines with many CPUs rings stay at their usual size.
 const ALL_RINGS_BYTES: usize = 64 << 20;
-/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder competes with the
-/// program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs).
-/// Rings of 2 MiB lost 1 to 4 % of the samples there, at 1 kHz.
-const RING_SECONDS: f64 = 0.26;
+/// How long a ring should be able to hold a busy CPU's samples, where memory allows: the recorder sleeps for up to 0.4 s, competes with
+/// the program for CPU time, and was seen to wait 160 ms for its turn (ordinary user, 200 busy threads on 2 CPUs). Rings of 2 MiB lost 1
+/// to 4 % of the samples there, at 1 kHz.
+const RING_SECONDS: f64 = 1.05;
 
 /// The same for rings of larger dumps, which are mapped when they are needed. Their stacks are not all that large.
-const LARGER_STACKS_RING_SECONDS: f64 = 0.2;
+const LARGER_STACKS_RING_SECONDS: f64 = 0.5;
 /// No larger dumps where rings hold less of them.
 const LARGER_STACKS_FEWEST_SECONDS: f64 = 0.1;
 /// Of one CPU: 4 kHz with dumps of 64 KiB.
@@ -118,11 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_hold_a_quarter_second_within_what_the_machine_affords() {
+    fn rings_hold_a_second_within_what_the_machine_affords() {
         let mebibytes = |rate_hz, cpus| wanted_ring_bytes(rate_hz, 16384, cpus) >> 20;
         assert_eq!(mebibytes(100.0, 2), 2);
-        assert_eq!(mebibytes(1000.0, 2), 4);
-        assert_eq!(mebibytes(10_000.0, 2), 8);
+        assert_eq!(mebibytes(1000.0, 2), 16);
+        assert_eq!(mebibytes(10_000.0, 2), 32);
+        assert_eq!(mebibytes(1000.0, 8), 8);
         assert_eq!(mebibytes(10_000.0, 64), 2);
     }
 

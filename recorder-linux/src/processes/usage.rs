@@ -8,7 +8,7 @@ use recording::event::{Counter, Event, Pid, ProcessEvent};
 use crate::processes::procfs;
 use crate::sys::process::{monotonic_ns, process_cpu_ns};
 
-/// From one look to the next: 20 points a second are a line.
+/// From one look to the next, at least: 20 points a second are a line. Calm rounds of the recorder are longer.
 const LOOK_NS: u64 = 50_000_000;
 /// A look costs 5 us a process that ran since the last one, and 0.4 us one that did not. Of many processes it comes less often, so that a
 /// thousandth of a CPU is spent on looks.

@@ -102,19 +102,22 @@ pub(crate) fn until_end(
         }
         let before = std::mem::replace(&mut completion, sink.completion());
         let deep_stacks = completion.beyond_sample.saturating_sub(before.beyond_sample);
-        if let Some(bytes) = larger_stacks.after(taken.samples, deep_stacks, opened, translator) {
-            pace = Pace::new(bytes, rate_hz, opened.choice.unit());
-        }
+        let switched_bytes = larger_stacks.after(taken.samples, deep_stacks, opened, translator);
         let took = Duration::from_nanos(monotonic_ns().saturating_sub(woken));
         let found = Found {
             records: taken.records,
+            samples: taken.samples,
             others: taken.others,
             deep_stacks,
             unverified: completion.unverified.saturating_sub(before.unverified),
             fill: taken.fill,
             late: Duration::from_nanos(woken.saturating_sub(now)).saturating_sub(left),
         };
-        pace.next(found, took);
+        match switched_bytes {
+            // What was found was of the other dumps.
+            Some(bytes) => pace = Pace::new(bytes, rate_hz, opened.choice.unit()),
+            None => pace.next(found, took),
+        }
         if switched == Some(true) {
             pace.at_most(ROUND_FOR_MANY_WAITS, took);
         }
@@ -141,7 +144,7 @@ pub(crate) fn until_end(
 #[derive(Clone, Copy, Default)]
 struct Taken {
     records: u64,
-    /// Of these, the ones that are no samples.
+    /// Of these, the ones that are no samples, and for which a file may have to be opened.
     others: u64,
     /// And the samples of the event that samples.
     samples: u64,
@@ -174,7 +177,7 @@ fn drain(
         let role = roles[ring];
         match decode::is_sample(record) {
             true => taken.samples += u64::from(role == Role::Running),
-            false => taken.others += 1,
+            false => taken.others += u64::from(!decode::opens_no_file(record)),
         }
         if matches!(role, Role::Counted | Role::Point) {
             if origins.as_mut().is_none_or(|origins| origins.counts(time, record))

@@ -1,5 +1,6 @@
-//! How long the recorder sleeps until it empties the rings again. Waking up costs it 30 to 80 us of CPU time, however little there is
-//! to do: at 1 kHz and 62 rounds a second that was as much as all of the samples.
+//! How long the recorder sleeps until it empties the rings again. Waking up costs it 200 to 300 us of CPU time, however little there is
+//! to do: all of its code and data have to come into the caches again. At 1 kHz and 16 rounds a second that was as much as all of the
+//! samples.
 
 use std::time::Duration;
 
@@ -7,13 +8,14 @@ use recording::info::PeriodUnit;
 
 use crate::open::RingBytes;
 
-/// Rounds are this share of the time that a busy CPU needs to fill its ring: 8 ms at 4 kHz, if all dumps are full.
+/// Rounds are this share of the time that a busy CPU needs to fill its ring: 16 ms at 4 kHz, if all dumps are full.
 const FILL_SHARE: f64 = 1.0 / 16.0;
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
-/// Rounds are longer as long as the rings are this full at most. The rest is for the time that the recorder waits for a CPU: 160 ms
-/// were seen, and a ring holds 250 ms at 1 kHz.
-const MOST_FILL: f64 = 1.0 / 4.0;
+/// Rounds are longer as long as the rings have room for so many seconds more: the recorder was seen to wait 160 ms for a CPU.
+const ROOM_SECONDS: f64 = 0.19;
+/// Small rings may be a quarter full all the same. Large ones are half full at most: stacks may be deeper from one round to the next.
+const MOST_FILL: [f64; 2] = [1.0 / 4.0, 1.0 / 2.0];
 /// A recorder that waited for a CPU for longer than this competes with others, and may have to wait longer the next time.
 const LONG_WAIT: Duration = Duration::from_millis(5);
 /// The longest round after one with stacks larger than their dumps. These are completed from the target's memory, which
@@ -24,20 +26,27 @@ const LONGEST_IDLE: Duration = Duration::from_millis(32);
 
 /// So many rounds in a row with nothing but samples are calm: no process starts, no file is mapped, which is to be opened soon.
 const CALM_ROUNDS: u32 = 8;
-/// The same after a stack larger than its dump, and after a long wait for a CPU: another one may follow.
-const CALM_ROUNDS_AFTER_TROUBLE: u32 = 128;
+/// The same after many stacks larger than their dumps, and after a long wait for a CPU: others may follow.
+const CALM_ROUNDS_AFTER_TROUBLE: u32 = 64;
 /// Only where a clock samples. On an emulated arm64 machine that samples cycles, 3 to 5 of 500 samples were missing, uncounted, when
 /// rounds were longer than the usual ones; why is not known.
-const LONGEST_CALM: Duration = Duration::from_millis(64);
-/// So many rounds in a row with deep stacks, all verified: what is rootwards of the dumps stays as it is, and can be read later.
-const VERIFIED_ROUNDS: u32 = 300;
-const LONGEST_VERIFIED: Duration = Duration::from_millis(12);
+const LONGEST_CALM: Duration = Duration::from_millis(400);
+
+/// Shares of samples are those of about so many, the last ones.
+const SAMPLES: f64 = 4000.0;
+/// Stacks larger than their dumps are many if more than one in so many is.
+const MANY_DEEP_STACKS: f64 = 1.0 / 100.0;
+/// While fewer stacks than this are unverified, what is rootwards of the dumps stays as it is, and can be read later. A round that is too
+/// long makes rounds short again before this share of all samples is lost. rustc has phases of seconds in which each stack is deeper
+/// than the largest dump: rounds of 3 ms took a third of the recorder's time.
+const FEW_UNVERIFIED: f64 = 1.0 / 500.0;
 
 /// What a round found.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) records: u64,
-    /// Records that are no samples.
+    pub(super) samples: u64,
+    /// Records for which a file may have to be opened.
     pub(super) others: u64,
     /// Stacks that needed more bytes than their samples have.
     pub(super) deep_stacks: u64,
@@ -54,26 +63,33 @@ pub(super) struct Found {
 pub(super) struct Pace {
     usual: Duration,
     longest_calm: Duration,
+    most_fill: f64,
     round: Duration,
     /// Rounds until rounds are calm.
     rounds_to_calm: u32,
-    verified_rounds: u32,
+    /// The share of stacks that are larger than their dumps.
+    deep: f64,
+    unverified: f64,
 }
 
 impl Pace {
     /// Short at first: the samples of a thread's first round at some depth have no earlier reading to agree with.
     pub(super) fn new(bytes: RingBytes, rate_hz: f64, unit: PeriodUnit) -> Pace {
-        let usual = Duration::from_secs_f64(bytes.seconds(rate_hz) * FILL_SHARE).clamp(SHORTEST, LONGEST);
+        let seconds = bytes.seconds(rate_hz);
+        let usual = Duration::from_secs_f64(seconds * FILL_SHARE).clamp(SHORTEST, LONGEST);
+        let [least, most] = MOST_FILL;
         Pace {
             usual,
-            // Stacks may be deep from one round to the next: half of the ring is left for that.
             longest_calm: match unit {
-                PeriodUnit::CpuNanoseconds => LONGEST_CALM.min(usual.mul_f64(0.5 / FILL_SHARE)),
+                PeriodUnit::CpuNanoseconds => LONGEST_CALM.min(Duration::from_secs_f64(seconds * most)),
                 _ => LONGEST,
             },
+            most_fill: (1.0 - ROOM_SECONDS / seconds).clamp(least, most),
             round: usual.min(LONGEST_FOR_DEEP_STACKS),
             rounds_to_calm: CALM_ROUNDS,
-            verified_rounds: 0,
+            deep: 0.0,
+            // Few after some 700 samples.
+            unverified: FEW_UNVERIFIED * 1.2,
         }
     }
 
@@ -85,28 +101,23 @@ impl Pace {
     /// The next round, after one that found this. `took`: the time that the recorder worked.
     pub(super) fn next(&mut self, found: Found, took: Duration) {
         let short = self.usual.min(LONGEST_FOR_DEEP_STACKS);
-        self.rounds_to_calm = if found.deep_stacks > 0 || found.late > LONG_WAIT {
+        follow(&mut self.deep, found.deep_stacks, found.samples);
+        follow(&mut self.unverified, found.unverified, found.samples);
+        let are_deep = found.deep_stacks > 0 && self.deep >= MANY_DEEP_STACKS;
+        self.rounds_to_calm = if are_deep || found.late > LONG_WAIT {
             CALM_ROUNDS_AFTER_TROUBLE
         } else if found.others > 0 {
             self.rounds_to_calm.max(CALM_ROUNDS)
         } else {
             self.rounds_to_calm.saturating_sub(1)
         };
-        if found.unverified > 0 {
-            self.verified_rounds = 0;
-        } else if found.deep_stacks > 0 {
-            self.verified_rounds = self.verified_rounds.saturating_add(1);
-        }
         let doubled = self.round * 2;
         let next = if found.records == 0 {
             doubled.min(LONGEST_IDLE)
-        } else if found.deep_stacks > 0 {
-            match self.verified_rounds >= VERIFIED_ROUNDS {
-                true => doubled.clamp(short, LONGEST_VERIFIED.min(self.usual)),
-                false => short,
-            }
+        } else if found.deep_stacks > 0 && self.unverified >= FEW_UNVERIFIED {
+            short
         } else {
-            let by_fill = self.round.mul_f64((MOST_FILL / found.fill.max(1e-6)).min(1e3));
+            let by_fill = self.round.mul_f64((self.most_fill / found.fill.max(1e-6)).min(1e3));
             let longest = match self.rounds_to_calm {
                 0 => self.longest_calm,
                 _ => LONGEST,
@@ -123,12 +134,21 @@ impl Pace {
     }
 }
 
+/// Takes a count of a round's samples into a share of the last [`SAMPLES`].
+fn follow(share: &mut f64, count: u64, samples: u64) {
+    if samples > 0 {
+        let samples = samples as f64;
+        *share += (count as f64 / samples - *share) * (samples / SAMPLES).min(1.0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const SAMPLES: Found = Found {
         records: 16,
+        samples: 16,
         others: 0,
         deep_stacks: 0,
         unverified: 0,
@@ -141,10 +161,10 @@ mod tests {
         pace.round().as_millis()
     }
 
-    /// 1 kHz with rings of 4 MiB.
-    fn pace() -> Pace {
+    /// 1 kHz with rings of so many MiB.
+    fn pace(ring_mebibytes: usize) -> Pace {
         let bytes = RingBytes {
-            ring_bytes: 4 << 20,
+            ring_bytes: ring_mebibytes << 20,
             stack_bytes: 16 << 10,
         };
         Pace::new(bytes, 1000.0, PeriodUnit::CpuNanoseconds)
@@ -152,29 +172,33 @@ mod tests {
 
     #[test]
     fn rounds_grow_while_there_are_samples_alone_and_shrink_at_anything_else() {
-        let mut pace = pace();
+        let mut pace = pace(16);
         assert_eq!(pace.round().as_millis(), 3);
         assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS - 1), 16);
-        assert_eq!(after(&mut pace, SAMPLES, 4), 64);
+        assert_eq!(after(&mut pace, SAMPLES, 6), 400);
         assert_eq!(after(&mut pace, Found { others: 1, ..SAMPLES }, 1), 16);
         assert_eq!(after(&mut pace, Found { records: 0, ..SAMPLES }, 8), 32);
     }
 
     #[test]
-    fn rings_stay_nearly_empty() {
-        let mut pace = pace();
-        after(&mut pace, SAMPLES, 20);
-        // Twice as full as it may be in 64 ms.
-        assert_eq!(after(&mut pace, Found { fill: 0.5, ..SAMPLES }, 1), 32);
-        assert_eq!(after(&mut pace, Found { fill: 0.25, ..SAMPLES }, 3), 32);
+    fn rings_keep_room_for_a_recorder_that_waits_for_a_cpu() {
+        let mut large = pace(16);
+        after(&mut large, SAMPLES, 20);
+        // Twice as full as it may be in 400 ms.
+        assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 1), 200);
+        assert_eq!(after(&mut large, Found { fill: 0.5, ..SAMPLES }, 3), 200);
         // No shorter than usual, which is by the size of the rings.
-        assert_eq!(after(&mut pace, Found { fill: 0.9, ..SAMPLES }, 3), 16);
+        assert_eq!(after(&mut large, Found { fill: 1.0, ..SAMPLES }, 20), 16);
+        // These hold 256 ms.
+        let mut small = pace(4);
+        assert_eq!(after(&mut small, SAMPLES, 20), 128);
+        assert_eq!(after(&mut small, Found { fill: 0.5, ..SAMPLES }, 1), 66);
     }
 
     #[test]
     fn a_recorder_that_has_to_wait_for_a_cpu_wakes_up_in_time() {
-        let mut pace = pace();
-        assert_eq!(after(&mut pace, SAMPLES, 20), 64);
+        let mut pace = pace(16);
+        assert_eq!(after(&mut pace, SAMPLES, 20), 400);
         let late = Duration::from_millis(6);
         assert_eq!(after(&mut pace, Found { late, ..SAMPLES }, 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
@@ -184,22 +208,35 @@ mod tests {
     #[test]
     fn deep_stacks_are_read_soon_unless_what_is_read_stays_the_same() {
         let deep = Found {
-            deep_stacks: 3,
+            deep_stacks: 16,
             ..SAMPLES
         };
+        let mut pace = pace(4);
+        assert_eq!(after(&mut pace, deep, 40), 3);
+        assert_eq!(after(&mut pace, deep, 160), 16);
+        // Each is a quarter of a thousandth of the last samples.
         let unverified = Found { unverified: 1, ..deep };
-        let mut pace = pace();
-        assert_eq!(after(&mut pace, deep, VERIFIED_ROUNDS - 1), 3);
-        assert_eq!(after(&mut pace, deep, 3), 12);
+        assert_eq!(after(&mut pace, unverified, 2), 16);
+        assert_eq!(after(&mut pace, unverified, 3), 3);
         assert_eq!(after(&mut pace, SAMPLES, CALM_ROUNDS_AFTER_TROUBLE - 1), 16);
         assert_eq!(after(&mut pace, SAMPLES, 1), 32);
-        assert_eq!(after(&mut pace, unverified, 1), 3);
-        assert_eq!(after(&mut pace, deep, VERIFIED_ROUNDS - 1), 3);
+    }
+
+    #[test]
+    fn a_few_deep_stacks_leave_the_rounds_long() {
+        let mut pace = pace(16);
+        after(&mut pace, SAMPLES, 60);
+        let one = Found {
+            samples: 400,
+            deep_stacks: 1,
+            ..SAMPLES
+        };
+        assert_eq!(after(&mut pace, one, 100), 400);
     }
 
     #[test]
     fn the_recorder_takes_half_of_a_cpu_at_most() {
-        let mut pace = pace();
+        let mut pace = pace(4);
         pace.next(SAMPLES, Duration::from_millis(100));
         assert_eq!(pace.round().as_millis(), 100);
         pace.at_most(Duration::from_millis(2), Duration::from_millis(5));

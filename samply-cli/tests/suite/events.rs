@@ -273,7 +273,7 @@ fn what_was_recorded_of_events_survives_kill_9() {
             ],
         );
     running.wait_for("ready");
-    // The file is half a second behind.
+    // The file is a second behind.
     std::thread::sleep(std::time::Duration::from_secs(2));
     running.signal_sprof("KILL");
     let mut spool = running.output().as_os_str().to_owned();
