@@ -9,10 +9,10 @@ use std::fmt::{self, Display, Formatter};
 use object::{Architecture, Object, ObjectSection, ObjectSegment};
 use recording::symbol::FunctionSymbol;
 
-use crate::elf::ElfModule;
-use crate::elf::file::{ElfFile, is_code};
 use crate::error::SymbolError;
 use crate::jit::JitSymbols;
+use crate::objects::ObjectModule;
+use crate::objects::file::{ObjectFile, is_code};
 use crate::symbolicator::Engine;
 use crate::{ModuleKey, Symbolicator};
 
@@ -152,7 +152,7 @@ impl Symbolicator {
         let name = entry.module.name();
         self.with_engine(&entry, |engine| {
             Ok(match engine {
-                Engine::Elf(elf) => assemble(elf, &name, start, size, to_function_end),
+                Engine::Object(file) => assemble(file, &name, start, size, to_function_end),
                 Engine::Jit(jit) => assemble_jit(jit, start, size),
                 Engine::Kernel(_) => Err(AsmError::NotOnDisk("the kernel".to_owned())),
                 Engine::Foreign(_) | Engine::Recorded(_) => Err(AsmError::NotOnDisk(name)),
@@ -161,24 +161,24 @@ impl Symbolicator {
     }
 }
 
-fn assemble(elf: &mut ElfModule, name: &str, start: u64, size: u64, to_end: bool) -> Result<Assembly, AsmError> {
-    let size = match elf.function_end(start) {
+fn assemble(file: &mut ObjectModule, name: &str, start: u64, size: u64, to_end: bool) -> Result<Assembly, AsmError> {
+    let size = match file.function_end(start) {
         Some(end) if to_end => size.max(end.saturating_sub(start)),
         _ => size,
     };
-    let code = decode(elf, name, start, size)?;
+    let code = decode(file, name, start, size)?;
     let end = start.saturating_add(code.size);
     let assembly = labelled(code, start, |reference| match reference {
-        Reference::Jump(target) | Reference::Call(target) => in_function(elf, target),
-        Reference::Data(target) => match elf.slot(target) {
+        Reference::Jump(target) | Reference::Call(target) => in_function(file, target),
+        Reference::Data(target) => match file.slot(target) {
             Some(name) => Some(Target::Slot(name)),
             None if (start..end).contains(&target) => None,
-            None => in_function(elf, target),
+            None => in_function(file, target),
         },
     });
     Ok(Assembly {
-        function: elf.function(start),
-        other_parts: elf.other_parts(start),
+        function: file.function(start),
+        other_parts: file.other_parts(start),
         ..assembly
     })
 }
@@ -259,8 +259,8 @@ fn labelled(code: Code, start: u64, mut elsewhere: impl FnMut(Reference) -> Opti
     }
 }
 
-fn in_function(elf: &mut ElfModule, address: u64) -> Option<Target> {
-    let function = elf.function(address)?;
+fn in_function(file: &mut ObjectModule, address: u64) -> Option<Target> {
+    let function = file.function(address)?;
     Some(Target::Function {
         offset: address.checked_sub(function.start)?,
         name: function.name,
@@ -302,8 +302,8 @@ struct Code {
     instructions: Vec<(u64, Decoded)>,
 }
 
-fn decode(elf: &ElfModule, name: &str, start: u64, size: u64) -> Result<Code, AsmError> {
-    let file = elf.binary().ok_or_else(|| AsmError::NotOnDisk(name.to_owned()))?;
+fn decode(file: &ObjectModule, name: &str, start: u64, size: u64) -> Result<Code, AsmError> {
+    let file = file.binary().ok_or_else(|| AsmError::NotOnDisk(name.to_owned()))?;
     let object = file.object()?;
     let size = size.clamp(1, MAX_BYTES);
     let bytes = code_at(&file, &object, start, size).ok_or_else(|| AsmError::NoCode {
@@ -338,9 +338,9 @@ fn decode_bytes(processor: &Processor, bytes: &[u8], asked: usize, start: u64) -
 
 /// The start of the instruction that holds a relative address, found by decoding from the start of its function. `None` if the decoder
 /// meets bytes that are no instruction.
-pub(crate) fn instruction_at(elf: &ElfModule, function_start: u64, address: u64) -> Option<u64> {
+pub(crate) fn instruction_at(file: &ObjectModule, function_start: u64, address: u64) -> Option<u64> {
     let size = address.checked_sub(function_start).filter(|size| *size < MAX_BYTES)? + 1;
-    let code = decode(elf, "", function_start, size).ok()?;
+    let code = decode(file, "", function_start, size).ok()?;
     let all_known = !code.instructions.iter().any(|(_, one)| one.text.starts_with(".byte"));
     let (offset, _) = code.instructions.last().filter(|_| all_known)?;
     // An address behind the end of the code is in no instruction.
@@ -351,7 +351,7 @@ pub(crate) fn instruction_at(elf: &ElfModule, function_start: u64, address: u64)
 const MAX_INSTRUCTION_BYTES: u64 = 15;
 
 /// The bytes at a relative address: `size` and enough for the last instruction, or fewer if the code ends there.
-fn code_at<'a>(file: &'a ElfFile, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
+fn code_at<'a>(file: &'a ObjectFile, object: &object::File<'a>, start: u64, size: u64) -> Option<&'a [u8]> {
     let svma = start.checked_add(file.base_svma())?;
     let wanted = size + MAX_INSTRUCTION_BYTES;
     let section = object.sections().filter(is_code).find_map(|section| {

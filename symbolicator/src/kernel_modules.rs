@@ -14,13 +14,13 @@ use rustc_hash::FxHashMap;
 use unwind::compression::{FileCompression, decompress_file};
 
 use crate::cache::Cache;
-use crate::elf::ElfModule;
-use crate::elf::file::{ElfFile, is_code};
-use crate::elf::relocatable;
 use crate::error::SymbolError;
 use crate::held::{self, Held};
 use crate::kernel::{self, KernelSymbols};
 use crate::locate::{self, SymbolOptions};
+use crate::objects::ObjectModule;
+use crate::objects::file::{ObjectFile, is_code};
+use crate::objects::relocatable;
 use crate::sys::Mapping;
 
 /// Largest ratio of unpacked to packed that is believed, and largest module, packed as a file or section by section. Modules shrink 3 to 5 times;
@@ -53,7 +53,7 @@ pub(crate) struct KernelModules {
 /// A module whose debug info is installed.
 struct KernelModule {
     name: Arc<String>,
-    elf: ElfModule,
+    file: ObjectModule,
     /// By start in the kernel's list.
     functions: FxHashMap<u64, Function>,
 }
@@ -110,7 +110,7 @@ impl KernelModules {
                 (address < function.end).then_some((*index, address))
             };
             let (indices, addresses): (Vec<usize>, Vec<u64>) = asked.iter().filter_map(found).unzip();
-            for (index, answer) in indices.into_iter().zip(module.elf.lookup(&addresses)) {
+            for (index, answer) in indices.into_iter().zip(module.file.lookup(&addresses)) {
                 let info = &mut infos[index];
                 info.frames = answer.frames;
                 // The same function has one name, with and without debug info: `nf_hook [nf_tables]`.
@@ -126,7 +126,7 @@ impl KernelModules {
     /// Drops modules whose last use is longest ago, if all take too much memory. What was said of them stays said.
     fn used(&mut self, name: &Arc<String>, bytes: usize) {
         for dropped in self.held.used(name, bytes, |other| self.opened.remove(other).flatten()) {
-            let damage = dropped.elf.damage().iter();
+            let damage = dropped.file.damage().iter();
             let new: Vec<String> = damage.filter(|text| !self.damage.contains(text)).cloned().collect();
             self.damage.extend(new);
         }
@@ -139,7 +139,7 @@ impl KernelModules {
 
     /// Files that could not be read, or not wholly, a sentence each.
     pub(crate) fn damage(&self) -> Vec<String> {
-        let of_files = self.modules().flat_map(|module| module.elf.damage());
+        let of_files = self.modules().flat_map(|module| module.file.damage());
         // A module that was opened again says the same again.
         let of_files = of_files.filter(|text| !self.damage.contains(text));
         self.damage.iter().chain(of_files).cloned().collect()
@@ -168,10 +168,10 @@ impl KernelModules {
             match self.read(&path, &id) {
                 Ok(Some(file)) => {
                     let functions = functions(&file, running.functions_in_module(name).collect());
-                    let elf = ElfModule::new(None, Some(file), &self.options);
+                    let file = ObjectModule::new(None, Some(file), &self.options);
                     return Some(KernelModule {
                         name: Arc::new(name.to_owned()),
-                        elf,
+                        file,
                         functions,
                     });
                 }
@@ -211,9 +211,9 @@ impl KernelModules {
     }
 
     /// Reads a file and lays it out. `None` if it has no debug info.
-    fn read(&self, path: &Path, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> {
+    fn read(&self, path: &Path, id: &BuildId) -> Result<Option<ObjectFile>, SymbolError> {
         let Some(compression) = compression_of(path) else {
-            return checked(ElfFile::open(path)?, id);
+            return checked(ObjectFile::open(path)?, id);
         };
         // Distributions' modules are packed and have no debug info: each start would unpack them to see that.
         let packed = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
@@ -228,7 +228,7 @@ impl KernelModules {
         let limit = bytes.len().saturating_mul(MAX_UNPACKED_RATIO).min(MAX_UNPACKED_BYTES);
         let unpacked =
             decompress_file(compression, bytes, limit).map_err(|error| SymbolError::unreadable(path, error))?;
-        let file = checked(ElfFile::from_bytes(path, unpacked)?, id)?;
+        let file = checked(ObjectFile::from_bytes(path, unpacked)?, id)?;
         if let (None, Some((cache, identity))) = (&file, known) {
             // Without it the next start unpacks the file again.
             let _ = cache.put(&entry, &identity);
@@ -239,12 +239,12 @@ impl KernelModules {
 
 impl KernelModule {
     fn held_bytes(&self) -> usize {
-        self.elf.held_bytes() + self.functions.capacity() * size_of::<(u64, Function)>()
+        self.file.held_bytes() + self.functions.capacity() * size_of::<(u64, Function)>()
     }
 }
 
 /// A file with the build id and debug info, laid out.
-fn checked(file: ElfFile, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> {
+fn checked(file: ObjectFile, id: &BuildId) -> Result<Option<ObjectFile>, SymbolError> {
     if file.build_id() != Some(id) {
         return Err(SymbolError::Replaced {
             path: file.path().to_owned(),
@@ -267,7 +267,7 @@ fn checked(file: ElfFile, id: &BuildId) -> Result<Option<ElfFile>, SymbolError> 
 
 /// Finds the functions of the kernel's list in the file. A name that several functions of either have is decided by the place of the section, which
 /// other functions tell; where that is unknown, the name has no function.
-fn functions(file: &ElfFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Function> {
+fn functions(file: &ObjectFile, listed: Vec<(&str, u64)>) -> FxHashMap<u64, Function> {
     let mut by_name: FxHashMap<Vec<u8>, Vec<Function>> = FxHashMap::default();
     let Ok(object) = file.object() else {
         return FxHashMap::default();

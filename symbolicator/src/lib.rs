@@ -10,7 +10,7 @@
 //! Out of scope: profiles, HTTP, output formats. [`api`] knows the bodies of the Firefox Profiler's symbol-server
 //! requests, but no server.
 //!
-//! The journey: [`Symbolicator`] -> `locate` (which files) -> `elf` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
+//! The journey: [`Symbolicator`] -> `locate` (which files) -> `objects` (`file`, `symtab`, `plt`, `dwarf`) -> `demangle`. [`jit`] has JIT
 //! code, `foreign` the symbol files of other systems, `recorded` names that came with the recording, `cache` what the next start need not find out
 //! again, `debuginfod` files that this machine lacks, `kernel` the functions of the kernel, `vmlinux` and `kernel_modules` their debug info,
 //! `held` which modules stay in memory, `ahead` look-ups of several modules at once, [`probe`] the way from a name to its address, `source` and `asm` the code.
@@ -21,7 +21,6 @@ mod asm;
 mod cache;
 mod debuginfod;
 mod demangle;
-mod elf;
 mod error;
 mod foreign;
 mod held;
@@ -31,6 +30,7 @@ mod kernel;
 mod kernel_modules;
 mod local_sources;
 mod locate;
+mod objects;
 mod path_map;
 pub mod probe;
 mod recorded;

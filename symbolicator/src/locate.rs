@@ -12,9 +12,9 @@ use recording::sink::KeptFile;
 use recording::sink::ReadAt;
 
 use crate::debuginfod::Debuginfod;
-use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::foreign::SymbolServers;
+use crate::objects::file::ObjectFile;
 use crate::path_map::PathMap;
 
 /// How to look for symbols.
@@ -42,9 +42,9 @@ const SYSTEM_DEBUG_DIR: &str = "/usr/lib/debug";
 /// The files of a module; each has the build id of the module, if the module has one.
 pub(crate) struct Files {
     /// The file that ran, with the machine code. `None` if only the debug file exists.
-    pub(crate) binary: Option<ElfFile>,
+    pub(crate) binary: Option<ObjectFile>,
     /// A separate file with debug info or the full symbol table.
-    pub(crate) debug: Option<ElfFile>,
+    pub(crate) debug: Option<ObjectFile>,
     /// Why another file that may have symbols was not used: it is damaged, or the user may not read it.
     pub(crate) unreadable: Option<SymbolError>,
 }
@@ -76,11 +76,11 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         let link = binary.as_ref().and_then(debug_link);
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
-        let useful = |file: &ElfFile| file.has_section(".debug_info") || file.has_section(".symtab");
+        let useful = |file: &ObjectFile| file.has_section(".debug_info") || file.has_section(".symtab");
         // The recording may lack the build id of the file: then the id in the file is used. Debian's debug files are found by it alone.
         identified = Module {
             build_id: (module.build_id.as_ref())
-                .or_else(|| binary.as_ref().and_then(ElfFile::build_id))
+                .or_else(|| binary.as_ref().and_then(ObjectFile::build_id))
                 .cloned(),
             ..module.clone()
         };
@@ -94,7 +94,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
             }
             // Without a build id, the checksum in the link identifies the file.
             None => linked
-                .filter_map(|path| ElfFile::open(&path).ok())
+                .filter_map(|path| ObjectFile::open(&path).ok())
                 .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
                 .find(useful),
         };
@@ -140,7 +140,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn open(&mut self, path: &Path) -> Option<ElfFile> {
+    fn open(&mut self, path: &Path) -> Option<ObjectFile> {
         if self.tried.iter().any(|tried| tried == path) {
             return None;
         }
@@ -149,7 +149,7 @@ impl Search<'_> {
         if !path.exists() {
             return None;
         }
-        let file = match ElfFile::open(path) {
+        let file = match ObjectFile::open(path) {
             Ok(file) => file,
             Err(error) => {
                 self.fail(error);
@@ -169,8 +169,8 @@ impl Search<'_> {
         Some(file)
     }
 
-    fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ElfFile> {
-        match ElfFile::open_kept(&self.module.path, kept) {
+    fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ObjectFile> {
+        match ObjectFile::open_kept(&self.module.path, kept) {
             // The file may have been written to since it ran.
             Ok(file) if same_build(self.module, &file) => Some(file),
             Ok(file) => {
@@ -194,7 +194,7 @@ impl Search<'_> {
 }
 
 /// The error for a file of another build.
-pub(crate) fn replaced(module: &Module, file: &ElfFile) -> SymbolError {
+pub(crate) fn replaced(module: &Module, file: &ObjectFile) -> SymbolError {
     SymbolError::Replaced {
         path: file.path().to_owned(),
         recorded: describe(module.build_id.as_ref()),
@@ -203,7 +203,7 @@ pub(crate) fn replaced(module: &Module, file: &ElfFile) -> SymbolError {
 }
 
 /// True if the file is the one that was recorded, as far as can be known.
-pub(crate) fn same_build(module: &Module, file: &ElfFile) -> bool {
+pub(crate) fn same_build(module: &Module, file: &ObjectFile) -> bool {
     match (&module.build_id, file.build_id()) {
         (Some(recorded), Some(found)) => recorded == found,
         (Some(_), None) => false,
@@ -272,7 +272,7 @@ struct DebugLink {
 }
 
 /// The name and checksum in `.gnu_debuglink`. Folders in the name are dropped, because the file may be hostile.
-fn debug_link(file: &ElfFile) -> Option<DebugLink> {
+fn debug_link(file: &ObjectFile) -> Option<DebugLink> {
     let object = file.object().ok()?;
     let (name, crc) = object.gnu_debuglink().ok()??;
     let name = Path::new(OsStr::from_bytes(name)).file_name()?.to_owned();
@@ -283,13 +283,13 @@ fn debug_link(file: &ElfFile) -> Option<DebugLink> {
 pub(crate) enum Supplementary {
     /// The debug info names no such file.
     NotNeeded,
-    Found(ElfFile),
+    Found(ObjectFile),
     /// The named file is absent, or has another build id.
     Missing(PathBuf),
 }
 
 /// Looks for the file that `.gnu_debugaltlink` names.
-pub(crate) fn supplementary(file: &ElfFile, options: &SymbolOptions) -> Supplementary {
+pub(crate) fn supplementary(file: &ObjectFile, options: &SymbolOptions) -> Supplementary {
     let object = file.object().ok();
     let link = object
         .as_ref()
@@ -302,7 +302,11 @@ pub(crate) fn supplementary(file: &ElfFile, options: &SymbolOptions) -> Suppleme
     let named = folder.join(OsStr::from_bytes(name));
     let mut paths = vec![named.clone()];
     paths.extend(build_id_paths(&id, &options.symbol_dirs));
-    let open = |path: &PathBuf| ElfFile::open(path).ok().filter(|found| found.build_id() == Some(&id));
+    let open = |path: &PathBuf| {
+        ObjectFile::open(path)
+            .ok()
+            .filter(|found| found.build_id() == Some(&id))
+    };
     let download = || {
         let name = named.file_name().unwrap_or_default().to_string_lossy();
         open(&options.debuginfod.as_ref()?.debug_info(&id, &name)?)
@@ -325,7 +329,7 @@ impl SplitDwarfPaths {
     }
 
     /// The `.dwp` package beside the binary (or in a symbol folder), if there is one.
-    pub(crate) fn package(&self) -> Option<ElfFile> {
+    pub(crate) fn package(&self) -> Option<ObjectFile> {
         let mut beside = self.binary.as_os_str().to_owned();
         beside.push(".dwp");
         let beside = PathBuf::from(beside);
@@ -334,7 +338,7 @@ impl SplitDwarfPaths {
         [beside]
             .into_iter()
             .chain(moved)
-            .find_map(|path| ElfFile::open(&path).ok())
+            .find_map(|path| ObjectFile::open(&path).ok())
     }
 
     /// Candidates for a `.dwo` file, the one that the compiler wrote first.

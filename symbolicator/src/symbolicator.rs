@@ -8,13 +8,13 @@ use recording::sink::KeptFile;
 use recording::symbol::{AddressInfo, SymbolSource};
 use rustc_hash::FxHashMap;
 
-use crate::elf::ElfModule;
 use crate::error::SymbolError;
 use crate::foreign::{self, ForeignFile};
 use crate::held::{Held, MAX_HELD_BYTES};
 use crate::jit::{self, JitSymbols};
 use crate::local_sources::LocalSources;
 use crate::locate::SymbolOptions;
+use crate::objects::ObjectModule;
 use crate::recorded::RecordedSymbols;
 use crate::vmlinux::Kernel;
 
@@ -117,7 +117,7 @@ impl Opened {
 
 /// The symbols of a module, by kind.
 pub(crate) enum Engine {
-    Elf(Box<ElfModule>),
+    Object(Box<ObjectModule>),
     Foreign(Box<ForeignFile>),
     Kernel(Box<Kernel>),
     Jit(Arc<JitSymbols>),
@@ -127,12 +127,12 @@ pub(crate) enum Engine {
 impl Engine {
     fn open(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Engine, SymbolError> {
         match module.kind {
-            ModuleKind::File => match ElfModule::open(module, kept, options) {
-                Ok(elf) => Ok(Engine::Elf(Box::new(elf))),
+            ModuleKind::File => match ObjectModule::open(module, kept, options) {
+                Ok(elf) => Ok(Engine::Object(Box::new(elf))),
                 Err(error) => Engine::open_foreign(module, options, Some(error)),
             },
             ModuleKind::Windows { .. } => Engine::open_foreign(module, options, None),
-            ModuleKind::Vdso => Ok(Engine::Elf(Box::new(crate::vdso::open(module)?))),
+            ModuleKind::Vdso => Ok(Engine::Object(Box::new(crate::vdso::open(module)?))),
             ModuleKind::Kernel => Ok(Engine::Kernel(Box::new(Kernel::open(module, options)?))),
             ModuleKind::Jit => Ok(Engine::Jit(Arc::new(JitSymbols::open(module)?))),
         }
@@ -146,7 +146,7 @@ impl Engine {
     fn check_unchanged(&self) -> bool {
         match self {
             Engine::Foreign(file) => file.check_unchanged(),
-            Engine::Elf(elf) => elf.check_unchanged(),
+            Engine::Object(file) => file.check_unchanged(),
             Engine::Kernel(kernel) => kernel.check_unchanged(),
             Engine::Jit(_) | Engine::Recorded(_) => true,
         }
@@ -154,11 +154,11 @@ impl Engine {
 
     fn facts(&self) -> Facts {
         match self {
-            Engine::Elf(elf) => Facts {
-                notes: elf.notes(),
-                damage: elf.damage().to_vec(),
-                source: elf.looked_up_in(),
-                not_kept: elf.not_kept().map(str::to_owned),
+            Engine::Object(file) => Facts {
+                notes: file.notes(),
+                damage: file.damage().to_vec(),
+                source: file.looked_up_in(),
+                not_kept: file.not_kept().map(str::to_owned),
             },
             Engine::Jit(jit) => Facts {
                 notes: jit.notes(),
@@ -187,7 +187,7 @@ impl Engine {
 
     fn is_in_place(&self) -> bool {
         match self {
-            Engine::Elf(elf) => elf.is_in_place(),
+            Engine::Object(file) => file.is_in_place(),
             Engine::Kernel(kernel) => kernel.is_in_place(),
             Engine::Foreign(_) | Engine::Jit(_) | Engine::Recorded(_) => true,
         }
@@ -196,7 +196,7 @@ impl Engine {
     /// Heap bytes that are free once the symbols are dropped. Symbols of JIT code may be all that is left of it: these stay.
     fn held_bytes(&self) -> usize {
         match self {
-            Engine::Elf(elf) => elf.held_bytes(),
+            Engine::Object(file) => file.held_bytes(),
             Engine::Foreign(file) => file.held_bytes(),
             Engine::Kernel(kernel) => kernel.held_bytes(),
             Engine::Jit(_) | Engine::Recorded(_) => 0,
@@ -300,10 +300,10 @@ impl Symbolicator {
 
     pub(crate) fn lookup_entry(&self, entry: &Arc<Entry>, addresses: &[u64]) -> Result<Vec<AddressInfo>, SymbolError> {
         self.with_engine(entry, |engine| match engine {
-            Engine::Elf(elf) if jit::is_injected(&entry.module.name()) => {
-                Ok(elf.lookup(addresses).into_iter().map(jit::readable).collect())
+            Engine::Object(file) if jit::is_injected(&entry.module.name()) => {
+                Ok(file.lookup(addresses).into_iter().map(jit::readable).collect())
             }
-            Engine::Elf(elf) => Ok(elf.lookup(addresses)),
+            Engine::Object(file) => Ok(file.lookup(addresses)),
             Engine::Foreign(file) => file.lookup(addresses),
             Engine::Kernel(kernel) => Ok(kernel.lookup(addresses)),
             Engine::Jit(jit) => Ok(jit.lookup(addresses)),

@@ -2,24 +2,24 @@
 
 use recording::module::Module;
 
-use crate::elf::ElfModule;
-use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate::{self, SymbolOptions};
+use crate::objects::ObjectModule;
+use crate::objects::file::ObjectFile;
 
 /// The vDSO of this process, if it is the recorded one. A recording from another machine or another kernel has another vDSO.
-pub(crate) fn open(module: &Module) -> Result<ElfModule, SymbolError> {
+pub(crate) fn open(module: &Module) -> Result<ObjectModule, SymbolError> {
     let bytes = read_own().map_err(|error| {
         SymbolError::unreadable(
             &module.path,
             format!("reading our own vdso from /proc/self/mem: {error}"),
         )
     })?;
-    let file = ElfFile::from_bytes(&module.path, bytes)?;
+    let file = ObjectFile::from_bytes(&module.path, bytes)?;
     if !locate::same_build(module, &file) {
         return Err(locate::replaced(module, &file));
     }
-    Ok(ElfModule::new(Some(file), None, &SymbolOptions::default()))
+    Ok(ObjectModule::new(Some(file), None, &SymbolOptions::default()))
 }
 
 /// /proc/self/mem gives the bytes without an unsafe read of the mapping.

@@ -7,12 +7,12 @@ use object::{Object, ObjectSymbol};
 use recording::module::{BuildId, Module, ModuleKind};
 use recording::symbol::{AddressInfo, FunctionSymbol, SymbolSource};
 
-use crate::elf::ElfModule;
-use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::kernel::{self, KernelSymbols};
 use crate::kernel_modules::KernelModules;
 use crate::locate::SymbolOptions;
+use crate::objects::ObjectModule;
+use crate::objects::file::ObjectFile;
 
 /// The recorded kernel.
 pub(crate) struct Kernel {
@@ -72,7 +72,7 @@ impl Kernel {
 
     /// What the answers lack, a sentence each.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let of_image = self.image.iter().flat_map(|image| image.elf.notes());
+        let of_image = self.image.iter().flat_map(|image| image.file.notes());
         (self.note.iter().cloned())
             .chain(of_image)
             .chain(self.modules.notes())
@@ -81,13 +81,13 @@ impl Kernel {
 
     /// Which files could not be read, or not wholly, a sentence each.
     pub(crate) fn damage(&self) -> Vec<String> {
-        let of_image = self.image.iter().flat_map(|image| image.elf.damage().to_vec());
+        let of_image = self.image.iter().flat_map(|image| image.file.damage().to_vec());
         of_image.chain(self.modules.damage()).collect()
     }
 
     /// Where names come from.
     pub(crate) fn looked_up_in(&self) -> SymbolSource {
-        let of_image = || self.image.as_ref().map(|image| image.elf.looked_up_in());
+        let of_image = || self.image.as_ref().map(|image| image.file.looked_up_in());
         match self.running {
             Some(_) => SymbolSource::Recorded,
             None => of_image().unwrap_or_default(),
@@ -96,24 +96,24 @@ impl Kernel {
 
     /// Heap bytes of what was read of the image and of modules, about. The list of functions is small.
     pub(crate) fn held_bytes(&self) -> usize {
-        let image = self.image.as_ref().map_or(0, |image| image.elf.held_bytes());
+        let image = self.image.as_ref().map_or(0, |image| image.file.held_bytes());
         image + self.modules.held_bytes()
     }
 
     /// False if the image can't be opened again.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.image.as_ref().is_none_or(|image| image.elf.is_in_place())
+        self.image.as_ref().is_none_or(|image| image.file.is_in_place())
     }
 
     /// False if the image was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
-        self.image.as_ref().is_none_or(|image| image.elf.check_unchanged())
+        self.image.as_ref().is_none_or(|image| image.file.check_unchanged())
     }
 }
 
 /// `vmlinux`, the kernel as an ELF file. It has the kernel's own code, without that of modules (see `kernel_modules`) and BPF programs.
 struct Image {
-    elf: ElfModule,
+    file: ObjectModule,
     /// What the kernel's relative address 0 is in the file: an address relative to its lowest PT_LOAD. The kernel that runs lies elsewhere in
     /// memory (KASLR), and relative addresses are the same.
     text: u64,
@@ -133,7 +133,7 @@ impl Image {
             return Ok(None);
         };
         let installed = installed(root, &options.symbol_dirs);
-        let is_it = |path: &&PathBuf| ElfFile::open(path).is_ok_and(|file| file.build_id() == Some(id));
+        let is_it = |path: &&PathBuf| ObjectFile::open(path).is_ok_and(|file| file.build_id() == Some(id));
         let path = installed.iter().find(is_it);
         let as_file = Module {
             kind: ModuleKind::File,
@@ -145,18 +145,18 @@ impl Image {
             debuginfod: None,
             ..options.clone()
         };
-        match ElfModule::open(&as_file, None, &options) {
-            Ok(elf) => Image::of(elf, base).map(Some),
+        match ObjectModule::open(&as_file, None, &options) {
+            Ok(file) => Image::of(file, base).map(Some),
             Err(_) => {
-                let unreadable = installed.iter().find_map(|path| ElfFile::open(path).err());
+                let unreadable = installed.iter().find_map(|path| ObjectFile::open(path).err());
                 let other = installed.first().map(|path| other_build(path, id));
                 (unreadable.map(|error| error.to_string()).or(other)).map_or(Ok(None), Err)
             }
         }
     }
 
-    fn of(elf: ElfModule, base: Option<&str>) -> Result<Image, String> {
-        let files = elf.symbol_files();
+    fn of(file: ObjectModule, base: Option<&str>) -> Result<Image, String> {
+        let files = file.symbol_files();
         let places = |name: &str| files.iter().find_map(|file| symbol(file, name));
         let name = files.first().map(|file| file.path().display().to_string());
         let lacks = |what: &str| {
@@ -181,7 +181,7 @@ impl Image {
         };
         let end = of_text("_etext")?.saturating_sub(text);
         Ok(Image {
-            elf,
+            file,
             text,
             code: 0..end,
         })
@@ -192,7 +192,7 @@ impl Image {
         let own = |index: &usize| self.code.contains(&addresses[*index]);
         let own: Vec<usize> = (0..addresses.len()).filter(own).collect();
         let asked: Vec<u64> = own.iter().map(|index| addresses[*index] + self.text).collect();
-        for (index, found) in own.into_iter().zip(self.elf.lookup(&asked)) {
+        for (index, found) in own.into_iter().zip(self.file.lookup(&asked)) {
             let relative = |function: FunctionSymbol| FunctionSymbol {
                 start: function.start.wrapping_sub(self.text),
                 ..function
@@ -205,7 +205,7 @@ impl Image {
 }
 
 /// A symbol's address, relative to the lowest PT_LOAD of the file.
-fn symbol(file: &ElfFile, name: &str) -> Option<u64> {
+fn symbol(file: &ObjectFile, name: &str) -> Option<u64> {
     let object = file.object().ok()?;
     let symbol = object
         .symbols()
@@ -298,7 +298,7 @@ mod tests {
             .output();
         let built = built.unwrap();
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        ElfFile::open(path).unwrap().build_id().cloned()
+        ObjectFile::open(path).unwrap().build_id().cloned()
     }
 
     fn module(id: &BuildId) -> Module {
@@ -313,7 +313,7 @@ mod tests {
 
     /// Relative address of a function of the image.
     fn offset(path: &Path, name: &str) -> u64 {
-        let file = ElfFile::open(path).unwrap();
+        let file = ObjectFile::open(path).unwrap();
         symbol(&file, name).unwrap() - symbol(&file, "_text").unwrap()
     }
 

@@ -253,7 +253,7 @@ fn modules_are_found_where_distributions_and_users_have_them() {
     let root = system.root.path();
     let installed = root.join("lib/modules/6.1.0-9/extra");
     std::fs::create_dir_all(&installed).unwrap();
-    let id = ElfFile::from_bytes(Path::new("made-up.ko"), bytes.clone()).unwrap();
+    let id = ObjectFile::from_bytes(Path::new("made-up.ko"), bytes.clone()).unwrap();
     let hex = id.build_id().unwrap().to_hex();
     let by_id = root.join(format!("own/.build-id/{}", &hex[..2]));
     std::fs::create_dir_all(&by_id).unwrap();
@@ -305,7 +305,7 @@ fn a_packed_module_without_debug_info_is_unpacked_once() {
     let entries = || std::fs::read_dir(cache.path()).unwrap().count();
     assert!(system.all(&mut modules()).iter().all(|info| info.frames.is_empty()));
     assert_eq!(entries(), 1);
-    let id = ElfFile::open(&system.file).unwrap().build_id().cloned().unwrap();
+    let id = ObjectFile::open(&system.file).unwrap().build_id().cloned().unwrap();
     assert!(modules().read(&packed, &id).unwrap().is_none());
     // Another file at its place is read.
     std::fs::write(&packed, "no module").unwrap();
@@ -329,7 +329,7 @@ fn a_module_with_debug_info_in_a_form_that_is_not_read_hides_no_other() {
     if run("objcopy", &rename).is_none() {
         return;
     }
-    let id = ElfFile::open(&system.file).unwrap().build_id().cloned().unwrap();
+    let id = ObjectFile::open(&system.file).unwrap().build_id().cloned().unwrap();
     assert!(system.modules().read(&system.file, &id).unwrap().is_none());
     assert!(system.all(&mut system.modules()) == expected);
 }
@@ -342,7 +342,7 @@ fn names_of_several_functions_are_decided_by_the_others_of_their_section() {
     let twice = || system.functions.iter().filter(|function| function.0 == "twice");
     assert_eq!(twice().count(), 2);
     // The same list as if the section lay elsewhere for one function: nothing is known of the section.
-    let file = relocatable::lay_out(&ElfFile::open(&system.file).unwrap(), 0).unwrap();
+    let file = relocatable::lay_out(&ObjectFile::open(&system.file).unwrap(), 0).unwrap();
     let mut listed: Vec<(&str, u64)> = system
         .functions
         .iter()

@@ -9,9 +9,9 @@ use super::names::{Match, Wanted};
 use super::{AtOffset, Segments};
 use crate::asm;
 use crate::demangle::demangle;
-use crate::elf::ElfModule;
 use crate::error::SymbolError;
 use crate::locate::SymbolOptions;
+use crate::objects::ObjectModule;
 
 /// Functions of one name at most: instances of a generic function, overloads, functions of several files.
 const MAX_FUNCTIONS: usize = 100;
@@ -48,11 +48,11 @@ pub struct Functions {
 
 /// Finds the functions of a file that `name` means.
 pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Result<Functions, SymbolError> {
-    let (mut elf, code) = super::open(path, options)?;
+    let (mut module, code) = super::open(path, options)?;
     let wanted = Wanted::new(name);
     let mut functions = Functions::default();
     let mut found: BTreeMap<u64, String> = BTreeMap::new();
-    for file in elf.symbol_files() {
+    for file in module.symbol_files() {
         let object = file.object()?;
         for symbol in object.symbols().chain(object.dynamic_symbols()) {
             let Some(raw) = function_name(&symbol) else { continue };
@@ -87,7 +87,7 @@ pub fn find_functions(path: &Path, name: &str, options: &SymbolOptions) -> Resul
     if !functions.found.is_empty() {
         functions.similar.clear();
     }
-    functions.inlined_copies = elf.inlined_copies(|name| wanted.is_meant(name));
+    functions.inlined_copies = module.inlined_copies(|name| wanted.is_meant(name));
     Ok(functions)
 }
 
@@ -108,15 +108,15 @@ fn is_chosen_at_start<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
 }
 
 /// What a probe at a relative address would hit.
-pub(super) fn place(elf: &mut ElfModule, code: &Segments, address: u64) -> AtOffset {
-    let Some(function) = elf.function(address).filter(|function| function.start <= address) else {
+pub(super) fn place(module: &mut ObjectModule, code: &Segments, address: u64) -> AtOffset {
+    let Some(function) = module.function(address).filter(|function| function.start <= address) else {
         return AtOffset::Unknown;
     };
     let named = |offset: u64| match offset {
         0 => function.name.clone(),
         offset => format!("{}+{offset:#x}", function.name),
     };
-    match asm::instruction_at(elf, function.start, address) {
+    match asm::instruction_at(module, function.start, address) {
         Some(begin) if begin == address => AtOffset::Instruction(Some(named(address - function.start))),
         Some(begin) => match code.offset(begin) {
             Some(begins_at) => AtOffset::InsideInstruction {

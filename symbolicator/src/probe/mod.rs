@@ -14,10 +14,10 @@ use std::path::Path;
 use object::{Object, ObjectSegment};
 use recording::module::{Module, ModuleKind};
 
-use crate::elf::ElfModule;
-use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
 use crate::locate::SymbolOptions;
+use crate::objects::ObjectModule;
+use crate::objects::file::ObjectFile;
 
 pub use self::functions::{Function, Functions, find_functions};
 pub use self::notes::{StaticProbe, static_probes};
@@ -42,16 +42,16 @@ pub enum AtOffset {
 
 /// Looks at a file offset.
 pub fn place_at(path: &Path, file_offset: u64, options: &SymbolOptions) -> Result<AtOffset, SymbolError> {
-    let (mut elf, code) = open(path, options)?;
+    let (mut module, code) = open(path, options)?;
     let Some(address) = code.address(file_offset) else {
         return Ok(AtOffset::NoCode);
     };
-    Ok(functions::place(&mut elf, &code, address))
+    Ok(functions::place(&mut module, &code, address))
 }
 
 /// A file with its symbols, and where its code is.
-fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Segments), SymbolError> {
-    let file = ElfFile::open(path)?;
+fn open(path: &Path, options: &SymbolOptions) -> Result<(ObjectModule, Segments), SymbolError> {
+    let file = ObjectFile::open(path)?;
     let module = Module {
         kind: ModuleKind::File,
         path: path.to_owned(),
@@ -59,7 +59,7 @@ fn open(path: &Path, options: &SymbolOptions) -> Result<(ElfModule, Segments), S
         build_id: file.build_id().cloned(),
         arch: None,
     };
-    Ok((ElfModule::open(&module, None, options)?, Segments::code(&file)?))
+    Ok((ObjectModule::open(&module, None, options)?, Segments::code(&file)?))
 }
 
 /// Segments of a file: addresses and file offsets.
@@ -71,12 +71,12 @@ struct Segments {
 
 impl Segments {
     /// The executable segments.
-    fn code(file: &ElfFile) -> Result<Segments, SymbolError> {
+    fn code(file: &ObjectFile) -> Result<Segments, SymbolError> {
         Segments::of(file, |segment| segment.permissions().executable())
     }
 
     /// The segments that `is_wanted` accepts.
-    fn of(file: &ElfFile, is_wanted: impl Fn(&object::Segment<'_, '_>) -> bool) -> Result<Segments, SymbolError> {
+    fn of(file: &ObjectFile, is_wanted: impl Fn(&object::Segment<'_, '_>) -> bool) -> Result<Segments, SymbolError> {
         let object = file.object()?;
         let segments = object.segments().filter(is_wanted).map(|segment| {
             let (offset, bytes) = segment.file_range();

@@ -11,8 +11,8 @@ use std::path::Path;
 use object::{Object, ObjectSection};
 
 use super::Segments;
-use crate::elf::file::ElfFile;
 use crate::error::SymbolError;
+use crate::objects::file::ObjectFile;
 
 /// Type of the note (NT_STAPSDT) and its owner.
 const NOTE_TYPE: u32 = 3;
@@ -37,7 +37,7 @@ pub struct StaticProbe {
 
 /// All USDT probes of a file.
 pub fn static_probes(path: &Path) -> Result<Vec<StaticProbe>, SymbolError> {
-    let file = ElfFile::open(path)?;
+    let file = ObjectFile::open(path)?;
     let notes = file.section(".note.stapsdt")?;
     let object = file.object()?;
     let form = Form {

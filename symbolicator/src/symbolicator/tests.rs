@@ -214,7 +214,7 @@ fn a_file_that_is_cut_short_while_it_is_read_gives_no_names_and_ends_nothing() {
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.set_len(kept).unwrap();
             match engine {
-                Engine::Elf(elf) => Ok(elf.lookup(&addresses)),
+                Engine::Object(file) => Ok(file.lookup(&addresses)),
                 _ => unreachable!(),
             }
         });

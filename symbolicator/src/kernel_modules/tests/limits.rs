@@ -9,7 +9,7 @@ fn sections_unpack_to_so_many_bytes_in_all() {
     let Some(system) = system("cc", "ld", &["-g", "-gz=zlib"]) else {
         return;
     };
-    let file = ElfFile::open(&system.file).unwrap();
+    let file = ObjectFile::open(&system.file).unwrap();
     let laid_out = relocatable::lay_out(&file, u64::MAX).unwrap();
     let unpacked = |name: &str| laid_out.section(name).unwrap().len() as u64;
     let object = file.object().unwrap();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::file::ElfFile;
+use super::file::ObjectFile;
 use super::symbol::{Rank, Symbol};
 
 /// Symbols of a bucket on average. More are sorted for a look-up, fewer make more buckets.
@@ -14,7 +14,7 @@ const IN_BUCKET: usize = 8;
 /// They are put into buckets of equal parts of the addresses. A bucket is sorted, and its names are compared, when it is first needed: to sort all
 /// 118,000 symbols of a program of 182 MB and read their names takes 20 ms, as much as all else of 100 look-ups.
 pub(super) struct ByAddress {
-    files: Vec<Arc<ElfFile>>,
+    files: Vec<Arc<ObjectFile>>,
     /// Bucket after bucket.
     symbols: Vec<Symbol>,
     buckets: Vec<Bucket>,
@@ -40,7 +40,7 @@ pub(super) struct Place {
 
 impl ByAddress {
     /// `code` is where most symbols are; those outside are in the first and last bucket.
-    pub(super) fn new(files: Vec<Arc<ElfFile>>, found: &[Symbol], code: Range<u64>) -> ByAddress {
+    pub(super) fn new(files: Vec<Arc<ObjectFile>>, found: &[Symbol], code: Range<u64>) -> ByAddress {
         let span = code.end.saturating_sub(code.start);
         let count = (found.len() / IN_BUCKET).max(1) as u64;
         let shift = (span / count).checked_ilog2().unwrap_or(0);
@@ -75,7 +75,7 @@ impl ByAddress {
         size_of_val(&*self.symbols) + size_of_val(&*self.buckets)
     }
 
-    pub(super) fn files(&self) -> &[Arc<ElfFile>] {
+    pub(super) fn files(&self) -> &[Arc<ObjectFile>] {
         &self.files
     }
 

@@ -21,18 +21,18 @@ use unwind::Functions;
 
 use self::answers::Answers;
 use self::dwarf::{Dwarf, DwarfFiles};
-use self::file::ElfFile;
+use self::file::ObjectFile;
 use self::symtab::SymbolTable;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::locate::{self, Files, SplitDwarfPaths, Supplementary, SymbolOptions};
 
 /// The files of one module, and what has been read of them.
-pub(crate) struct ElfModule {
+pub(crate) struct ObjectModule {
     /// The file with the machine code.
-    binary: Option<Arc<ElfFile>>,
+    binary: Option<Arc<ObjectFile>>,
     /// Files with symbols; names of an earlier file are preferred.
-    symbol_files: Vec<Arc<ElfFile>>,
+    symbol_files: Vec<Arc<ObjectFile>>,
     symbols: Option<SymbolTable>,
     /// Functions by the unwind rules, for those without a symbol.
     functions: Option<Functions>,
@@ -55,25 +55,27 @@ enum Stage {
     Read(Box<Dwarf>),
 }
 
-impl ElfModule {
+impl ObjectModule {
     /// Finds and opens the files; reads only headers, and unpacks `.gnu_debugdata`.
     pub(crate) fn open(
         module: &Module,
         kept: Option<&KeptFile>,
         options: &SymbolOptions,
-    ) -> Result<ElfModule, SymbolError> {
+    ) -> Result<ObjectModule, SymbolError> {
         let Files {
             binary,
             debug,
             unreadable,
         } = locate::locate(module, kept, options)?;
-        let mut elf = ElfModule::new(binary, debug, options);
-        unreadable.iter().for_each(|error| elf.note_damage(error.to_string()));
-        Ok(elf)
+        let mut module = ObjectModule::new(binary, debug, options);
+        unreadable
+            .iter()
+            .for_each(|error| module.note_damage(error.to_string()));
+        Ok(module)
     }
 
     /// A module whose files are known.
-    pub(crate) fn new(binary: Option<ElfFile>, debug: Option<ElfFile>, options: &SymbolOptions) -> ElfModule {
+    pub(crate) fn new(binary: Option<ObjectFile>, debug: Option<ObjectFile>, options: &SymbolOptions) -> ObjectModule {
         let symbol_dirs = &options.symbol_dirs;
         let binary = binary.map(Arc::new);
         let debug = debug.map(Arc::new);
@@ -82,7 +84,7 @@ impl ElfModule {
             .flatten()
             .find(|file| file.has_section(".debug_info"));
         let (mut notes, mut damage) = (Vec::new(), Vec::new());
-        let mut sources: Vec<Arc<ElfFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
+        let mut sources: Vec<Arc<ObjectFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
         let unread = with_info.map(|file| {
             let supplementary = match locate::supplementary(file, options) {
                 Supplementary::NotNeeded => None,
@@ -109,7 +111,7 @@ impl ElfModule {
                 cache: options.cache.clone(),
             })
         });
-        let mut symbol_files: Vec<Arc<ElfFile>> = debug.iter().chain(&binary).cloned().collect();
+        let mut symbol_files: Vec<Arc<ObjectFile>> = debug.iter().chain(&binary).cloned().collect();
         let mini = binary
             .as_ref()
             .filter(|_| !symbol_files.iter().any(|file| file.has_section(".symtab")));
@@ -119,7 +121,7 @@ impl ElfModule {
             None => {}
         }
         let kept = (options.cache.clone()).and_then(|dir| Answers::of(dir, sources.iter().map(|file| &**file)));
-        ElfModule {
+        ObjectModule {
             symbol_files,
             kept,
             binary,
@@ -133,12 +135,12 @@ impl ElfModule {
     }
 
     /// The file with the machine code, if it was found.
-    pub(crate) fn binary(&self) -> Option<Arc<ElfFile>> {
+    pub(crate) fn binary(&self) -> Option<Arc<ObjectFile>> {
         self.binary.clone()
     }
 
     /// The files with symbol tables, those whose names count more first.
-    pub(crate) fn symbol_files(&self) -> &[Arc<ElfFile>] {
+    pub(crate) fn symbol_files(&self) -> &[Arc<ObjectFile>] {
         &self.symbol_files
     }
 
@@ -297,20 +299,20 @@ impl ElfModule {
         let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
         let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
         let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
-        size_of::<ElfModule>() + dwarf + files + symbols + functions + kept
+        size_of::<ObjectModule>() + dwarf + files + symbols + functions + kept
     }
 
     /// False if a file was written to since it was opened: its answers are void.
     pub(crate) fn check_unchanged(&self) -> bool {
-        self.all_files().all(ElfFile::check_unchanged)
+        self.all_files().all(ObjectFile::check_unchanged)
     }
 
     /// False if a file has another place now, or none: it can't be opened again.
     pub(crate) fn is_in_place(&self) -> bool {
-        self.all_files().all(ElfFile::is_in_place)
+        self.all_files().all(ObjectFile::is_in_place)
     }
 
-    fn all_files(&self) -> impl Iterator<Item = &ElfFile> {
+    fn all_files(&self) -> impl Iterator<Item = &ObjectFile> {
         let beside = match &self.dwarf {
             Stage::Read(dwarf) => Some(dwarf.files_beside()),
             Stage::Unread(_) | Stage::Absent => None,

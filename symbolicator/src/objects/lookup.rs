@@ -3,7 +3,7 @@
 use recording::rust_name;
 use recording::symbol::{AddressInfo, FunctionSymbol, SourceFrame};
 
-use super::{ElfModule, Stage};
+use super::{ObjectModule, Stage};
 
 /// Fewer look-ups take less time than threads save: 2,000 take 0.08 s of CPU time in a debug build of 182 MB, of which half is reading its tables.
 const WORTH_THREADS: usize = 2000;
@@ -11,7 +11,7 @@ const WORTH_THREADS: usize = 2000;
 /// Look-ups whose answers wait in memory for their names.
 const PREPARED_AT_ONCE: usize = 10_000;
 
-impl ElfModule {
+impl ObjectModule {
     /// Looks up relative addresses, in any order.
     pub(crate) fn lookup(&mut self, addresses: &[u64]) -> Vec<AddressInfo> {
         // In address order, consecutive look-ups use the same units, lines and names.
@@ -69,7 +69,7 @@ impl ElfModule {
         }
     }
 
-    /// Looks up many addresses in the debug info on several threads; [`ElfModule::lookup_one`] then finds their answers there. Returns the functions of
+    /// Looks up many addresses in the debug info on several threads; [`ObjectModule::lookup_one`] then finds their answers there. Returns the functions of
     /// the symbol table, where these were looked up.
     fn prepare(&mut self, addresses: &[u64]) -> Vec<Option<Option<FunctionSymbol>>> {
         let mut functions = vec![None; addresses.len()];
@@ -141,8 +141,8 @@ mod tests {
 
     use unwind::Functions;
 
-    use super::super::file::ElfFile;
-    use super::super::{ElfModule, Stage};
+    use super::super::file::ObjectFile;
+    use super::super::{ObjectModule, Stage};
     use super::with_its_scope;
     use crate::locate::SymbolOptions;
 
@@ -160,7 +160,7 @@ mod tests {
             cache: Some(cache.path().to_owned()),
             ..SymbolOptions::default()
         };
-        let open = || ElfModule::open(&module, None, &options).unwrap();
+        let open = || ObjectModule::open(&module, None, &options).unwrap();
         let mut first = open();
         if first.kept.is_none() {
             eprintln!("skipped: the linker wrote no build id into this test");
@@ -193,29 +193,29 @@ mod tests {
 
     #[test]
     fn answers_do_not_depend_on_the_order_of_the_questions() {
-        let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
+        let own = ObjectFile::open(&std::env::current_exe().unwrap()).unwrap();
         let text = Functions::read(&own).all();
         // Several in a function, the next function, and one between functions.
         let near =
             |function: &std::ops::Range<u64>| [function.start, function.start + 9, function.end - 1, function.end];
         let addresses: Vec<u64> = text.iter().step_by(20).flat_map(near).collect();
-        let mut elf = ElfModule::new(Some(own), None, &SymbolOptions::default());
-        let mut at_once = elf.lookup(&addresses);
+        let mut module = ObjectModule::new(Some(own), None, &SymbolOptions::default());
+        let mut at_once = module.lookup(&addresses);
         assert!(at_once.iter().filter(|answer| !answer.frames.is_empty()).count() > 100);
         at_once.reverse();
-        let own = ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
-        let mut elf = ElfModule::new(Some(own), None, &SymbolOptions::default());
+        let own = ObjectFile::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut module = ObjectModule::new(Some(own), None, &SymbolOptions::default());
         let one_by_one: Vec<_> = addresses
             .iter()
             .rev()
-            .flat_map(|address| elf.lookup(&[*address]))
+            .flat_map(|address| module.lookup(&[*address]))
             .collect();
         assert_eq!(one_by_one, at_once);
     }
 
     #[test]
     fn answers_are_the_same_on_one_thread_and_on_several() {
-        let own = || ElfFile::open(&std::env::current_exe().unwrap()).unwrap();
+        let own = || ObjectFile::open(&std::env::current_exe().unwrap()).unwrap();
         let text = Functions::read(&own()).all();
         let all: Vec<u64> = (text.iter().flat_map(|function| [function.start, function.end - 1])).collect();
         assert!(all.len() > super::WORTH_THREADS);
@@ -224,7 +224,7 @@ mod tests {
             .take(12_000)
             .copied()
             .collect();
-        let module = || ElfModule::new(Some(own()), None, &SymbolOptions::default());
+        let module = || ObjectModule::new(Some(own()), None, &SymbolOptions::default());
         let (mut several, mut one) = (module(), module());
         let found = several.lookup(&addresses);
         assert!(found.iter().filter(|answer| answer.frames.len() > 1).count() > 100);

@@ -13,7 +13,7 @@ use object::{
 };
 
 use super::dwarf;
-use super::file::ElfFile;
+use super::file::ObjectFile;
 use crate::error::SymbolError;
 
 /// The address of the first section: the address 0 is that of functions which a linker dropped.
@@ -31,7 +31,7 @@ const RELA_BYTES: u64 = 24;
 /// # Errors
 ///
 /// The file is not a relocatable one of 64 bits, is damaged, claims to unpack to more, or has a relocation in its debug info that is not known.
-pub(crate) fn lay_out(file: &ElfFile, max_unpacked_bytes: u64) -> Result<ElfFile, SymbolError> {
+pub(crate) fn lay_out(file: &ObjectFile, max_unpacked_bytes: u64) -> Result<ObjectFile, SymbolError> {
     let bytes = match file.object()? {
         object::File::Elf64(elf) if elf.kind() == ObjectKind::Relocatable && elf.is_little_endian() => Layout::of(&elf)
             .and_then(|layout| layout.write(file, max_unpacked_bytes))
@@ -41,7 +41,7 @@ pub(crate) fn lay_out(file: &ElfFile, max_unpacked_bytes: u64) -> Result<ElfFile
             "not a relocatable file of a 64-bit little-endian machine",
         )),
     };
-    ElfFile::from_bytes(file.path(), bytes?)
+    ObjectFile::from_bytes(file.path(), bytes?)
 }
 
 /// Why a file can't be laid out, a sentence.
@@ -91,7 +91,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Writes the debug file.
-    fn write(mut self, file: &ElfFile, max_unpacked_bytes: u64) -> Result<Vec<u8>, Why> {
+    fn write(mut self, file: &ObjectFile, max_unpacked_bytes: u64) -> Result<Vec<u8>, Why> {
         let endian = self.elf.endian();
         let mut out = bytes_of(self.elf.elf_header()).to_vec();
         let mut kept = Kept {
@@ -145,7 +145,7 @@ impl<'a> Layout<'a> {
     }
 
     /// What the debug file has of a section; `None` for the content of those that look-ups do not read.
-    fn content(&self, file: &ElfFile, index: SectionIndex, kept: &mut Kept) -> Result<Option<Vec<u8>>, Why> {
+    fn content(&self, file: &ObjectFile, index: SectionIndex, kept: &mut Kept) -> Result<Option<Vec<u8>>, Why> {
         let endian = self.elf.endian();
         let section = self.elf.section_by_index(index).map_err(|error| error.to_string())?;
         let header = section.elf_section_header();
@@ -176,7 +176,7 @@ impl<'a> Layout<'a> {
                 .map_err(|error| damaged(&error));
         }
         kept.debug.push(name.to_owned());
-        // The section that `ElfFile::section` reads.
+        // The section that `ObjectFile::section` reads.
         let of_name = self.elf.section_by_name(name);
         let unpacked = of_name
             .and_then(|section| section.compressed_data().ok())

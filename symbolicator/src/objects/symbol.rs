@@ -2,7 +2,7 @@
 
 use object::elf;
 
-use super::file::ElfFile;
+use super::file::ObjectFile;
 
 /// One function. Its name stays in the file until a look-up needs it.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub(super) type Rank<'f> = (Kind, bool, Binding, usize, usize, u8, &'f [u8]);
 
 impl Symbol {
     /// `None` if the name is none of a function.
-    pub(super) fn rank<'f>(&self, file: &'f ElfFile) -> Option<Rank<'f>> {
+    pub(super) fn rank<'f>(&self, file: &'f ObjectFile) -> Option<Rank<'f>> {
         let name = bytes_at(file, self.name_offset);
         // `$x`, `$d`: mapping symbols of the ARM ABI. `.L`: labels local to an assembler file.
         if name.is_empty() || name.starts_with(b"$") || name.starts_with(b".L") {
@@ -77,7 +77,7 @@ impl Symbol {
 /// Longest name that is read; a longer one is in a damaged table.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
-fn bytes_at(file: &ElfFile, offset: u64) -> &[u8] {
+fn bytes_at(file: &ObjectFile, offset: u64) -> &[u8] {
     let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
         return b"";
     };
@@ -86,7 +86,7 @@ fn bytes_at(file: &ElfFile, offset: u64) -> &[u8] {
 }
 
 /// The name at a file offset, without its version: `memcpy` of `memcpy@@GLIBC_2.14`.
-pub(super) fn name_at(file: &ElfFile, offset: u64) -> &str {
+pub(super) fn name_at(file: &ObjectFile, offset: u64) -> &str {
     // A file that is written to meanwhile may stop being UTF-8: then the symbol has no name.
     let name = std::str::from_utf8(bytes_at(file, offset)).unwrap_or("");
     name.split_once('@').map_or(name, |(name, _)| name)

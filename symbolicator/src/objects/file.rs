@@ -30,14 +30,14 @@ enum Bytes {
 }
 
 /// An ELF file with a valid header.
-pub(crate) struct ElfFile {
+pub(crate) struct ObjectFile {
     path: PathBuf,
     bytes: Bytes,
     build_id: Option<BuildId>,
     base_svma: u64,
 }
 
-impl Deref for ElfFile {
+impl Deref for ObjectFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -48,7 +48,7 @@ impl Deref for ElfFile {
     }
 }
 
-impl ReadAt for ElfFile {
+impl ReadAt for ObjectFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
         InMemory(&**self).read_exact_at(buffer, offset)
     }
@@ -58,46 +58,46 @@ impl ReadAt for ElfFile {
     }
 }
 
-impl ElfFile {
-    pub(crate) fn open(path: &Path) -> Result<ElfFile, SymbolError> {
+impl ObjectFile {
+    pub(crate) fn open(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
-        ElfFile::new(path, Bytes::Mapped(mapping))
+        ObjectFile::new(path, Bytes::Mapped(mapping))
     }
 
     /// Opens a small file, of which there may be thousands. It is copied: a copy cannot change.
-    pub(crate) fn open_copied(path: &Path) -> Result<ElfFile, SymbolError> {
+    pub(crate) fn open_copied(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         if mapping.bytes().len() > MAX_COPIED_BYTES {
-            return ElfFile::new(path, Bytes::Mapped(mapping));
+            return ObjectFile::new(path, Bytes::Mapped(mapping));
         }
         let bytes = mapping.bytes().to_vec();
         match mapping.check_unchanged() {
-            true => ElfFile::from_bytes(path, bytes),
+            true => ObjectFile::from_bytes(path, bytes),
             false => Err(SymbolError::Rewritten { path: path.to_owned() }),
         }
     }
 
     /// Opens a file that was kept open since it ran. `path` is its name, and the place to look for files beside it.
-    pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ElfFile, SymbolError> {
+    pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ObjectFile, SymbolError> {
         let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
         if let Some(own) = kept.own_path() {
             let mapping = Mapping::open(&own).map_err(|error| unreadable(&error))?;
-            return ElfFile::new(path, Bytes::Mapped(mapping));
+            return ObjectFile::new(path, Bytes::Mapped(mapping));
         }
         let len = usize::try_from(kept.len()).ok().filter(|len| *len <= MAX_COPIED_BYTES);
         let mut bytes = vec![0; len.ok_or_else(|| unreadable(&"too large to be copied into memory"))?];
         kept.read_exact_at(&mut bytes, 0).map_err(|error| unreadable(&error))?;
-        ElfFile::from_bytes(path, bytes)
+        ObjectFile::from_bytes(path, bytes)
     }
 
     /// Reads bytes that are no file of their own (the vdso, `.gnu_debugdata`); `path` is their name in errors.
-    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ElfFile, SymbolError> {
-        ElfFile::new(path, Bytes::Owned(bytes))
+    pub(crate) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<ObjectFile, SymbolError> {
+        ObjectFile::new(path, Bytes::Owned(bytes))
     }
 
     /// The file in `.gnu_debugdata`: symbols of the functions that `.dynsym` does not have, in Fedora's and its relatives' binaries.
     /// `None` if there is none.
-    pub(crate) fn mini_debug_info(&self) -> Option<Result<ElfFile, SymbolError>> {
+    pub(crate) fn mini_debug_info(&self) -> Option<Result<ObjectFile, SymbolError>> {
         let packed = self
             .section(".gnu_debugdata")
             .ok()
@@ -109,17 +109,17 @@ impl ElfFile {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(MAX_COPIED_BYTES);
         let unpacked = decompress_file(FileCompression::Xz, &packed, limit).map_err(|error| damaged(&error));
         Some(unpacked.and_then(|bytes| {
-            let file = ElfFile::from_bytes(&self.path, bytes).map_err(|error| damaged(&error))?;
+            let file = ObjectFile::from_bytes(&self.path, bytes).map_err(|error| damaged(&error))?;
             // Its own program headers may be gone; its symbols have the addresses of this file.
-            Ok(ElfFile {
+            Ok(ObjectFile {
                 base_svma: self.base_svma,
                 ..file
             })
         }))
     }
 
-    fn new(path: &Path, bytes: Bytes) -> Result<ElfFile, SymbolError> {
-        let mut file = ElfFile {
+    fn new(path: &Path, bytes: Bytes) -> Result<ObjectFile, SymbolError> {
+        let mut file = ObjectFile {
             path: path.to_owned(),
             bytes,
             build_id: None,
@@ -246,7 +246,7 @@ pub(crate) enum Stored<'f, 'n> {
 
 /// A compressed section of a plausible size.
 pub(crate) struct Packed<'f, 'n> {
-    file: &'f ElfFile,
+    file: &'f ObjectFile,
     name: &'n str,
     compression: Compression,
     bytes: &'f [u8],
@@ -308,7 +308,7 @@ pub(crate) fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
 }
 
 /// The file offset of a slice of the file.
-pub(super) fn offset_in(file: &ElfFile, part: &[u8]) -> Option<u64> {
+pub(super) fn offset_in(file: &ObjectFile, part: &[u8]) -> Option<u64> {
     let whole: &[u8] = file;
     let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     (offset.checked_add(part.len())? <= whole.len()).then_some(offset as u64)

@@ -8,7 +8,7 @@ use recording::rust_crate;
 use recording::symbol::FunctionSymbol;
 
 use super::by_address::{ByAddress, Place};
-use super::file::{ElfFile, is_code};
+use super::file::{ObjectFile, is_code};
 use super::plt;
 use super::symbol::{Binding, Kind, Symbol, name_at};
 use crate::demangle::demangle;
@@ -26,7 +26,7 @@ pub(crate) struct SymbolTable {
 
 impl SymbolTable {
     /// Reads the tables of all files of a module; names of an earlier file are preferred.
-    pub(crate) fn read(files: &[Arc<ElfFile>]) -> SymbolTable {
+    pub(crate) fn read(files: &[Arc<ObjectFile>]) -> SymbolTable {
         let mut found: Vec<Symbol> = Vec::new();
         let mut code = Vec::new();
         for (index, file) in files.iter().enumerate().take(usize::from(u8::MAX)) {
@@ -169,7 +169,7 @@ const MAX_PART_NAME_BYTES: usize = 64 << 10;
 
 /// Appends the functions of a file's `.symtab` and `.dynsym`. Names are not read yet.
 fn read_tables<Elf: FileHeader>(
-    file: &ElfFile,
+    file: &ObjectFile,
     index: u8,
     object: &object::read::elf::ElfFile<'_, Elf>,
     code: &[(u64, u64)],

@@ -8,8 +8,8 @@ use gimli::{DwarfPackage, EndianSlice, LittleEndian, SectionId};
 use object::Object;
 use typed_arena::Arena;
 
-use crate::elf::file::{ElfFile, Stored};
 use crate::error::SymbolError;
+use crate::objects::file::{ObjectFile, Stored};
 
 /// DWARF bytes, borrowed from the mapped file or from an unpacked section.
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
@@ -20,11 +20,11 @@ fn empty<'a>() -> Slice<'a> {
 
 /// The files, and the unpacked sections of those that are compressed.
 pub(super) struct Store {
-    pub(super) main: Arc<ElfFile>,
-    pub(super) supplementary: Option<Arc<ElfFile>>,
-    pub(super) package: Option<ElfFile>,
+    pub(super) main: Arc<ObjectFile>,
+    pub(super) supplementary: Option<Arc<ObjectFile>>,
+    pub(super) package: Option<ObjectFile>,
     /// `.dwo` files that look-ups have opened.
-    pub(super) opened: Arena<ElfFile>,
+    pub(super) opened: Arena<ObjectFile>,
     pub(super) unpacked: Arena<Vec<u8>>,
     /// The folder for sections that were unpacked.
     pub(super) cache: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    fn section<'a>(&'a self, file: &'a ElfFile, name: &str) -> Result<Slice<'a>, SymbolError> {
+    fn section<'a>(&'a self, file: &'a ObjectFile, name: &str) -> Result<Slice<'a>, SymbolError> {
         if !file.object()?.is_little_endian() {
             return Err(SymbolError::unreadable(
                 file.path(),
@@ -52,13 +52,13 @@ impl Store {
     }
 
     /// Keeps a `.dwo` file.
-    pub(super) fn keep(&self, file: ElfFile) -> &ElfFile {
+    pub(super) fn keep(&self, file: ObjectFile) -> &ObjectFile {
         self.held_bytes.update(|bytes| bytes + file.held_bytes());
         self.opened.alloc(file)
     }
 
     /// The sections of a file with whole units.
-    pub(super) fn load<'a>(&'a self, file: &'a ElfFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
+    pub(super) fn load<'a>(&'a self, file: &'a ObjectFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
         gimli::Dwarf::load(|id| match needed(id) {
             true => self.section(file, id.name()),
             false => Ok(empty()),
@@ -66,7 +66,7 @@ impl Store {
     }
 
     /// The sections of a `.dwo` file.
-    pub(super) fn load_dwo<'a>(&'a self, file: &'a ElfFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
+    pub(super) fn load_dwo<'a>(&'a self, file: &'a ObjectFile) -> Result<gimli::Dwarf<Slice<'a>>, SymbolError> {
         gimli::Dwarf::load(|id| match (needed(id), id.dwo_name()) {
             (true, Some(name)) => self.section(file, name),
             _ => Ok(empty()),
@@ -104,6 +104,6 @@ fn needed(id: SectionId) -> bool {
 }
 
 /// True for the names of sections that look-ups read.
-pub(in crate::elf) fn reads_section(name: &str) -> bool {
+pub(in crate::objects) fn reads_section(name: &str) -> bool {
     READ.iter().any(|id| id.name() == name)
 }

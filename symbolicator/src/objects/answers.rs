@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::file::ElfFile;
+use super::file::ObjectFile;
 use crate::cache::Cache;
 
 /// Answers of a module at most: the first ones.
@@ -68,7 +68,7 @@ struct Frame {
 impl Answers {
     /// For these files of a module, all that its answers come from. `None` if one of them can't be recognised at the next start: it has no
     /// build id, or is a copy in memory.
-    pub(super) fn of<'a>(dir: PathBuf, files: impl IntoIterator<Item = &'a ElfFile>) -> Option<Answers> {
+    pub(super) fn of<'a>(dir: PathBuf, files: impl IntoIterator<Item = &'a ObjectFile>) -> Option<Answers> {
         let mut identity = Sha256::new();
         identity.update(own_identity()?);
         let mut id = None;

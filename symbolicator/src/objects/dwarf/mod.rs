@@ -43,16 +43,16 @@ pub(super) use self::store::reads_section;
 use self::store::{Slice, Store};
 use self::unit::Split;
 use self::units::{EntryName, Units};
-use super::file::ElfFile;
+use super::file::ObjectFile;
 use crate::error::SymbolError;
 use crate::locate::SplitDwarfPaths;
 
 /// The files of a module's debug info.
 pub(super) struct DwarfFiles {
     /// The file with `.debug_info`.
-    pub(super) main: Arc<ElfFile>,
+    pub(super) main: Arc<ObjectFile>,
     /// The file that dwz moved common debug info to.
-    pub(super) supplementary: Option<Arc<ElfFile>>,
+    pub(super) supplementary: Option<Arc<ObjectFile>>,
     /// Paths of split DWARF.
     pub(super) split: SplitDwarfPaths,
     /// See [`SymbolOptions::cache`](crate::SymbolOptions::cache).
@@ -130,7 +130,7 @@ impl Dwarf {
     }
 
     /// The supplementary file and the package of split debug info.
-    pub(super) fn files_beside(&self) -> impl Iterator<Item = &ElfFile> {
+    pub(super) fn files_beside(&self) -> impl Iterator<Item = &ObjectFile> {
         let store = self.cell.borrow_owner();
         store.supplementary.iter().map(|file| &**file).chain(&store.package)
     }
@@ -288,7 +288,9 @@ fn load_split<'a>(
     let folder = skeleton.comp_dir.map(|folder| folder.to_string_lossy().into_owned());
     let candidates = split.dwo(folder.as_deref(), &name);
     for path in &candidates {
-        let Ok(file) = ElfFile::open_copied(path) else { continue };
+        let Ok(file) = ObjectFile::open_copied(path) else {
+            continue;
+        };
         let Ok(mut dwarf) = store.load_dwo(store.keep(file)) else {
             continue;
         };

@@ -6,7 +6,7 @@ use object::{
 };
 use rustc_hash::FxHashMap;
 
-use super::file::{ElfFile, offset_in};
+use super::file::{ObjectFile, offset_in};
 use super::symbol::{Binding, Kind, Rank, Symbol};
 
 pub(super) struct Stub {
@@ -22,7 +22,7 @@ pub(super) struct Stub {
 /// resolver chooses).
 ///
 /// A stub jumps through a slot of the global offset table. The relocation of this slot names the function, or its resolver.
-pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
+pub(super) fn stubs(file: &ObjectFile, object: &object::File<'_>) -> Vec<Stub> {
     let mut stubs = Vec::new();
     // (section, bytes of an entry): psABI x86-64 section 5.2, AAELF64. `.plt.got` has 16 with IBT, else 8.
     let (entry_sizes, slot_of): (&[(&str, usize)], SlotOf) = match object.architecture() {
@@ -65,7 +65,7 @@ pub(super) fn stubs(file: &ElfFile, object: &object::File<'_>) -> Vec<Stub> {
 type SlotOf = fn(&[u8], u64) -> Option<u64>;
 
 /// File offsets of function names, by the stated virtual address of their slot in the global offset table.
-pub(super) fn slot_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
+pub(super) fn slot_names(file: &ObjectFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
     let mut names = FxHashMap::default();
     // Others put the address of a function into the program's own data, or copy a variable there.
     let (of_slot, of_resolver) = match object.architecture() {
@@ -112,7 +112,7 @@ fn relocations(object: &object::File<'_>) -> impl Iterator<Item = (u64, Relocati
 
 /// File offsets of the names of functions that are chosen when the program starts (`STT_GNU_IFUNC`), by the stated virtual address of their
 /// resolver.
-fn resolved_names(file: &ElfFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
+fn resolved_names(file: &ObjectFile, object: &object::File<'_>) -> FxHashMap<u64, u64> {
     let mut best: FxHashMap<u64, (Rank<'_>, u64)> = FxHashMap::default();
     for symbol in object.symbols().chain(object.dynamic_symbols()) {
         let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
