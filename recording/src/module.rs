@@ -11,9 +11,23 @@ use crate::space::{AddressSpace, Span};
 pub struct BuildId(pub Vec<u8>);
 
 impl BuildId {
+    /// The id of a Mach-O file: its UUID with the bytes of the first three fields reversed. [`BuildId::to_breakpad`] then begins with the digits of
+    /// the UUID, as in the profiles of all profilers.
+    pub fn of_uuid(mut uuid: [u8; 16]) -> BuildId {
+        reverse_fields(&mut uuid);
+        BuildId(uuid.to_vec())
+    }
+
     /// Lower-case hex digits: the form of `file`, `readelf -n` and debuginfod; the "code id" of a profile.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The UUID of a Mach-O file, without dashes: the inverse of [`BuildId::of_uuid`].
+    pub fn to_uuid(&self) -> String {
+        let mut id = self.to_breakpad();
+        id.truncate(32);
+        id
     }
 
     /// The 33-digit "breakpad id" that the Firefox Profiler and symbol servers call a debug id: the first 16
@@ -26,13 +40,18 @@ impl BuildId {
         let mut guid = [0u8; 16];
         let len = self.0.len().min(16);
         guid[..len].copy_from_slice(&self.0[..len]);
-        guid[0..4].reverse();
-        guid[4..6].reverse();
-        guid[6..8].reverse();
+        reverse_fields(&mut guid);
         let mut out: String = guid.iter().map(|byte| format!("{byte:02X}")).collect();
         out.push_str(&format!("{age:x}"));
         out
     }
+}
+
+/// Between the bytes of a GUID as little-endian and as big-endian numbers: one of 32 bits, two of 16.
+fn reverse_fields(guid: &mut [u8; 16]) {
+    guid[0..4].reverse();
+    guid[4..6].reverse();
+    guid[6..8].reverse();
 }
 
 impl fmt::Debug for BuildId {

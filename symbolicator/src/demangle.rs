@@ -123,6 +123,8 @@ mod tests {
             "i",
             "_R",
             "_ZN",
+            "$s4main3fooyyF",
+            "-[Shape area]",
             "",
         ] {
             assert_eq!(demangle(name), name);

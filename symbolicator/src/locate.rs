@@ -12,6 +12,7 @@ use recording::sink::KeptFile;
 use recording::sink::ReadAt;
 
 use crate::debuginfod::Debuginfod;
+use crate::dsym;
 use crate::error::SymbolError;
 use crate::foreign::SymbolServers;
 use crate::objects::file::ObjectFile;
@@ -45,8 +46,8 @@ pub(crate) struct Files {
     pub(crate) binary: Option<ObjectFile>,
     /// A separate file with debug info or the full symbol table.
     pub(crate) debug: Option<ObjectFile>,
-    /// Why another file that may have symbols was not used: it is damaged, or the user may not read it.
-    pub(crate) unreadable: Option<SymbolError>,
+    /// Why another file that may have symbols was not used: it is damaged, the user may not read it, or a bundle is of another build.
+    pub(crate) not_used: Option<SymbolError>,
 }
 
 /// Finds the files of a module. `kept` is the file that ran, if it was kept open.
@@ -58,7 +59,7 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         recorded_at: options.recorded_at,
         tried: Vec::new(),
         failure: None,
-        unreadable: None,
+        not_used: None,
     };
     let own = module.readable_path.iter().chain([&module.path]);
     let name = module.path.file_name();
@@ -71,12 +72,12 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
     let mut debug = None;
     let complete = binary
         .as_ref()
-        .is_some_and(|file| file.has_section(".debug_info") && file.has_section(".symtab"));
+        .is_some_and(|file| file.has_debug_info() && file.has_symbols());
     if !complete {
         let link = binary.as_ref().and_then(debug_link);
         let folder = module.path.parent().unwrap_or(Path::new("/"));
         let linked = link.iter().flat_map(|link| link_paths(&link.name, folder, symbol_dirs));
-        let useful = |file: &ObjectFile| file.has_section(".debug_info") || file.has_section(".symtab");
+        let useful = |file: &ObjectFile| file.has_debug_info() || file.has_symbols();
         // The recording may lack the build id of the file: then the id in the file is used. Debian's debug files are found by it alone.
         identified = Module {
             build_id: (module.build_id.as_ref())
@@ -87,7 +88,11 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
         debug = match &identified.build_id {
             Some(id) => {
                 search.module = &identified;
-                let mut paths = build_id_paths(id, symbol_dirs);
+                let mut paths = Vec::new();
+                if binary.as_ref().is_none_or(ObjectFile::is_mach_o) {
+                    paths.extend(dsym::files(&module.path, symbol_dirs));
+                }
+                paths.extend(build_id_paths(id, symbol_dirs));
                 paths.extend(linked);
                 paths.extend(name.iter().flat_map(|name| named_paths(name, folder, symbol_dirs)));
                 paths.iter().filter_map(|path| search.open(path)).find(useful)
@@ -98,17 +103,14 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
                 .filter(|file| link.as_ref().is_some_and(|link| crc32fast::hash(file) == link.crc))
                 .find(useful),
         };
-        let lacks_info = ![&binary, &debug]
-            .into_iter()
-            .flatten()
-            .any(|file| file.has_section(".debug_info"));
+        let lacks_info = ![&binary, &debug].into_iter().flatten().any(ObjectFile::has_debug_info);
         if let (true, Some(servers), Some(id)) = (lacks_info, &options.debuginfod, &identified.build_id) {
             let downloaded = servers.debug_info(id, &module.name());
             debug = downloaded.and_then(|path| search.open(&path)).filter(useful).or(debug);
         }
     }
     // A file found by build id or in a symbol folder may be the whole file with its code.
-    if binary.is_none() && debug.as_ref().is_some_and(|file| file.has_section(".text")) {
+    if binary.is_none() && debug.as_ref().is_some_and(ObjectFile::has_code) {
         binary = debug.take();
     }
     if binary.is_none() && debug.is_none() {
@@ -117,15 +119,12 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
             tried: search.tried,
         }));
     }
-    let has_info = [&binary, &debug]
-        .into_iter()
-        .flatten()
-        .any(|file| file.has_section(".debug_info"));
-    let unreadable = search.unreadable.filter(|_| !has_info);
+    let has_info = [&binary, &debug].into_iter().flatten().any(ObjectFile::has_debug_info);
+    let not_used = search.not_used.filter(|_| !has_info);
     Ok(Files {
         binary,
         debug,
-        unreadable,
+        not_used,
     })
 }
 
@@ -135,8 +134,8 @@ struct Search<'a> {
     recorded_at: Option<SystemTime>,
     tried: Vec<PathBuf>,
     failure: Option<SymbolError>,
-    /// The first file that could not be read.
-    unreadable: Option<SymbolError>,
+    /// The first file that could not be read, or bundle of another build.
+    not_used: Option<SymbolError>,
 }
 
 impl Search<'_> {
@@ -149,17 +148,7 @@ impl Search<'_> {
         if !path.exists() {
             return None;
         }
-        let file = match ObjectFile::open(path) {
-            Ok(file) => file,
-            Err(error) => {
-                self.fail(error);
-                return None;
-            }
-        };
-        if !same_build(self.module, &file) {
-            self.fail(replaced(self.module, &file));
-            return None;
-        }
+        let file = self.judged(ObjectFile::open_for(path, self.module))?;
         // Without a build id, a file that was written to after the recording is refused.
         let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
         if self.module.build_id.is_none() && changed > self.recorded_at && self.recorded_at.is_some() {
@@ -170,11 +159,20 @@ impl Search<'_> {
     }
 
     fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ObjectFile> {
-        match ObjectFile::open_kept(&self.module.path, kept) {
-            // The file may have been written to since it ran.
+        // The file may have been written to since it ran.
+        self.judged(ObjectFile::open_kept(self.module, kept))
+    }
+
+    /// The file, if it is of the recorded build.
+    fn judged(&mut self, opened: Result<ObjectFile, SymbolError>) -> Option<ObjectFile> {
+        match opened {
             Ok(file) if same_build(self.module, &file) => Some(file),
             Ok(file) => {
-                self.fail(replaced(self.module, &file));
+                let error = replaced(self.module, &file);
+                if file.is_mach_o() && !file.has_code() {
+                    self.not_used.get_or_insert_with(|| error.clone());
+                }
+                self.fail(error);
                 None
             }
             Err(error) => {
@@ -187,7 +185,7 @@ impl Search<'_> {
     /// Keeps the first failure, which is about the most likely file.
     fn fail(&mut self, error: SymbolError) {
         if let SymbolError::Unreadable { .. } = error {
-            self.unreadable.get_or_insert_with(|| error.clone());
+            self.not_used.get_or_insert_with(|| error.clone());
         }
         self.failure.get_or_insert(error);
     }
@@ -197,8 +195,8 @@ impl Search<'_> {
 pub(crate) fn replaced(module: &Module, file: &ObjectFile) -> SymbolError {
     SymbolError::Replaced {
         path: file.path().to_owned(),
-        recorded: describe(module.build_id.as_ref()),
-        found: describe(file.build_id()),
+        recorded: describe(module.build_id.as_ref(), file),
+        found: describe(file.build_id(), file),
     }
 }
 
@@ -213,8 +211,12 @@ pub(crate) fn same_build(module: &Module, file: &ObjectFile) -> bool {
     }
 }
 
-fn describe(id: Option<&BuildId>) -> String {
-    id.map_or_else(|| "none".to_owned(), BuildId::to_hex)
+fn describe(id: Option<&BuildId>, file: &ObjectFile) -> String {
+    let text = match file.is_mach_o() {
+        true => BuildId::to_uuid,
+        false => BuildId::to_hex,
+    };
+    id.map_or_else(|| "none".to_owned(), text)
 }
 
 /// `xx/yyyy.debug` under each `.build-id` folder, and the layout of a debuginfod cache.

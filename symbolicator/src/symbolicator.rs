@@ -128,7 +128,7 @@ impl Engine {
     fn open(module: &Module, kept: Option<&KeptFile>, options: &SymbolOptions) -> Result<Engine, SymbolError> {
         match module.kind {
             ModuleKind::File => match ObjectModule::open(module, kept, options) {
-                Ok(elf) => Ok(Engine::Object(Box::new(elf))),
+                Ok(file) => Ok(Engine::Object(Box::new(file))),
                 Err(error) => Engine::open_foreign(module, options, Some(error)),
             },
             ModuleKind::Windows { .. } => Engine::open_foreign(module, options, None),
@@ -138,8 +138,12 @@ impl Engine {
         }
     }
 
-    fn open_foreign(module: &Module, options: &SymbolOptions, elf: Option<SymbolError>) -> Result<Engine, SymbolError> {
-        let file = foreign::open(module, &options.symbol_dirs, options.symbol_servers.as_deref(), elf)?;
+    fn open_foreign(
+        module: &Module,
+        options: &SymbolOptions,
+        object: Option<SymbolError>,
+    ) -> Result<Engine, SymbolError> {
+        let file = foreign::open(module, &options.symbol_dirs, options.symbol_servers.as_deref(), object)?;
         Ok(Engine::Foreign(Box::new(file)))
     }
 

@@ -407,7 +407,10 @@ mod tests {
         std::fs::write(&damaged, "no kernel").unwrap();
         let kernel = Kernel::of(running(&other), Some("_text"), &module, &options, root.path()).unwrap();
         let notes = kernel.notes().concat();
-        assert!(notes.contains("boot/vmlinux-6.2.0: not a valid ELF file"), "{notes}");
+        assert!(
+            notes.contains("boot/vmlinux-6.2.0: not a valid ELF or Mach-O file"),
+            "{notes}"
+        );
         // In a folder of the user's.
         let options = SymbolOptions {
             symbol_dirs: vec![root.path().to_owned()],

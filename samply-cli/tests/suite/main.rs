@@ -29,6 +29,7 @@ mod import_reports;
 mod jit;
 mod ladder;
 mod larger_stacks;
+mod mach_o;
 mod merge;
 mod offcpu;
 mod parquet;

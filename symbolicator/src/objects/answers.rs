@@ -66,9 +66,13 @@ struct Frame {
 }
 
 impl Answers {
-    /// For these files of a module, all that its answers come from. `None` if one of them can't be recognised at the next start: it has no
+    /// For these files of a module, all that its answers come from, and the state of what else they depend on. `None` if one of them can't be recognised at the next start: it has no
     /// build id, or is a copy in memory.
-    pub(super) fn of<'a>(dir: PathBuf, files: impl IntoIterator<Item = &'a ObjectFile>) -> Option<Answers> {
+    pub(super) fn of<'a>(
+        dir: PathBuf,
+        files: impl IntoIterator<Item = &'a ObjectFile>,
+        beside: &[u8],
+    ) -> Option<Answers> {
         let mut identity = Sha256::new();
         identity.update(own_identity()?);
         let mut id = None;
@@ -76,6 +80,7 @@ impl Answers {
             id = id.or(file.build_id());
             identity.update(file.identity()?);
         }
+        identity.update(beside);
         Some(Answers {
             dir,
             entry: format!("names-{}", id?.to_hex()),

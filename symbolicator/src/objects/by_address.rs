@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::file::ObjectFile;
-use super::symbol::{Rank, Symbol};
+use super::symbol::{Names, Rank, Symbol};
 
 /// Symbols of a bucket on average. More are sorted for a look-up, fewer make more buckets.
 const IN_BUCKET: usize = 8;
@@ -14,7 +13,7 @@ const IN_BUCKET: usize = 8;
 /// They are put into buckets of equal parts of the addresses. A bucket is sorted, and its names are compared, when it is first needed: to sort all
 /// 118,000 symbols of a program of 182 MB and read their names takes 20 ms, as much as all else of 100 look-ups.
 pub(super) struct ByAddress {
-    files: Vec<Arc<ObjectFile>>,
+    names: Arc<Names>,
     /// Bucket after bucket.
     symbols: Vec<Symbol>,
     buckets: Vec<Bucket>,
@@ -40,12 +39,12 @@ pub(super) struct Place {
 
 impl ByAddress {
     /// `code` is where most symbols are; those outside are in the first and last bucket.
-    pub(super) fn new(files: Vec<Arc<ObjectFile>>, found: &[Symbol], code: Range<u64>) -> ByAddress {
+    pub(super) fn new(names: Names, found: &[Symbol], code: Range<u64>) -> ByAddress {
         let span = code.end.saturating_sub(code.start);
         let count = (found.len() / IN_BUCKET).max(1) as u64;
         let shift = (span / count).checked_ilog2().unwrap_or(0);
         let mut by_address = ByAddress {
-            files,
+            names: Arc::new(names),
             symbols: found.to_vec(),
             buckets: vec![Bucket::default(); usize::try_from(span >> shift).unwrap_or(0) + 1],
             base: code.start,
@@ -72,11 +71,11 @@ impl ByAddress {
 
     /// Heap bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        size_of_val(&*self.symbols) + size_of_val(&*self.buckets)
+        size_of_val(&*self.symbols) + size_of_val(&*self.buckets) + self.names.held_bytes()
     }
 
-    pub(super) fn files(&self) -> &[Arc<ObjectFile>] {
-        &self.files
+    pub(super) fn names(&self) -> &Arc<Names> {
+        &self.names
     }
 
     pub(super) fn get(&self, place: Place) -> Symbol {
@@ -144,10 +143,9 @@ impl ByAddress {
         let bucket = &mut self.buckets[bucket];
         let symbols = &mut self.symbols[bucket.first..bucket.first + bucket.len];
         if !std::mem::replace(&mut bucket.is_sorted, true) {
-            let file = |symbol: &Symbol| self.files.get(usize::from(symbol.file));
             let ranked = symbols
                 .iter()
-                .filter_map(|symbol| Some((*symbol, symbol.rank(file(symbol)?)?)));
+                .filter_map(|symbol| Some((*symbol, symbol.rank(self.names.text(symbol))?)));
             let mut ranked: Vec<(Symbol, Rank<'_>)> = ranked.collect();
             ranked.sort_unstable_by_key(|(symbol, rank)| (symbol.start, *rank));
             ranked.dedup_by_key(|(symbol, _)| symbol.start);

@@ -1,15 +1,22 @@
-//! One ELF file in memory.
+//! One ELF or Mach-O file in memory.
 
 use std::borrow::Cow;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use object::{CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, elf};
-use recording::module::BuildId;
+use object::read::macho::MachHeader;
+use object::{
+    Architecture, CompressionFormat, Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, elf,
+    macho,
+};
+use recording::module::{BuildId, Module};
 use recording::sink::{InMemory, ReadAt};
 use sha2::{Digest, Sha256};
 use unwind::compression::{Compression, FileCompression, decompress, decompress_file};
 
+use super::mach_o;
+use super::mach_o::universal;
 use crate::cache::Cache;
 use crate::error::SymbolError;
 use crate::sys::Mapping;
@@ -24,17 +31,30 @@ const MAX_UNPACKED_RATIO: u64 = 100;
 /// Largest file that is read into memory if it cannot be mapped.
 const MAX_COPIED_BYTES: usize = 1 << 30;
 
+/// Of the records in headers and symbol tables, in bytes.
+const ALIGNMENT: usize = 8;
+
 enum Bytes {
-    Mapped(Mapping),
+    /// A part of a mapped file: the whole, what a universal file has for one processor, or a member of an archive.
+    Mapped(Arc<Mapping>, Range<usize>),
     Owned(Vec<u8>),
 }
 
-/// An ELF file with a valid header.
+impl Bytes {
+    fn whole(mapping: Mapping) -> Bytes {
+        let len = mapping.bytes().len();
+        Bytes::Mapped(Arc::new(mapping), 0..len)
+    }
+}
+
+/// A file with a valid header.
 pub(crate) struct ObjectFile {
     path: PathBuf,
     bytes: Bytes,
     build_id: Option<BuildId>,
     base_svma: u64,
+    is_mach_o: bool,
+    arch: Option<&'static str>,
 }
 
 impl Deref for ObjectFile {
@@ -42,7 +62,7 @@ impl Deref for ObjectFile {
 
     fn deref(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.bytes(),
+            Bytes::Mapped(mapping, part) => mapping.bytes().get(part.clone()).unwrap_or_default(),
             Bytes::Owned(bytes) => bytes,
         }
     }
@@ -61,14 +81,50 @@ impl ReadAt for ObjectFile {
 impl ObjectFile {
     pub(crate) fn open(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
-        ObjectFile::new(path, Bytes::Mapped(mapping))
+        ObjectFile::new(path, Bytes::whole(mapping))
+    }
+
+    /// Opens a file of a module. Of a universal file it is the part with the id of the module, or else for its processor.
+    pub(crate) fn open_for(path: &Path, module: &Module) -> Result<ObjectFile, SymbolError> {
+        let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
+        ObjectFile::part_for(path, mapping, module)
+    }
+
+    fn part_for(path: &Path, mapping: Mapping, module: &Module) -> Result<ObjectFile, SymbolError> {
+        let Some(parts) = universal::parts(mapping.bytes()) else {
+            return ObjectFile::new(path, Bytes::whole(mapping));
+        };
+        let mapping = Arc::new(mapping);
+        let open = |part: Range<usize>| ObjectFile::new(path, Bytes::Mapped(Arc::clone(&mapping), part)).ok();
+        let mut files: Vec<ObjectFile> = parts.into_iter().filter_map(open).collect();
+        let by_id = |file: &ObjectFile| module.build_id.is_some() && file.build_id == module.build_id;
+        let by_processor = |file: &ObjectFile| module.arch.is_some() && file.arch == module.arch;
+        let alone = files.len() == 1;
+        let found = (files.iter().position(by_id))
+            .or_else(|| files.iter().position(by_processor))
+            // The error about another build names the id of a part.
+            .or_else(|| (alone || module.build_id.is_some() && !files.is_empty()).then_some(0));
+        let unknown = "it is for several processors, and the profile does not say for which one its program was";
+        found
+            .map(|index| files.swap_remove(index))
+            .ok_or_else(|| SymbolError::unreadable(path, unknown))
+    }
+
+    /// A part of a mapped file, which lies at `path`.
+    pub(super) fn part(path: &Path, mapping: &Arc<Mapping>, part: Range<usize>) -> Result<ObjectFile, SymbolError> {
+        // The records of an object file are read where they lie. GNU archives align members to 2 bytes.
+        if part.start.is_multiple_of(ALIGNMENT) {
+            return ObjectFile::new(path, Bytes::Mapped(Arc::clone(mapping), part));
+        }
+        let bytes = mapping.bytes().get(part).unwrap_or_default().to_vec();
+        ObjectFile::from_bytes(path, bytes)
     }
 
     /// Opens a small file, of which there may be thousands. It is copied: a copy cannot change.
     pub(crate) fn open_copied(path: &Path) -> Result<ObjectFile, SymbolError> {
         let mapping = Mapping::open(path).map_err(|error| SymbolError::unreadable(path, error))?;
         if mapping.bytes().len() > MAX_COPIED_BYTES {
-            return ObjectFile::new(path, Bytes::Mapped(mapping));
+            return ObjectFile::new(path, Bytes::whole(mapping));
         }
         let bytes = mapping.bytes().to_vec();
         match mapping.check_unchanged() {
@@ -77,12 +133,13 @@ impl ObjectFile {
         }
     }
 
-    /// Opens a file that was kept open since it ran. `path` is its name, and the place to look for files beside it.
-    pub(crate) fn open_kept(path: &Path, kept: &dyn ReadAt) -> Result<ObjectFile, SymbolError> {
+    /// Opens the file of a module that was kept open since it ran. The module's path is its name, and the place to look for files beside it.
+    pub(crate) fn open_kept(module: &Module, kept: &dyn ReadAt) -> Result<ObjectFile, SymbolError> {
+        let path = &module.path;
         let unreadable = |error: &dyn std::fmt::Display| SymbolError::unreadable(path, error);
         if let Some(own) = kept.own_path() {
             let mapping = Mapping::open(&own).map_err(|error| unreadable(&error))?;
-            return ObjectFile::new(path, Bytes::Mapped(mapping));
+            return ObjectFile::part_for(path, mapping, module);
         }
         let len = usize::try_from(kept.len()).ok().filter(|len| *len <= MAX_COPIED_BYTES);
         let mut bytes = vec![0; len.ok_or_else(|| unreadable(&"too large to be copied into memory"))?];
@@ -124,20 +181,39 @@ impl ObjectFile {
             bytes,
             build_id: None,
             base_svma: 0,
+            is_mach_o: false,
+            arch: None,
         };
         let object = file.object()?;
-        let build_id = object.build_id().ok().flatten().map(|id| BuildId(id.to_vec()));
-        // `segments()` yields PT_LOAD alone. Relative address 0 is where the lowest of them would be loaded.
-        let base_svma = object.segments().map(|segment| segment.address()).min().unwrap_or(0);
-        file.build_id = build_id;
-        file.base_svma = base_svma;
+        let arch = match object.architecture() {
+            Architecture::X86_64 => Some("x86_64"),
+            Architecture::Aarch64 => Some("aarch64"),
+            _ => None,
+        };
+        let is_mach_o = matches!(object, object::File::MachO32(_) | object::File::MachO64(_));
+        let (build_id, base_svma) = match is_mach_o {
+            true => (
+                object.mach_uuid().ok().flatten().map(BuildId::of_uuid),
+                mach_o::image_base(&object),
+            ),
+            // `segments()` yields PT_LOAD alone. Relative address 0 is where the lowest of them would be loaded.
+            false => (
+                object.build_id().ok().flatten().map(|id| BuildId(id.to_vec())),
+                object.segments().map(|segment| segment.address()).min().unwrap_or(0),
+            ),
+        };
+        (file.build_id, file.base_svma) = (build_id, base_svma);
+        (file.is_mach_o, file.arch) = (is_mach_o, arch);
         Ok(file)
     }
 
     /// The headers of the file, parsed at each call: that is cheap, and needs no self-reference.
     pub(crate) fn object(&self) -> Result<object::File<'_>, SymbolError> {
         object::File::parse(&**self).map_err(|error| {
-            SymbolError::unreadable(&self.path, format!("not a valid ELF file ({error}); is it complete?"))
+            SymbolError::unreadable(
+                &self.path,
+                format!("not a valid ELF or Mach-O file ({error}); is it complete?"),
+            )
         })
     }
 
@@ -149,7 +225,43 @@ impl ObjectFile {
         self.build_id.as_ref()
     }
 
-    /// `p_vaddr` of the lowest PT_LOAD: stated virtual address = relative address + this.
+    /// `x86_64` or `aarch64`.
+    pub(crate) fn arch(&self) -> Option<&'static str> {
+        self.arch
+    }
+
+    pub(crate) fn is_mach_o(&self) -> bool {
+        self.is_mach_o
+    }
+
+    /// True for a Mach-O object file that no linker has placed: its code may start at address 0.
+    pub(crate) fn is_unlinked(&self) -> bool {
+        let is_relocatable = |object: object::File<'_>| object.kind() == ObjectKind::Relocatable;
+        self.is_mach_o && self.object().is_ok_and(is_relocatable)
+    }
+
+    pub(crate) fn has_debug_info(&self) -> bool {
+        self.has_section(".debug_info")
+    }
+
+    /// True if it has a full symbol table.
+    pub(crate) fn has_symbols(&self) -> bool {
+        match self.is_mach_o {
+            true => (self.object()).is_ok_and(|object| object.symbols().any(|symbol| symbol.is_definition())),
+            false => self.has_section(".symtab"),
+        }
+    }
+
+    /// False for a file with debug info alone. The file of a `.dSYM` has the headers of all sections, and nothing in them.
+    pub(crate) fn has_code(&self) -> bool {
+        let is_dsym = |object: object::File<'_>| match object {
+            object::File::MachO64(file) => file.macho_header().filetype(file.endian()) == macho::MH_DSYM,
+            _ => false,
+        };
+        self.has_section(".text") && !self.object().is_ok_and(is_dsym)
+    }
+
+    /// `p_vaddr` of the lowest PT_LOAD, or the address of `__TEXT`: stated virtual address = relative address + this.
     pub(crate) fn base_svma(&self) -> u64 {
         self.base_svma
     }
@@ -157,7 +269,7 @@ impl ObjectFile {
     /// Identifies the file at the next start. `None` for a copy in memory.
     pub(crate) fn identity(&self) -> Option<Vec<u8>> {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.identity(),
+            Bytes::Mapped(mapping, _) => mapping.identity(),
             Bytes::Owned(_) => None,
         }
     }
@@ -165,7 +277,7 @@ impl ObjectFile {
     /// Heap bytes that it takes: those of a copy.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.bytes {
-            Bytes::Mapped(_) => 0,
+            Bytes::Mapped(..) => 0,
             Bytes::Owned(bytes) => bytes.len(),
         }
     }
@@ -173,7 +285,7 @@ impl ObjectFile {
     /// True if it can be opened again by its path. Copies are of what the caller keeps, or of other files of the module.
     pub(crate) fn is_in_place(&self) -> bool {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.is_at(&self.path),
+            Bytes::Mapped(mapping, _) => mapping.is_at(&self.path),
             Bytes::Owned(_) => true,
         }
     }
@@ -181,7 +293,7 @@ impl ObjectFile {
     /// False if the file was written to since it was opened.
     pub(crate) fn check_unchanged(&self) -> bool {
         match &self.bytes {
-            Bytes::Mapped(mapping) => mapping.check_unchanged(),
+            Bytes::Mapped(mapping, _) => mapping.check_unchanged(),
             Bytes::Owned(_) => true,
         }
     }
@@ -303,6 +415,9 @@ fn has_bytes<'a>(section: &impl ObjectSection<'a>) -> bool {
 pub(crate) fn is_code<'a>(section: &impl ObjectSection<'a>) -> bool {
     match section.flags() {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(elf::SHF_EXECINSTR),
+        SectionFlags::MachO { flags, .. } => {
+            flags.intersects(macho::S_ATTR_PURE_INSTRUCTIONS | macho::S_ATTR_SOME_INSTRUCTIONS)
+        }
         _ => false,
     }
 }

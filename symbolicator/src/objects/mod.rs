@@ -1,10 +1,13 @@
-//! ELF modules: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
+//! Modules that are ELF or Mach-O files: symbol tables and DWARF, read at the first look-up that no earlier start has answered.
 
 mod answers;
+mod bounds;
 mod by_address;
+mod debug_info;
 mod dwarf;
 pub(crate) mod file;
 mod lookup;
+pub(crate) mod mach_o;
 mod plt;
 pub(crate) mod relocatable;
 mod symbol;
@@ -17,11 +20,13 @@ use recording::module::Module;
 use recording::sink::KeptFile;
 use recording::symbol::{FunctionSymbol, SymbolSource};
 use rustc_hash::FxHashMap;
-use unwind::Functions;
 
 use self::answers::Answers;
+use self::bounds::Bounds;
+use self::debug_info::DebugInfo;
 use self::dwarf::{Dwarf, DwarfFiles};
 use self::file::ObjectFile;
+use self::mach_o::debug_map::DebugMap;
 use self::symtab::SymbolTable;
 use crate::demangle::demangle;
 use crate::error::SymbolError;
@@ -34,8 +39,8 @@ pub(crate) struct ObjectModule {
     /// Files with symbols; names of an earlier file are preferred.
     symbol_files: Vec<Arc<ObjectFile>>,
     symbols: Option<SymbolTable>,
-    /// Functions by the unwind rules, for those without a symbol.
-    functions: Option<Functions>,
+    /// For functions without a symbol.
+    functions: Option<Bounds>,
     /// File offsets of function names, by the address of the slot of the global offset table that has the function's address.
     slots: Option<FxHashMap<u64, u64>>,
     dwarf: Stage,
@@ -52,7 +57,7 @@ enum Stage {
     Unread(Option<Box<DwarfFiles>>),
     /// The module has no debug info that can be read.
     Absent,
-    Read(Box<Dwarf>),
+    Read(DebugInfo),
 }
 
 impl ObjectModule {
@@ -65,12 +70,10 @@ impl ObjectModule {
         let Files {
             binary,
             debug,
-            unreadable,
+            not_used,
         } = locate::locate(module, kept, options)?;
         let mut module = ObjectModule::new(binary, debug, options);
-        unreadable
-            .iter()
-            .for_each(|error| module.note_damage(error.to_string()));
+        not_used.iter().for_each(|error| module.note_damage(error.to_string()));
         Ok(module)
     }
 
@@ -82,7 +85,7 @@ impl ObjectModule {
         let with_info = [&binary, &debug]
             .into_iter()
             .flatten()
-            .find(|file| file.has_section(".debug_info"));
+            .find(|file| file.has_debug_info());
         let (mut notes, mut damage) = (Vec::new(), Vec::new());
         let mut sources: Vec<Arc<ObjectFile>> = [&binary, &debug].into_iter().flatten().cloned().collect();
         let unread = with_info.map(|file| {
@@ -114,13 +117,17 @@ impl ObjectModule {
         let mut symbol_files: Vec<Arc<ObjectFile>> = debug.iter().chain(&binary).cloned().collect();
         let mini = binary
             .as_ref()
-            .filter(|_| !symbol_files.iter().any(|file| file.has_section(".symtab")));
+            .filter(|_| !symbol_files.iter().any(|file| file.has_symbols()));
         match mini.and_then(|file| file.mini_debug_info()) {
             Some(Ok(mini)) => symbol_files.push(Arc::new(mini)),
             Some(Err(error)) => damage.push(error.to_string()),
             None => {}
         }
-        let kept = (options.cache.clone()).and_then(|dir| Answers::of(dir, sources.iter().map(|file| &**file)));
+        let map = (binary.as_ref().filter(|_| unread.is_none())).and_then(|file| DebugMap::read(file, options));
+        let kept = (options.cache.clone()).and_then(|dir| {
+            let beside = map.as_ref().map(DebugMap::identity).unwrap_or_default();
+            Answers::of(dir, sources.iter().map(|file| &**file), &beside)
+        });
         ObjectModule {
             symbol_files,
             kept,
@@ -128,7 +135,10 @@ impl ObjectModule {
             symbols: None,
             functions: None,
             slots: None,
-            dwarf: Stage::Unread(unread),
+            dwarf: match map {
+                Some(map) => Stage::Read(DebugInfo::Objects(Box::new(map))),
+                None => Stage::Unread(unread),
+            },
             notes,
             damage,
         }
@@ -194,34 +204,34 @@ impl ObjectModule {
     /// The function whose address is in the slot of the global offset table at a relative address.
     pub(crate) fn slot(&mut self, address: u64) -> Option<String> {
         let file = self.binary.as_ref()?;
-        let slots = self.slots.get_or_insert_with(|| {
-            let object = file.object();
-            object.map_or_else(|_| FxHashMap::default(), |object| plt::slot_names(file, &object))
+        let slots = self.slots.get_or_insert_with(|| match file.object() {
+            Ok(object::File::MachO64(object)) => mach_o::symbols::slot_names(file, &object),
+            Ok(object) => plt::slot_names(file, &object),
+            Err(_) => FxHashMap::default(),
         });
         let name = slots.get(&address.checked_add(file.base_svma())?)?;
         Some(demangle(symbol::name_at(file, *name)))
     }
 
-    /// A symbol without a size, as of hand-written assembly, ends where the unwind rules of another function begin.
+    /// A symbol without a size, as of hand-written assembly, ends where another function begins.
     fn by_symbol(&mut self, address: u64) -> Option<FunctionSymbol> {
         let function = self.symbols().find(address)?;
-        let is_other = |rules: &Range<u64>| rules.start > function.start;
-        let ends_before = function.size.is_none() && self.range_by_rules(address).as_ref().is_some_and(is_other);
+        let is_other = |other: &Range<u64>| other.start > function.start;
+        let ends_before = function.size.is_none() && self.bounds_at(address).as_ref().is_some_and(is_other);
         (!ends_before).then_some(function)
     }
 
     fn unnamed(&mut self, address: u64) -> Option<FunctionSymbol> {
-        self.range_by_rules(address)
-            .map(|range| FunctionSymbol::unnamed(&range))
+        self.bounds_at(address).map(|range| FunctionSymbol::unnamed(&range))
     }
 
-    fn range_by_rules(&mut self, address: u64) -> Option<Range<u64>> {
+    fn bounds_at(&mut self, address: u64) -> Option<Range<u64>> {
         self.functions()?.at(address)
     }
 
-    fn functions(&mut self) -> Option<&Functions> {
+    fn functions(&mut self) -> Option<&Bounds> {
         let binary = self.binary.as_deref()?;
-        Some(self.functions.get_or_insert_with(|| Functions::read(binary)))
+        Some(self.functions.get_or_insert_with(|| Bounds::read(binary)))
     }
 
     fn symbols(&mut self) -> &mut SymbolTable {
@@ -229,11 +239,11 @@ impl ObjectModule {
             .get_or_insert_with(|| SymbolTable::read(&self.symbol_files))
     }
 
-    fn dwarf(&mut self) -> Option<&mut Dwarf> {
+    fn dwarf(&mut self) -> Option<&mut DebugInfo> {
         if let Stage::Unread(unread) = &mut self.dwarf {
             let opened = unread.take().map(|files| Dwarf::open(*files));
             self.dwarf = match opened {
-                Some(Ok(dwarf)) => Stage::Read(Box::new(dwarf)),
+                Some(Ok(dwarf)) => Stage::Read(DebugInfo::Linked(Box::new(dwarf))),
                 Some(Err(error)) => {
                     self.note_damage(error.to_string());
                     Stage::Absent
@@ -263,14 +273,8 @@ impl ObjectModule {
     /// What the answers lack: damaged debug info, split DWARF that was not found.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = [&self.notes[..], &self.damage].concat();
-        if let Stage::Read(dwarf) = &self.dwarf
-            && let Some(first) = dwarf.missing_dwo().first()
-        {
-            notes.push(format!(
-                "{} split debug info files were not found, the first is {}; give their folder with --symbol-dir",
-                dwarf.missing_dwo().len(),
-                first.display()
-            ));
+        if let Stage::Read(dwarf) = &self.dwarf {
+            notes.extend(dwarf.notes());
         }
         notes
     }
@@ -282,10 +286,11 @@ impl ObjectModule {
 
     /// Where names come from: symbol table, debug info, or neither.
     pub(crate) fn looked_up_in(&self) -> SymbolSource {
-        let has = |section| self.symbol_files.iter().any(|file| file.has_section(section));
+        let has = |is_there: fn(&ObjectFile) -> bool| self.symbol_files.iter().any(|file| is_there(file));
+        let in_objects = matches!(&self.dwarf, Stage::Read(DebugInfo::Objects(map)) if map.files().next().is_some());
         SymbolSource::Files {
-            symbol_table: has(".symtab"),
-            debug_info: has(".debug_info"),
+            symbol_table: has(ObjectFile::has_symbols),
+            debug_info: has(ObjectFile::has_debug_info) || in_objects,
         }
     }
 
@@ -297,7 +302,7 @@ impl ObjectModule {
         };
         let files = self.symbol_files.iter().map(|file| file.held_bytes()).sum::<usize>();
         let symbols = self.symbols.as_ref().map_or(0, SymbolTable::held_bytes);
-        let functions = self.functions.as_ref().map_or(0, Functions::held_bytes);
+        let functions = self.functions.as_ref().map_or(0, Bounds::held_bytes);
         let kept = self.kept.as_ref().map_or(0, Answers::held_bytes);
         size_of::<ObjectModule>() + dwarf + files + symbols + functions + kept
     }

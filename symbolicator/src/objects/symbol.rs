@@ -1,19 +1,62 @@
 //! One symbol of a function, and which of several names is the best.
 
+use std::sync::Arc;
+
 use object::elf;
 
 use super::file::ObjectFile;
 
+/// The texts that have the names of symbols.
+#[derive(Default)]
+pub(super) struct Names {
+    files: Vec<Arc<ObjectFile>>,
+    made: Vec<u8>,
+}
+
+impl Names {
+    /// The index of the names that [`Names::add`] has put together.
+    pub(super) const MADE: u8 = u8::MAX;
+
+    /// The first files; more have no names.
+    pub(super) fn of(files: &[Arc<ObjectFile>]) -> Names {
+        Names {
+            files: files.iter().take(usize::from(Names::MADE)).cloned().collect(),
+            made: Vec::new(),
+        }
+    }
+
+    /// Keeps a name that no file has in one piece. Returns its offset.
+    pub(super) fn add(&mut self, name: &[u8]) -> u64 {
+        let offset = self.made.len() as u64;
+        self.made.extend_from_slice(name);
+        self.made.push(0);
+        offset
+    }
+
+    /// The text with the name of a symbol.
+    pub(super) fn text(&self, symbol: &Symbol) -> &[u8] {
+        match symbol.file {
+            Names::MADE => &self.made,
+            file => self.files.get(usize::from(file)).map_or(&[], |file| file),
+        }
+    }
+
+    /// Heap bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.made.capacity()
+    }
+}
+
 /// One function. Its name stays in the file until a look-up needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Symbol {
-    /// Stated virtual address relative to the lowest PT_LOAD.
+    /// Relative address.
     pub(super) start: u64,
     /// Size in bytes; 0 if the symbol table does not have it.
     pub(super) size: u64,
-    /// Offset of the name in the file.
+    /// Offset of the name in its text.
     pub(super) name_offset: u64,
-    /// Index of the file that has the name.
+    /// Index of the text that has the name, in [`Names`].
     pub(super) file: u8,
     pub(super) kind: Kind,
     pub(super) binding: Binding,
@@ -52,10 +95,9 @@ pub(super) type Rank<'f> = (Kind, bool, Binding, usize, usize, u8, &'f [u8]);
 
 impl Symbol {
     /// `None` if the name is none of a function.
-    pub(super) fn rank<'f>(&self, file: &'f ObjectFile) -> Option<Rank<'f>> {
-        let name = bytes_at(file, self.name_offset);
-        // `$x`, `$d`: mapping symbols of the ARM ABI. `.L`: labels local to an assembler file.
-        if name.is_empty() || name.starts_with(b"$") || name.starts_with(b".L") {
+    pub(super) fn rank<'f>(&self, text: &'f [u8]) -> Option<Rank<'f>> {
+        let name = bytes_at(text, self.name_offset);
+        if name.is_empty() || is_label(name) {
             return None;
         }
         std::str::from_utf8(name).ok()?;
@@ -74,20 +116,32 @@ impl Symbol {
     }
 }
 
+/// True for the mapping symbols of the ARM ABI (`$x`, `$d.3`; `$s4main` is a function of Swift), labels local to an assembler file, and those that
+/// LLVM puts at the start of a section (`ltmp0`).
+fn is_label(name: &[u8]) -> bool {
+    let is_mapping = matches!(
+        name,
+        [b'$', b'a' | b'd' | b't' | b'x'] | [b'$', b'a' | b'd' | b't' | b'x', b'.', ..]
+    );
+    let number = name.strip_prefix(b"ltmp");
+    let is_section = number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
+    is_mapping || is_section || name.starts_with(b".L")
+}
+
 /// Longest name that is read; a longer one is in a damaged table.
 const MAX_NAME_BYTES: usize = 1 << 20;
 
-fn bytes_at(file: &ObjectFile, offset: u64) -> &[u8] {
-    let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)) else {
+fn bytes_at(text: &[u8], offset: u64) -> &[u8] {
+    let Some(bytes) = usize::try_from(offset).ok().and_then(|offset| text.get(offset..)) else {
         return b"";
     };
     let bytes = &bytes[..bytes.len().min(MAX_NAME_BYTES)];
     memchr::memchr(0, bytes).map_or(bytes, |end| &bytes[..end])
 }
 
-/// The name at a file offset, without its version: `memcpy` of `memcpy@@GLIBC_2.14`.
-pub(super) fn name_at(file: &ObjectFile, offset: u64) -> &str {
+/// The name at an offset, without its version: `memcpy` of `memcpy@@GLIBC_2.14`.
+pub(super) fn name_at(text: &[u8], offset: u64) -> &str {
     // A file that is written to meanwhile may stop being UTF-8: then the symbol has no name.
-    let name = std::str::from_utf8(bytes_at(file, offset)).unwrap_or("");
+    let name = std::str::from_utf8(bytes_at(text, offset)).unwrap_or("");
     name.split_once('@').map_or(name, |(name, _)| name)
 }

@@ -1,4 +1,4 @@
-//! Function names and ranges from `.symtab`, `.dynsym` and the procedure linkage table.
+//! Function names and ranges from symbol tables and linkage stubs. Of ELF these are `.symtab`, `.dynsym` and the procedure linkage table.
 
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use recording::symbol::FunctionSymbol;
 
 use super::by_address::{ByAddress, Place};
 use super::file::{ObjectFile, is_code};
+use super::mach_o::{self, FunctionStarts};
 use super::plt;
-use super::symbol::{Binding, Kind, Symbol, name_at};
+use super::symbol::{Binding, Kind, Names, Symbol, name_at};
 use crate::demangle::demangle;
 
 /// How far a look-up walks back to a symbol that encloses the nearest one. Assembly has a few labels inside a
@@ -29,30 +30,29 @@ impl SymbolTable {
     pub(crate) fn read(files: &[Arc<ObjectFile>]) -> SymbolTable {
         let mut found: Vec<Symbol> = Vec::new();
         let mut code = Vec::new();
-        for (index, file) in files.iter().enumerate().take(usize::from(u8::MAX)) {
+        let mut names = Names::of(files);
+        let starts = files.iter().map(|file| FunctionStarts::read(file));
+        let starts = starts.into_iter().find(|starts| !starts.is_empty()).unwrap_or_default();
+        for (index, file) in files.iter().enumerate().take(usize::from(Names::MADE)) {
             let Ok(object) = file.object() else { continue };
-            let mut sections: Vec<(u64, u64)> = object
-                .sections()
-                .filter(is_code)
-                .map(|section| {
-                    let start = section.address().wrapping_sub(file.base_svma());
-                    (start, start.saturating_add(section.size()))
-                })
-                .collect();
-            sections.sort_unstable();
+            let sections = code_sections(file, &object);
             if code.is_empty() {
                 code.clone_from(&sections);
             }
+            let index = index as u8;
             match &object {
-                object::File::Elf32(object) => read_tables(file, index as u8, object, &sections, &mut found),
-                object::File::Elf64(object) => read_tables(file, index as u8, object, &sections, &mut found),
+                object::File::Elf32(object) => read_tables(file, index, object, &sections, &mut found),
+                object::File::Elf64(object) => read_tables(file, index, object, &sections, &mut found),
+                object::File::MachO64(object) => {
+                    mach_o::symbols::read((file, index), object, &starts, &sections, &mut names, &mut found);
+                }
                 _ => {}
             }
             found.extend(plt::stubs(file, &object).into_iter().map(|stub| Symbol {
                 start: stub.address.wrapping_sub(file.base_svma()),
                 size: stub.size,
                 name_offset: stub.name_offset,
-                file: index as u8,
+                file: index,
                 kind: Kind::Stub,
                 binding: Binding::Global,
             }));
@@ -60,7 +60,7 @@ impl SymbolTable {
         let start = code.first().map_or(0, |first| first.0);
         let end = code.iter().map(|section| section.1).max().unwrap_or(0);
         SymbolTable {
-            symbols: ByAddress::new(files.to_vec(), &found, start..end),
+            symbols: ByAddress::new(names, &found, start..end),
             code,
         }
     }
@@ -74,8 +74,7 @@ impl SymbolTable {
     pub(crate) fn find(&mut self, address: u64) -> Option<FunctionSymbol> {
         let symbol = self.place(address)?;
         let symbol = self.symbols.get(symbol);
-        let file = self.symbols.files().get(usize::from(symbol.file))?;
-        let mangled = name_at(file, symbol.name_offset);
+        let mangled = name_at(self.symbols.names().text(&symbol), symbol.name_offset);
         let mut name = demangle(mangled);
         let krate = rust_crate::of_function(mangled, &name, None);
         if symbol.kind == Kind::Stub {
@@ -99,13 +98,11 @@ impl SymbolTable {
     /// The other parts of the function that holds a relative address, by the names that compilers give to them: `f` and `f.cold`
     /// (gcc), or `f.cold.1` (LLVM). Nothing if several functions, static in their files, have the name.
     pub(crate) fn other_parts(&mut self, address: u64) -> Vec<FunctionSymbol> {
-        let this = self.place(address).map(|place| self.symbols.get(place));
-        let files = self.symbols.files().to_vec();
-        let file_of = |symbol: &Symbol| files.get(usize::from(symbol.file));
-        let Some((this, file)) = this.and_then(|this| Some((this, file_of(&this)?))) else {
+        let Some(this) = self.place(address).map(|place| self.symbols.get(place)) else {
             return Vec::new();
         };
-        let name = name_at(file, this.name_offset);
+        let names = Arc::clone(self.symbols.names());
+        let name = name_at(names.text(&this), this.name_offset);
         let whole = whole_of(name).unwrap_or(name);
         // Names of hostile files are long, and each symbol's is compared.
         if whole.len() > MAX_PART_NAME_BYTES {
@@ -114,12 +111,12 @@ impl SymbolTable {
         let mut parts: Vec<Symbol> = Vec::new();
         let (mut of_name, mut cold) = (0, 0);
         for symbol in self.symbols.all().filter(|symbol| symbol.kind != Kind::Stub) {
-            let Some(file) = file_of(&symbol) else { continue };
-            let text = usize::try_from(symbol.name_offset).ok().and_then(|at| file.get(at..));
+            let text = names.text(&symbol);
+            let text = usize::try_from(symbol.name_offset).ok().and_then(|at| text.get(at..));
             if !text.is_some_and(|text| text.starts_with(whole.as_bytes())) {
                 continue;
             }
-            let name = name_at(file, symbol.name_offset);
+            let name = name_at(names.text(&symbol), symbol.name_offset);
             let is_cold = whole_of(name) == Some(whole);
             of_name += usize::from(name == whole);
             cold += usize::from(is_cold);
@@ -212,8 +209,19 @@ fn read_tables<Elf: FileHeader>(
     }
 }
 
+/// The sections with code, as relative addresses, by address.
+pub(super) fn code_sections(file: &ObjectFile, object: &object::File<'_>) -> Vec<(u64, u64)> {
+    let relative = |section: object::Section<'_, '_>| {
+        let start = section.address().wrapping_sub(file.base_svma());
+        (start, start.saturating_add(section.size()))
+    };
+    let mut sections: Vec<(u64, u64)> = object.sections().filter(is_code).map(relative).collect();
+    sections.sort_unstable();
+    sections
+}
+
 /// The section that holds a relative address, as (start, end).
-fn section_at(code: &[(u64, u64)], address: u64) -> Option<(u64, u64)> {
+pub(super) fn section_at(code: &[(u64, u64)], address: u64) -> Option<(u64, u64)> {
     let after = code.partition_point(|section| section.0 <= address);
     let section = *code.get(after.checked_sub(1)?)?;
     (address < section.1).then_some(section)

@@ -11,7 +11,7 @@ use serde_json::json;
 use symbolicator::{Symbolicator, api};
 
 /// Asks everything there is to ask of a file.
-fn ask_all(module: &Module, addresses: &[u64]) -> (Symbolicator, Vec<String>) {
+pub(crate) fn ask_all(module: &Module, addresses: &[u64]) -> (Symbolicator, Vec<String>) {
     let symbolicator = symbolicator(&[]);
     symbolicator.add_module(module);
     let infos = symbolicator.lookup(module, addresses).unwrap_or_default();

@@ -12,6 +12,7 @@ mod compilers_code;
 mod elf;
 mod hostile;
 mod jit;
+mod mach_o;
 mod matrix;
 mod probe;
 mod reference;

@@ -9,11 +9,14 @@ use super::store::Slice;
 const MAX_PADDING: u64 = 16;
 
 /// The lists of all units, by unit. Usually a unit has one.
-pub(super) struct Aranges<'a>(Vec<(usize, ArangeHeader<Slice<'a>>)>);
+pub(super) struct Aranges<'a> {
+    lists: Vec<(usize, ArangeHeader<Slice<'a>>)>,
+    lowest_code: u64,
+}
 
 impl<'a> Aranges<'a> {
-    /// Reads the headers of the lists, up to a damaged one.
-    pub(super) fn read(dwarf: &gimli::Dwarf<Slice<'a>>, flaws: &mut Vec<Flaw>) -> Aranges<'a> {
+    /// Reads the headers of the lists, up to a damaged one. No code lies below `lowest_code`.
+    pub(super) fn read(dwarf: &gimli::Dwarf<Slice<'a>>, lowest_code: u64, flaws: &mut Vec<Flaw>) -> Aranges<'a> {
         let mut lists = Vec::new();
         let mut headers = dwarf.debug_aranges.headers();
         while let Some(header) = headers.next().unwrap_or_else(|error| {
@@ -23,21 +26,21 @@ impl<'a> Aranges<'a> {
             lists.push((header.debug_info_offset().0, header));
         }
         lists.sort_by_key(|(unit, _)| *unit);
-        Aranges(lists)
+        Aranges { lists, lowest_code }
     }
 
     /// Calls `each` with each range [begin, end) of a unit, without damaged ones and those of code that the linker dropped.
     pub(super) fn for_each(&self, unit: &UnitHeader<Slice<'a>>, mut each: impl FnMut(u64, u64)) {
         let Some(offset) = unit.debug_info_offset() else { return };
-        let from = self.0.partition_point(|(unit, _)| *unit < offset.0);
-        for (_, list) in self.0[from..].iter().take_while(|(unit, _)| *unit == offset.0) {
+        let from = self.lists.partition_point(|(unit, _)| *unit < offset.0);
+        for (_, list) in self.lists[from..].iter().take_while(|(unit, _)| *unit == offset.0) {
             let mut entries = list.entries();
             // A damaged entry ends nothing but itself, or the list.
             while let Some(entry) = entries.next().transpose() {
                 let Ok(range) = entry.map(|entry| entry.range()) else {
                     continue;
                 };
-                if range.begin != 0 && range.begin < range.end {
+                if (self.lowest_code..range.end).contains(&range.begin) {
                     each(range.begin, range.end);
                 }
             }

@@ -1,4 +1,4 @@
-//! A limit on the work that debug info may ask for.
+//! Limits of what debug info may ask for and say.
 
 /// The remaining work for one batch of look-ups, and the remaining memory for the module.
 ///
@@ -11,6 +11,7 @@ pub(super) struct Budget {
     kept: u64,
     /// Entries that were kept.
     entries: u64,
+    lowest_code: u64,
 }
 
 /// The debug info needs more work than its size allows.
@@ -31,9 +32,20 @@ impl Budget {
             // A sequence of lines takes at least 3 bytes of its program, a range 2.
             kept: bytes.saturating_add(FLOOR),
             entries: 0,
+            lowest_code: 1,
         };
         budget.begin_batch(bytes);
         budget
+    }
+
+    /// The same for code that may start at this address.
+    pub(super) fn with_code_from(self, lowest_code: u64) -> Budget {
+        Budget { lowest_code, ..self }
+    }
+
+    /// The lowest address of code. Linkers set the addresses of dropped functions to 0, so of a linked file it is 1.
+    pub(super) fn lowest_code(&self) -> u64 {
+        self.lowest_code
     }
 
     /// Allows new work, but no new memory.

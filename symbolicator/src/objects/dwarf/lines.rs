@@ -135,13 +135,14 @@ impl Lines {
         self.unread = None;
         let mut new: Vec<RangeOf<usize>> = Vec::new();
         let (mut what, mut begin) = (from, None);
+        let lowest_code = budget.lowest_code();
         let mut exhausted = Ok(());
         let ran = program.run(Place::start(from), |step, behind| {
             match step {
                 Step::Row(row) => begin = begin.or(Some(row.address)),
                 Step::End(end) => {
                     // Sequences of functions that the linker dropped start at 0.
-                    if let Some(begin) = begin.take().filter(|begin| (1..end).contains(begin)) {
+                    if let Some(begin) = begin.take().filter(|begin| (lowest_code..end).contains(begin)) {
                         exhausted = budget.keep(1);
                         let range = RangeOf { begin, end, what };
                         new.push(range);

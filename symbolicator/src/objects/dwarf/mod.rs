@@ -106,13 +106,14 @@ impl Dwarf {
             held_bytes: std::cell::Cell::default(),
         };
         let mut budget = Budget::for_bytes(0);
+        let lowest_code = u64::from(!store.main.is_unlinked());
         let cell = Cell::try_new(store, |store| {
             let mut dwarf = store.load(&store.main)?;
             if let Some(supplementary) = &store.supplementary {
                 dwarf.set_sup(store.load(supplementary)?);
             }
             let size = debug_bytes(&dwarf) + dwarf.sup().map_or(0, debug_bytes);
-            budget = Budget::for_bytes(size);
+            budget = Budget::for_bytes(size).with_code_from(lowest_code);
             Ok::<_, SymbolError>(Tables {
                 units: Units::open(dwarf, size, &mut budget),
                 package: store.load_package(),
@@ -127,6 +128,11 @@ impl Dwarf {
             budget,
             missing_dwo: Vec::new(),
         })
+    }
+
+    /// The file with `.debug_info`.
+    pub(super) fn main_file(&self) -> &ObjectFile {
+        &self.cell.borrow_owner().main
     }
 
     /// The supplementary file and the package of split debug info.

@@ -32,9 +32,10 @@ impl<'a> RangeAttributes<'a> {
         budget: &mut Budget,
         mut each: impl FnMut(u64, u64),
     ) -> Result<(), Flaw> {
+        let lowest_code = budget.lowest_code();
         let mut give = |begin: u64, end: u64| {
             // Linkers set the addresses of dropped functions to 0 or close to u64::MAX.
-            if begin != 0 && begin < end {
+            if (lowest_code..end).contains(&begin) {
                 each(begin, end);
             }
         };

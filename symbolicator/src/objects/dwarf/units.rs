@@ -59,7 +59,7 @@ impl<'a> Units<'a> {
             Some(dwarf) => headers(dwarf, budget, &mut flaws),
             None => Vec::new(),
         };
-        let aranges = Aranges::read(&dwarf, &mut flaws);
+        let aranges = Aranges::read(&dwarf, budget.lowest_code(), &mut flaws);
         let mut ranges = Vec::new();
         let mut units = Vec::new();
         for skeleton in headers(&dwarf, budget, &mut flaws) {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use object::{Object, ObjectSection, ObjectSymbol};
+use recording::module::Module;
 use recording::rust_name::{readable, with_path};
 use recording::symbol::AddressInfo;
 use symbolicator::demangle;
@@ -52,10 +53,7 @@ impl Reader {
         writer.join().unwrap().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let answers: Vec<Vec<Shape>> = match self {
-            Reader::Llvm => {
-                let answers = text.split("\n\n").filter(|answer| !answer.is_empty());
-                answers.map(|answer| frames(answer.lines())).collect()
-            }
+            Reader::Llvm => answers_of_llvm(&text),
             // An answer begins with its address.
             Reader::Elfutils => {
                 let text = format!("\n{text}");
@@ -66,6 +64,11 @@ impl Reader {
         assert_eq!(answers.len(), svmas.len(), "{}", path.display());
         answers
     }
+}
+
+fn answers_of_llvm(text: &str) -> Vec<Vec<Shape>> {
+    let answers = text.split("\n\n").filter(|answer| !answer.is_empty());
+    answers.map(|answer| frames(answer.lines())).collect()
 }
 
 /// Two lines for each frame: the function, then `file:line:column`. elfutils leaves an unknown column out.
@@ -132,6 +135,17 @@ fn has_folder_twice(ours: &str, theirs: &str) -> bool {
     folder.is_some_and(|folder| !folder.starts_with('/') && ours.starts_with(folder))
 }
 
+/// (start, end, name) of the functions in a symbol table. Mach-O has no sizes.
+fn all_symbols(path: &Path) -> Vec<(u64, u64, String)> {
+    let named = std::fs::read(path).unwrap();
+    let named = object::File::parse(&*named).unwrap();
+    let symbols = named.symbols().filter(|symbol| symbol.size() > 0).map(|symbol| {
+        let name = demangle(symbol.name().unwrap());
+        (symbol.address(), symbol.address() + symbol.size(), name)
+    });
+    symbols.collect()
+}
+
 /// What other readers say of a program.
 #[derive(Clone)]
 pub struct Reference {
@@ -155,16 +169,25 @@ impl Reference {
         let svmas: Vec<u64> = (text.address()..text.address() + text.size())
             .step_by(step as usize)
             .collect();
-        let named = std::fs::read(symbols).unwrap();
-        let named = object::File::parse(&*named).unwrap();
-        let symbols = named.symbols().filter(|symbol| symbol.size() > 0).map(|symbol| {
-            let name = demangle(symbol.name().unwrap());
-            (symbol.address(), symbol.address() + symbol.size(), name)
-        });
         Reference {
             base: object.relative_address_base(),
             answers: vec![Reader::Llvm.read(path, &svmas)],
-            symbols: symbols.collect(),
+            symbols: all_symbols(symbols),
+            svmas,
+        }
+    }
+
+    /// What llvm-symbolizer said when the program was made: the addresses, an empty line, and its output for them.
+    pub fn recorded(text: &str, base: u64, symbols: &Path) -> Reference {
+        let (asked, answers) = text.split_once("\n\n").unwrap();
+        let svma = |line: &str| u64::from_str_radix(line.strip_prefix("0x").unwrap(), 16).unwrap();
+        let svmas: Vec<u64> = asked.lines().map(svma).collect();
+        let answers = answers_of_llvm(answers);
+        assert_eq!(svmas.len(), answers.len());
+        Reference {
+            base,
+            answers: vec![answers],
+            symbols: all_symbols(symbols),
             svmas,
         }
     }
@@ -192,9 +215,14 @@ impl Reference {
     /// Compares the answers for the program, stored in this way. Where two readers differ, ours must be the answer of one of them: elfutils
     /// 0.188 takes the line of the first of several inlined calls of one function, and finds inlined calls in the padding behind a function.
     pub fn compare(&self, what: &str, program: &Path, dirs: &[&Path]) {
+        self.compare_module(what, &module(program), dirs);
+    }
+
+    /// [`Reference::compare`] of a module whose file may be elsewhere.
+    pub fn compare_module(&self, what: &str, module: &Module, dirs: &[&Path]) {
         let relative: Vec<u64> = self.svmas.iter().map(|svma| svma - self.base).collect();
         let symbolicator = symbolicator(dirs);
-        let ours = symbolicator.lookup(&module(program), &relative).unwrap();
+        let ours = symbolicator.lookup(module, &relative).unwrap();
         let (mut same, mut disputed, mut different) = (0, 0, Vec::new());
         for (index, (svma, ours)) in self.svmas.iter().zip(&ours).enumerate() {
             let ours = shape(ours);
@@ -222,7 +250,7 @@ impl Reference {
             same > 100 && disputed * 100 <= same && different.is_empty(),
             "{what}: {same} same, {disputed} disputed; {}\n{:?}",
             different.join("\n"),
-            symbolicator.notes(&module(program))
+            symbolicator.notes(module)
         );
     }
 }

@@ -1,0 +1,361 @@
+//! Debug info that the linker left in the object files. The linked file has a map: for each function the object file that it is from (stabs N_OSO and
+//! N_FUN, `mach-o/stab.h`).
+//!
+//! A function has other addresses in its object file. The linker may place each function of a file elsewhere and drops some, so each look-up is translated
+//! by the symbol of its function. An object file is opened at the first look-up of one of its functions.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object::macho;
+use object::read::macho::Nlist;
+use recording::symbol::{FunctionSymbol, SourceFrame};
+use rustc_hash::FxHashMap;
+
+use super::object_files::{NotUsed, ObjectFiles, file_and_member};
+use super::symbols::Strings;
+use crate::error::SymbolError;
+use crate::locate::{SplitDwarfPaths, SymbolOptions};
+use crate::objects::dwarf::{Dwarf, DwarfFiles};
+use crate::objects::file::ObjectFile;
+use crate::sys::identity_of;
+
+/// The map of a linked file, and what was read of its object files.
+pub(in crate::objects) struct DebugMap {
+    image: Arc<ObjectFile>,
+    /// By address.
+    functions: Vec<Mapped>,
+    /// The places of all functions, by object file.
+    by_object: Vec<u32>,
+    objects: Vec<Object>,
+    files: ObjectFiles,
+    cache: Option<PathBuf>,
+    /// Object files that are not used, a sentence each, since the last call of [`DebugMap::take_flaws`].
+    damage: Vec<String>,
+}
+
+/// A function of the image.
+struct Mapped {
+    /// Relative address.
+    start: u64,
+    size: u64,
+    object: u32,
+    /// File offset of the name of its symbol.
+    name: u64,
+    /// Its address in the object file. `None` until that was read, and where it has no such function.
+    in_object: Option<u64>,
+}
+
+/// An object file, as the map names it.
+struct Object {
+    /// File offset of its path: `/build/app.o`, or `/build/lib.a(app.o)`.
+    path: u64,
+    /// When it was written, in seconds since 1970. 0 if the linker or the archive keeps no times.
+    written: u64,
+    state: State,
+}
+
+enum State {
+    Unread,
+    Missing,
+    /// It is changed or damaged.
+    Unusable,
+    Read(Box<Dwarf>),
+}
+
+impl DebugMap {
+    /// `None` if the linker left no map.
+    pub(in crate::objects) fn read(image: &Arc<ObjectFile>, options: &SymbolOptions) -> Option<DebugMap> {
+        let object::File::MachO64(object) = image.object().ok()? else {
+            return None;
+        };
+        let (endian, strings) = (object.endian(), Strings::of(&object)?);
+        let mut map = DebugMap {
+            image: Arc::clone(image),
+            functions: Vec::new(),
+            by_object: Vec::new(),
+            objects: Vec::new(),
+            files: ObjectFiles::new(image, options),
+            cache: options.cache.clone(),
+            damage: Vec::new(),
+        };
+        // Hostile maps name one file many times. Paths of an honest map are no longer, in all, than the file.
+        let mut known: FxHashMap<(&[u8], u64), u32> = FxHashMap::default();
+        let mut left = image.len();
+        let (mut current, mut function) = (None, None);
+        for symbol in object.macho_symbol_table().symbols() {
+            let value = symbol.n_value(endian);
+            let name = strings.raw_offset(symbol.n_strx(endian));
+            let name = name.filter(|name| !starts_empty(image, *name));
+            match symbol.n_type().stab() {
+                Some(macho::N_SO) => current = None,
+                Some(macho::N_OSO) => {
+                    current = name.and_then(|path| {
+                        let new = map.objects.len() as u32;
+                        let file = text(image, path);
+                        left = left.checked_sub(file.len())?;
+                        let object = *known.entry((file, value)).or_insert(new);
+                        if object == new {
+                            map.objects.push(Object {
+                                path,
+                                written: value,
+                                state: State::Unread,
+                            });
+                        }
+                        Some(object)
+                    });
+                }
+                // The second one of a function has its size.
+                Some(macho::N_FUN) => match (name, current, function.take()) {
+                    (Some(name), _, _) => function = Some((value, name)),
+                    (None, Some(object), Some((start, name))) => map.functions.push(Mapped {
+                        start: start.wrapping_sub(image.base_svma()),
+                        size: value,
+                        object,
+                        name,
+                        in_object: None,
+                    }),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        map.functions.sort_by_key(|function| function.start);
+        map.by_object = (0..map.functions.len() as u32).collect();
+        let functions = &map.functions;
+        map.by_object
+            .sort_by_key(|place| functions.get(*place as usize).map(|function| function.object));
+        (!map.functions.is_empty()).then_some(map)
+    }
+
+    /// The state of all object files: answers are kept as long as it is the same.
+    pub(in crate::objects) fn identity(&self) -> Vec<u8> {
+        let mut identity = Vec::new();
+        for object in &self.objects {
+            let path = text(&self.image, object.path);
+            let (file, _) = file_and_member(path);
+            let found = self
+                .files
+                .candidates(file)
+                .into_iter()
+                .find_map(|path| fs::metadata(path).ok());
+            identity.extend_from_slice(&(path.len() as u64).to_le_bytes());
+            identity.extend_from_slice(path);
+            identity.extend(found.as_ref().map(identity_of).unwrap_or_default());
+        }
+        identity
+    }
+
+    /// The frames at a relative address, innermost first, and the outer function.
+    pub(in crate::objects) fn find(&mut self, address: u64) -> (Vec<SourceFrame>, Option<FunctionSymbol>) {
+        let Some((dwarf, start, to_object)) = self.object_of(address) else {
+            return (Vec::new(), None);
+        };
+        let (frames, function) = dwarf.find(address.wrapping_add(to_object));
+        // The line table of an object file goes on over the padding behind a function, which is in no function. All of assembly is in none.
+        if function.is_none() && dwarf.find(start.wrapping_add(to_object)).1.is_some() {
+            return (Vec::new(), None);
+        }
+        let function = function.map(|function| FunctionSymbol {
+            start: function.start.wrapping_sub(to_object),
+            ..function
+        });
+        (frames, function)
+    }
+
+    /// The debug info of the function that holds a relative address, the start of the function, and what to add to its addresses there.
+    fn object_of(&mut self, address: u64) -> Option<(&mut Dwarf, u64, u64)> {
+        let after = self.functions.partition_point(|function| function.start <= address);
+        let at = after.checked_sub(1)?;
+        let function = self
+            .functions
+            .get(at)
+            .filter(|function| address - function.start < function.size)?;
+        let index = function.object;
+        if let State::Unread = self.objects.get(index as usize)?.state {
+            let state = self.open(index);
+            self.objects.get_mut(index as usize)?.state = state;
+        }
+        let function = self.functions.get(at)?;
+        let (start, to_object) = (function.start, function.in_object?.wrapping_sub(function.start));
+        match &mut self.objects.get_mut(index as usize)?.state {
+            State::Read(dwarf) => Some((dwarf, start, to_object)),
+            State::Unread | State::Missing | State::Unusable => None,
+        }
+    }
+
+    fn open(&mut self, index: u32) -> State {
+        let Some(object) = self.objects.get(index as usize) else {
+            return State::Unusable;
+        };
+        let (path, written) = (text(&self.image, object.path), object.written);
+        let wanted = functions_of(index, &self.image, &self.functions, &self.by_object);
+        let opened = self.files.open(path, written, |file| addresses(file, &wanted));
+        let opened = opened.and_then(|(file, found)| Ok((self.read_dwarf(file).map_err(NotUsed::Damaged)?, found)));
+        match opened {
+            Ok((dwarf, found)) => {
+                for (place, address) in found {
+                    if let Some(function) = self.functions.get_mut(place) {
+                        function.in_object = Some(address);
+                    }
+                }
+                State::Read(Box::new(dwarf))
+            }
+            Err(NotUsed::Missing) => State::Missing,
+            Err(NotUsed::Changed) => {
+                self.damage.push(format!(
+                    "{} has debug info of {}, and was written to after that was linked: it is not used; link and record again",
+                    path_text(path),
+                    self.image.path().display()
+                ));
+                State::Unusable
+            }
+            Err(NotUsed::Damaged(error)) => {
+                self.damage.push(error.to_string());
+                State::Unusable
+            }
+        }
+    }
+
+    fn read_dwarf(&self, file: ObjectFile) -> Result<Dwarf, SymbolError> {
+        let split = SplitDwarfPaths::new(file.path().to_owned(), Vec::new());
+        Dwarf::open(DwarfFiles {
+            main: Arc::new(file),
+            supplementary: None,
+            split,
+            cache: self.cache.clone(),
+        })
+    }
+
+    fn read_objects(&self) -> impl Iterator<Item = &Dwarf> {
+        self.objects.iter().filter_map(|object| match &object.state {
+            State::Read(dwarf) => Some(&**dwarf),
+            State::Unread | State::Missing | State::Unusable => None,
+        })
+    }
+
+    fn read_objects_mut(&mut self) -> impl Iterator<Item = &mut Dwarf> {
+        self.objects.iter_mut().filter_map(|object| match &mut object.state {
+            State::Read(dwarf) => Some(&mut **dwarf),
+            State::Unread | State::Missing | State::Unusable => None,
+        })
+    }
+
+    /// Starts a batch of look-ups.
+    pub(in crate::objects) fn begin_batch(&mut self) {
+        self.read_objects_mut().for_each(Dwarf::begin_batch);
+    }
+
+    /// Damage found since the last call, each as a sentence.
+    pub(in crate::objects) fn take_flaws(&mut self) -> Vec<String> {
+        let mut flaws = std::mem::take(&mut self.damage);
+        flaws.extend(self.read_objects_mut().flat_map(Dwarf::take_flaws));
+        flaws
+    }
+
+    /// The object files that were read.
+    pub(in crate::objects) fn files(&self) -> impl Iterator<Item = &ObjectFile> {
+        self.read_objects().map(Dwarf::main_file)
+    }
+
+    /// Which object files were needed and not found, a sentence.
+    pub(in crate::objects) fn note(&self) -> Option<String> {
+        let is_missing = |object: &&Object| matches!(object.state, State::Missing);
+        let mut missing = self.objects.iter().filter(is_missing);
+        let first = path_text(text(&self.image, missing.next()?.path));
+        Some(format!(
+            "the debug info of {} is in object files of which {} were not found, the first is {first}: give their folder with --symbol-dir, or make a \
+             .dSYM with `dsymutil` where the program is built",
+            self.image.path().display(),
+            missing.count() + 1
+        ))
+    }
+
+    /// Heap bytes, about.
+    pub(in crate::objects) fn held_bytes(&self) -> usize {
+        let objects = self.read_objects().map(Dwarf::held_bytes).sum::<usize>();
+        size_of_val(&*self.functions)
+            + size_of_val(&*self.by_object)
+            + size_of_val(&*self.objects)
+            + objects
+            + self.files.held_bytes()
+    }
+}
+
+fn starts_empty(file: &ObjectFile, offset: u64) -> bool {
+    let first = usize::try_from(offset).ok().and_then(|offset| file.get(offset));
+    first.is_none_or(|first| *first == 0)
+}
+
+/// Longest name that is read.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
+/// The text at a file offset, up to its end.
+fn text(file: &ObjectFile, offset: u64) -> &[u8] {
+    let rest = usize::try_from(offset)
+        .ok()
+        .and_then(|offset| file.get(offset..))
+        .unwrap_or_default();
+    let rest = &rest[..rest.len().min(MAX_TEXT_BYTES)];
+    memchr::memchr(0, rest).map_or(rest, |end| &rest[..end])
+}
+
+fn path_text(path: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(path)
+}
+
+/// The places of an object file's functions, by name. Names of an honest file are no longer, in all, than the file.
+fn functions_of<'f>(
+    object: u32,
+    image: &'f ObjectFile,
+    functions: &[Mapped],
+    by_object: &[u32],
+) -> FxHashMap<&'f [u8], Vec<usize>> {
+    let of = |place: &u32| functions.get(*place as usize).map_or(0, |function| function.object);
+    let from = by_object.partition_point(|place| of(place) < object);
+    let own = by_object.get(from..).unwrap_or_default().iter();
+    let mut left = image.len();
+    let mut wanted: FxHashMap<&[u8], Vec<usize>> = FxHashMap::default();
+    for place in own.take_while(|place| of(place) == object).map(|place| *place as usize) {
+        let Some(function) = functions.get(place) else { continue };
+        let name = text(image, function.name);
+        left = left.saturating_sub(name.len());
+        if left > 0 {
+            wanted.entry(name).or_default().push(place);
+        }
+    }
+    wanted
+}
+
+/// The addresses of the wanted functions in an object file. A name that stands for several is none of them.
+fn addresses(file: &ObjectFile, wanted: &FxHashMap<&[u8], Vec<usize>>) -> Vec<(usize, u64)> {
+    let Ok(object::File::MachO64(object)) = file.object() else {
+        return Vec::new();
+    };
+    let Some(strings) = Strings::of(&object) else {
+        return Vec::new();
+    };
+    let endian = object.endian();
+    let mut left = file.len();
+    let mut found: FxHashMap<&[u8], Option<u64>> = FxHashMap::default();
+    for symbol in object.macho_symbol_table().symbols() {
+        if symbol.n_type().is_stab() || symbol.n_type().typ() != macho::N_SECT {
+            continue;
+        }
+        let name = strings.raw_offset(symbol.n_strx(endian)).map(|name| text(file, name));
+        left = left.saturating_sub(name.map_or(0, <[u8]>::len));
+        let Some((name, _)) = name.filter(|_| left > 0).and_then(|name| wanted.get_key_value(name)) else {
+            continue;
+        };
+        let address = symbol.n_value(endian);
+        let is_same = |known: &mut Option<u64>| *known = known.filter(|known| *known == address);
+        found.entry(name).and_modify(is_same).or_insert(Some(address));
+    }
+    let places = |(name, address): (&[u8], Option<u64>)| {
+        let places = wanted.get(name).filter(|places| places.len() == 1)?;
+        Some((*places.first()?, address?))
+    };
+    found.into_iter().filter_map(places).collect()
+}

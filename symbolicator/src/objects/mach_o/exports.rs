@@ -1,0 +1,146 @@
+//! The exports trie: names that other images may use. A stripped image has no others, and most images of the shared cache neither.
+//!
+//! The reader in `object` visits a node as often as edges lead to it, which in a hostile file is exponential in its size.
+
+use object::macho;
+
+/// Longest name that is read.
+const MAX_NAME_BYTES: usize = 1 << 20;
+
+/// Bytes of all names for each byte of the trie: names share their beginnings, and those of C++ are long. And in all.
+const MAX_NAMES_RATIO: usize = 32;
+const MAX_NAMES_BYTES: usize = 128 << 20;
+
+/// Calls `each` with address, relative to the image, and name of each export that is code or data of the image itself. Ends where the trie is damaged.
+pub(super) fn for_each(trie: &[u8], mut each: impl FnMut(u64, &[u8])) {
+    // In a valid trie each node is reached once, and has 2 bytes at least.
+    let mut nodes_left = trie.len() / 2 + 1;
+    let mut bytes_left = trie.len().saturating_mul(MAX_NAMES_RATIO).min(MAX_NAMES_BYTES);
+    let mut name: Vec<u8> = Vec::new();
+    // (rest of the children, how many, length of the name of the node)
+    let mut around: Vec<(&[u8], u8, usize)> = Vec::new();
+    let mut next = Some(0);
+    loop {
+        if let Some(offset) = next.take() {
+            let Some(node) = trie.get(offset..).and_then(Node::parse).filter(|_| nodes_left > 0) else {
+                return;
+            };
+            nodes_left -= 1;
+            if let Some(address) = node.address {
+                let Some(left) = bytes_left.checked_sub(name.len()) else {
+                    return;
+                };
+                bytes_left = left;
+                each(address, &name);
+            }
+            around.push((node.children, node.count, name.len()));
+        }
+        let Some((children, count, len)) = around.last_mut() else {
+            return;
+        };
+        name.truncate(*len);
+        if *count == 0 {
+            around.pop();
+            continue;
+        }
+        *count -= 1;
+        let Some((edge, rest)) = memchr::memchr(0, children).map(|end| (&children[..end], &children[end + 1..])) else {
+            return;
+        };
+        let Some((child, rest)) = uleb128(rest) else { return };
+        *children = rest;
+        let Some(offset) = usize::try_from(child)
+            .ok()
+            .filter(|_| name.len() + edge.len() <= MAX_NAME_BYTES)
+        else {
+            return;
+        };
+        name.extend_from_slice(edge);
+        next = Some(offset);
+    }
+}
+
+struct Node<'a> {
+    /// `None` for a node that only leads on, and for an export that is in another image or no address.
+    address: Option<u64>,
+    children: &'a [u8],
+    count: u8,
+}
+
+impl Node<'_> {
+    /// `mach-o/loader.h`, comment above `EXPORT_SYMBOL_FLAGS_KIND_MASK`.
+    fn parse(bytes: &[u8]) -> Option<Node<'_>> {
+        let (size, bytes) = uleb128(bytes)?;
+        let (export, children) = bytes.split_at_checked(usize::try_from(size).ok()?)?;
+        let (count, children) = children.split_first()?;
+        Some(Node {
+            address: address(export),
+            children,
+            count: *count,
+        })
+    }
+}
+
+fn address(export: &[u8]) -> Option<u64> {
+    let (flags, rest) = uleb128(export)?;
+    // Of a resolver the first address is that of the stub which calls it.
+    let is_regular =
+        flags & macho::EXPORT_SYMBOL_FLAGS_KIND_MASK == u64::from(macho::EXPORT_SYMBOL_FLAGS_KIND_REGULAR.0);
+    let is_here = is_regular && flags & macho::EXPORT_SYMBOL_FLAGS_REEXPORT.0 == 0;
+    uleb128(rest).map(|(address, _)| address).filter(|_| is_here)
+}
+
+/// The number, and what follows it.
+fn uleb128(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0u64;
+    for (index, byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f).checked_shl(7 * index as u32)?;
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::for_each;
+
+    fn all(trie: &[u8]) -> Vec<(u64, String)> {
+        let mut found = Vec::new();
+        for_each(trie, |address, name| {
+            found.push((address, String::from_utf8_lossy(name).into_owned()));
+        });
+        found
+    }
+
+    #[test]
+    fn names_are_put_together_from_the_edges() {
+        // Root: one edge `_a` to 6. There: an export at 0x80 and the edge `b` to 14, an export at 5.
+        let trie = [0, 1, b'_', b'a', 0, 6, 3, 0, 0x80, 1, 1, b'b', 0, 14, 2, 0, 5, 0];
+        assert_eq!(all(&trie), [(0x80, "_a".to_owned()), (5, "_ab".to_owned())]);
+        for end in 0..trie.len() {
+            all(&trie[..end]);
+        }
+    }
+
+    #[test]
+    fn exports_of_other_images_have_no_address_here() {
+        // EXPORT_SYMBOL_FLAGS_REEXPORT, then EXPORT_SYMBOL_FLAGS_KIND_ABSOLUTE.
+        for flags in [8, 2] {
+            assert_eq!(all(&[0, 1, b'a', 0, 5, 2, flags, 1, 0]), []);
+        }
+    }
+
+    #[test]
+    fn nodes_that_lead_to_each_other_end() {
+        // A node that is its own child, and 100 nodes with two edges each to the next one.
+        assert_eq!(all(&[0, 1, b'a', 0, 0]), []);
+        let mut trie = Vec::new();
+        for node in 1..100u8 {
+            let next = node % 16 * 8;
+            trie.extend([0, 2, b'a', 0, next, b'b', 0, next]);
+        }
+        all(&trie);
+    }
+}
