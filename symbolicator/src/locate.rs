@@ -16,6 +16,7 @@ use crate::dsym;
 use crate::error::SymbolError;
 use crate::foreign::SymbolServers;
 use crate::objects::file::ObjectFile;
+use crate::objects::mach_o::shared_cache;
 use crate::path_map::PathMap;
 
 /// How to look for symbols.
@@ -68,7 +69,8 @@ pub(crate) fn locate(module: &Module, kept: Option<&KeptFile>, options: &SymbolO
     let moved = moved_to.iter().filter_map(|dir| Some(dir.join(name?)));
     let mut binary = kept
         .and_then(|kept| search.open_kept(&**kept))
-        .or_else(|| own.cloned().chain(moved).find_map(|path| search.open(&path)));
+        .or_else(|| own.cloned().chain(moved).find_map(|path| search.open(&path)))
+        .or_else(|| search.open_in_shared_cache(moved_to));
     let mut debug = None;
     let complete = binary
         .as_ref()
@@ -161,6 +163,18 @@ impl Search<'_> {
     fn open_kept(&mut self, kept: &dyn ReadAt) -> Option<ObjectFile> {
         // The file may have been written to since it ran.
         self.judged(ObjectFile::open_kept(self.module, kept))
+    }
+
+    /// Libraries of macOS, which has no files of their own.
+    fn open_in_shared_cache(&mut self, symbol_dirs: &[PathBuf]) -> Option<ObjectFile> {
+        let library = &self.module.path;
+        shared_cache::caches(library, symbol_dirs)
+            .into_iter()
+            .find_map(|cache| {
+                let opened = shared_cache::open(&cache, library).transpose();
+                self.tried.push(cache);
+                self.judged(opened?)
+            })
     }
 
     /// The file, if it is of the recorded build.

@@ -1,4 +1,4 @@
-//! Symbol files of other systems: PDB, Breakpad, the dyld shared cache of macOS.
+//! Symbol files of other systems: PDB, Breakpad.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 #[path = "suite/common/mod.rs"]
@@ -9,9 +9,6 @@ use std::path::Path;
 
 use recording::module::{BuildId, Module, ModuleKind};
 
-#[cfg(feature = "foreign-symbols")]
-#[path = "foreign/dyld_cache.rs"]
-mod dyld_cache;
 #[cfg(feature = "foreign-symbols")]
 #[path = "foreign/read.rs"]
 mod read;

@@ -1,7 +1,7 @@
 //! One symbol file of another system, read by samply-symbols.
 //!
 //! The engine is asynchronous, because its files may come from a network. Here they are mapped, so that each of its futures is ready at once. It gets no file
-//! but those that [`candidates`](super::candidates) found and the further files of a dyld cache: paths in the files are not followed.
+//! but those that [`candidates`](super::candidates) found: paths in the files are not followed.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -22,7 +22,7 @@ use samply_symbols::{
 };
 
 use super::guarded::guarded;
-use super::{Candidate, breakpad_name, stored};
+use super::{breakpad_name, stored};
 use crate::demangle::demangle;
 use crate::error::SymbolError;
 use crate::sys::Mapping;
@@ -32,20 +32,18 @@ pub(crate) struct ForeignFile {
     path: PathBuf,
     symbols: SymbolMap<Helper>,
     mapped: Mapped,
-    is_dyld_cache: bool,
 }
 
 /// All files that the engine has opened.
 type Mapped = Arc<Mutex<Vec<Arc<Mapping>>>>;
 
 impl ForeignFile {
-    pub(crate) fn open(module: &Module, candidate: &Candidate) -> Result<ForeignFile, SymbolError> {
-        let path = candidate.path();
+    pub(crate) fn open(module: &Module, path: &Path) -> Result<ForeignFile, SymbolError> {
         let recorded = module.breakpad_id();
         let debug_id = DebugId::from_breakpad(&recorded).map_err(|error| SymbolError::unreadable(path, error))?;
         let mapped = Mapped::default();
         let helper = Helper {
-            candidate: candidate.clone(),
+            candidate: path.to_owned(),
             mapped: Arc::clone(&mapped),
         };
         let library = LibraryInfo {
@@ -68,7 +66,6 @@ impl ForeignFile {
             path: path.to_owned(),
             symbols,
             mapped,
-            is_dyld_cache: matches!(candidate, Candidate::DyldCache { .. }),
         })
     }
 
@@ -99,11 +96,8 @@ impl ForeignFile {
     }
 
     /// Heap bytes, about. The engine does not tell: its tables of functions and lines are smaller than the text or the streams that they were made of, and
-    /// the mapped files themselves are not held. Of a dyld cache, which has gigabytes, it reads one library's symbols.
+    /// the mapped files themselves are not held.
     pub(crate) fn held_bytes(&self) -> usize {
-        if self.is_dyld_cache {
-            return 0;
-        }
         let mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         mapped.iter().map(|file| file.bytes().len() / 4).sum()
     }
@@ -176,7 +170,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 /// Gives the engine one candidate.
 struct Helper {
-    candidate: Candidate,
+    candidate: PathBuf,
     mapped: Mapped,
 }
 
@@ -187,13 +181,7 @@ impl FileAndPathHelper for Helper {
     type FL = Location;
 
     fn get_candidate_paths_for_debug_file(&self, _library: &LibraryInfo) -> FileAndPathHelperResult<Candidates> {
-        Ok(vec![match &self.candidate {
-            Candidate::File(path) => CandidatePathInfo::SingleFile(Location(path.clone())),
-            Candidate::DyldCache { cache, library } => CandidatePathInfo::InDyldCache {
-                dyld_cache_path: Location(cache.clone()),
-                dylib_path: library.clone(),
-            },
-        }])
+        Ok(vec![CandidatePathInfo::SingleFile(Location(self.candidate.clone()))])
     }
 
     fn get_candidate_paths_for_binary(&self, _library: &LibraryInfo) -> FileAndPathHelperResult<Candidates> {
@@ -239,10 +227,8 @@ impl fmt::Display for Location {
 }
 
 impl FileLocation for Location {
-    fn location_for_dyld_subcache(&self, suffix: &str) -> Option<Location> {
-        let mut path = self.0.clone().into_os_string();
-        path.push(suffix);
-        Some(Location(path.into()))
+    fn location_for_dyld_subcache(&self, _suffix: &str) -> Option<Location> {
+        None
     }
 
     fn location_for_external_object_file(&self, _object_file: &str) -> Option<Location> {

@@ -1,4 +1,4 @@
-//! Symbol files of other systems: PDB, Breakpad, the dyld shared cache of macOS.
+//! Symbol files of other systems: PDB, Breakpad.
 //!
 //! A published engine reads them, behind the feature `foreign-symbols`; their servers are behind `symbol-servers`. A build without a feature finds the
 //! files and names the feature. A file is used only if it has the debug id of the module.
@@ -48,29 +48,12 @@ pub enum SymbolServersError {
     NoClient(String),
 }
 
-/// A place where a module's symbols may be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Candidate {
-    /// A PDB or Breakpad file.
-    File(PathBuf),
-    /// The library of this path, in the first file of a dyld shared cache.
-    DyldCache { library: String, cache: PathBuf },
-}
-
-impl Candidate {
-    pub(crate) fn path(&self) -> &Path {
-        match self {
-            Candidate::File(path) | Candidate::DyldCache { cache: path, .. } => path,
-        }
-    }
-}
-
-/// Opens the symbols of a module. `elf` is why the module has no ELF file, if one was looked for.
+/// Opens the symbols of a module. `object` is why the module has no ELF or Mach-O file, if one was looked for.
 pub(crate) fn open(
     module: &Module,
     symbol_dirs: &[PathBuf],
     servers: Option<&SymbolServers>,
-    elf: Option<SymbolError>,
+    object: Option<SymbolError>,
 ) -> Result<ForeignFile, SymbolError> {
     let dirs = || {
         let dirs = symbol_dirs.iter().map(PathBuf::as_path);
@@ -91,13 +74,12 @@ pub(crate) fn open(
             .into_iter()
             .filter(|path| path.is_file())
         {
-            let candidate = Candidate::File(path);
-            match ForeignFile::open(module, &candidate) {
+            match ForeignFile::open(module, &path) {
                 Ok(file) => return Ok(file),
                 Err(error) => {
                     // It would be there at the next start, too. Another sprof may have just put the others there.
-                    if downloaded.iter().any(|path| path == candidate.path()) {
-                        let _ = fs::remove_file(candidate.path());
+                    if downloaded.contains(&path) {
+                        let _ = fs::remove_file(&path);
                     }
                     failure = failure.or(Some(error));
                 }
@@ -105,7 +87,7 @@ pub(crate) fn open(
         }
     }
     let not_found = || ForeignFile::not_found(module, dirs().map(Path::to_owned).collect());
-    Err(failure.or(elf).unwrap_or_else(not_found))
+    Err(failure.or(object).unwrap_or_else(not_found))
 }
 
 /// True if a file can be known to have the symbols: by its debug id, and by a name that is no path. The profile may name anything.
@@ -117,7 +99,7 @@ fn is_identified(module: &Module) -> bool {
 }
 
 /// The existing files that may have the symbols, the likeliest first.
-fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<Candidate> {
+fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     let name = module.name();
     if !is_identified(module) {
         return Vec::new();
@@ -129,9 +111,7 @@ fn candidates<'a>(module: &Module, dirs: impl Iterator<Item = &'a Path>) -> Vec<
         if let ModuleKind::Windows { .. } = module.kind {
             paths.push(dir.join(&name));
         }
-        let paths = paths.into_iter().filter(|path| path.is_file());
-        found.extend(paths.map(Candidate::File));
-        found.extend(dyld_caches(module, dir));
+        found.extend(paths.into_iter().filter(|path| path.is_file()));
     }
     found
 }
@@ -146,27 +126,4 @@ fn stored(module: &Module, dir: &Path) -> [PathBuf; 2] {
 /// dump_syms replaces `.pdb`, and appends to all other names.
 fn breakpad_name(name: &str) -> String {
     format!("{}.sym", name.strip_suffix(".pdb").unwrap_or(name))
-}
-
-/// The dyld shared caches in this folder, for libraries of macOS. Further files of a cache have another ending: `dyld_shared_cache_arm64e.01`.
-fn dyld_caches(module: &Module, dir: &Path) -> Vec<Candidate> {
-    let library = module.path.to_string_lossy();
-    if !["/usr/lib/", "/System/"]
-        .iter()
-        .any(|folder| library.starts_with(folder))
-    {
-        return Vec::new();
-    }
-    let is_first = |name: &str| name.starts_with("dyld_shared_cache_") && !name.contains('.');
-    let files = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut caches: Vec<PathBuf> = files
-        .filter(|file| file.file_name().to_str().is_some_and(is_first))
-        .map(|file| file.path())
-        .collect();
-    caches.sort();
-    let candidate = |cache| Candidate::DyldCache {
-        library: library.clone().into_owned(),
-        cache,
-    };
-    caches.into_iter().map(candidate).collect()
 }

@@ -1,22 +1,21 @@
 //! A build without the feature `foreign-symbols`.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use recording::module::Module;
 use recording::symbol::AddressInfo;
 
-use super::Candidate;
 use crate::error::SymbolError;
 
 /// A file that is never opened.
 pub(crate) struct ForeignFile(Infallible);
 
 impl ForeignFile {
-    pub(crate) fn open(module: &Module, candidate: &Candidate) -> Result<ForeignFile, SymbolError> {
+    pub(crate) fn open(module: &Module, path: &Path) -> Result<ForeignFile, SymbolError> {
         Err(SymbolError::ForeignSymbols {
             name: module.name(),
-            found: Some(candidate.path().to_owned()),
+            found: Some(path.to_owned()),
         })
     }
 

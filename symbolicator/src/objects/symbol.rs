@@ -123,9 +123,11 @@ fn is_label(name: &[u8]) -> bool {
         name,
         [b'$', b'a' | b'd' | b't' | b'x'] | [b'$', b'a' | b'd' | b't' | b'x', b'.', ..]
     );
+    // dyld's cache has no names of functions that are static.
+    let is_removed = name == b"<redacted>";
     let number = name.strip_prefix(b"ltmp");
     let is_section = number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
-    is_mapping || is_section || name.starts_with(b".L")
+    is_mapping || is_section || is_removed || name.starts_with(b".L")
 }
 
 /// Longest name that is read; a longer one is in a damaged table.
@@ -144,4 +146,19 @@ pub(super) fn name_at(text: &[u8], offset: u64) -> &str {
     // A file that is written to meanwhile may stop being UTF-8: then the symbol has no name.
     let name = std::str::from_utf8(bytes_at(text, offset)).unwrap_or("");
     name.split_once('@').map_or(name, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_label;
+
+    #[test]
+    fn labels_of_assemblers_are_no_functions_and_names_of_swift_are() {
+        for label in ["$x", "$d.12", ".Lloop", "ltmp0", "ltmp12", "<redacted>"] {
+            assert!(is_label(label.as_bytes()), "{label}");
+        }
+        for name in ["$s4main3fooyyF", "$xylophone", "ltmp", "ltmpl", "d", "-[Shape area]"] {
+            assert!(!is_label(name.as_bytes()), "{name}");
+        }
+    }
 }

@@ -359,27 +359,6 @@ fn damaged_files_give_errors_or_fewer_names() {
     }
 }
 
-#[test]
-fn a_dyld_cache_that_is_none_is_an_error_of_its_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let module = library("/usr/lib/system/libsystem_c.dylib", 0);
-    let ask = |module: &Module| symbolicator(&[dir.path()]).lookup(module, &[0x1000]).unwrap_err();
-    assert!(matches!(ask(&module), SymbolError::NotFound { .. }));
-    let cache = dir.path().join("dyld_shared_cache_arm64e");
-    write(&cache, b"dyld_v1  arm64e\0");
-    write(&dir.path().join("dyld_shared_cache_arm64e.01"), b"");
-    let error = ask(&module);
-    assert!(
-        matches!(&error, SymbolError::Unreadable { path, .. } if *path == cache),
-        "{error}"
-    );
-    // Only macOS's own libraries are in it.
-    assert!(matches!(
-        ask(&library("/Applications/App", 0)),
-        SymbolError::NotFound { .. }
-    ));
-}
-
 #[cfg(feature = "symbol-servers")]
 #[test]
 fn a_pdb_file_comes_from_a_server() {

@@ -12,7 +12,12 @@ use symbolicator::{Symbolicator, api};
 
 /// Asks everything there is to ask of a file.
 pub(crate) fn ask_all(module: &Module, addresses: &[u64]) -> (Symbolicator, Vec<String>) {
-    let symbolicator = symbolicator(&[]);
+    ask_all_in(&[], module, addresses)
+}
+
+/// The same with folders for symbols.
+pub(crate) fn ask_all_in(symbol_dirs: &[&Path], module: &Module, addresses: &[u64]) -> (Symbolicator, Vec<String>) {
+    let symbolicator = symbolicator(symbol_dirs);
     symbolicator.add_module(module);
     let infos = symbolicator.lookup(module, addresses).unwrap_or_default();
     for info in &infos {

@@ -16,3 +16,4 @@ mod mach_o;
 mod matrix;
 mod probe;
 mod reference;
+mod shared_cache;

@@ -1,9 +1,10 @@
-//! What is particular to Mach-O: its symbol tables (`symbols`, `exports`), universal files, and debug info that stays in the object files
+//! What is particular to Mach-O: its symbol tables (`symbols`, `exports`), universal files, the shared cache of system libraries, and debug info that stays in the object files
 //! (`debug_map`, `object_files`).
 
 pub(super) mod debug_map;
 mod exports;
 mod object_files;
+pub(crate) mod shared_cache;
 pub(super) mod symbols;
 pub(super) mod universal;
 

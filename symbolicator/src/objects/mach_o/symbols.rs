@@ -53,7 +53,7 @@ pub(in crate::objects) fn read(
         }
     }
     let is_stripped = !found[before..].iter().any(|symbol| symbol.binding != Binding::Local);
-    if let Some(trie) = exports_trie(object).filter(|_| is_stripped) {
+    if let Some(trie) = exports_trie(object, object.data()).filter(|_| is_stripped) {
         exports::for_each(trie, |start, name| {
             if section_at(code, start).is_some() {
                 found.push(Symbol {
@@ -137,10 +137,11 @@ fn indirect_symbols<'a>(object: &MachO<'a>) -> Option<&'a [object::U32<Endiannes
     None
 }
 
-fn exports_trie<'a>(object: &MachO<'a>) -> Option<&'a [u8]> {
+/// `link_edit` is the file that has the segment `__LINKEDIT`.
+pub(super) fn exports_trie<'a>(object: &MachO<'a>, link_edit: &'a [u8]) -> Option<&'a [u8]> {
     let endian = object.endian();
     if let Some(command) = command(object, macho::LC_DYLD_EXPORTS_TRIE) {
-        return command.data(endian, object.data()).ok();
+        return command.data(endian, link_edit).ok();
     }
     let mut commands = object.macho_load_commands().ok()?;
     while let Some(command) = commands.next().ok()? {
