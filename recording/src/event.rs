@@ -238,7 +238,7 @@ pub struct Mapping<'a> {
     pub start: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Offset in the file of the first byte.
+    /// Offset in the file of the first byte. In a Mach-O file it counts from the header: of the slice, if the file is fat.
     pub file_offset: u64,
     /// Path as the kernel gave it: a path, `[vdso]`, `//anon`, `[heap]`, `/memfd:x (deleted)`...
     pub path: &'a [u8],

@@ -84,6 +84,20 @@ pub trait ReadAt {
     fn own_path(&self) -> Option<std::path::PathBuf> {
         None
     }
+    /// What the offsets are.
+    fn layout(&self) -> Layout {
+        Layout::File
+    }
+}
+
+/// Where the bytes of a module are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// At their offset in the file.
+    File,
+    /// At their address, counted from the module's header, in memory: up to the end of its last segment. The libraries of macOS are in no file
+    /// of their own, and their load commands have offsets in other files.
+    Memory,
 }
 
 /// A file whose bytes are in memory.
@@ -115,7 +129,7 @@ pub enum ModuleMiss {
     Replaced,
     /// A file is there, but the recording has neither build id nor inode to identify the mapped file.
     NotIdentified,
-    /// The file is not an ELF file that can be read to the end.
+    /// The file is no ELF or Mach-O file that can be read to the end.
     Malformed,
 }
 
