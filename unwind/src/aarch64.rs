@@ -6,11 +6,14 @@ use gimli::{AArch64 as Dwarf, CfaRule, Register, RegisterRule, Vendor};
 
 use super::prologue_aarch64 as prologue;
 use crate::arch::{
-    Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target,
+    Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
+    SavedRegister, Step, Target,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
-use crate::elf;
+use crate::compact_aarch64 as compact;
+use crate::frame_aarch64 as frame;
+use crate::pass::Rules;
 use crate::rule::Rule;
 use recording::stack::Registers;
 
@@ -23,6 +26,16 @@ const SIGCONTEXT_FP: u64 = SIGCONTEXT_X0 + 29 * 8;
 const SIGCONTEXT_LR: u64 = SIGCONTEXT_X0 + 30 * 8;
 const SIGCONTEXT_SP: u64 = SIGCONTEXT_X0 + 31 * 8;
 const SIGCONTEXT_PC: u64 = SIGCONTEXT_X0 + 32 * 8;
+
+/// Offsets from the stack pointer at a signal handler's trampoline of macOS (`struct user_sigframe64` in XNU's bsd/dev/arm/unix_signal.c;
+/// sys/_types/_ucontext.h; mach/arm/_structs.h): siginfo 104; onstack and mask 8, stack 24, link 8, size and address of the machine
+/// context; the machine context: exception state 16, x0..x28, fp, lr, sp, pc.
+const UC_MCSIZE: u64 = 104 + 40;
+const UC_MCONTEXT: u64 = 104 + 48;
+const MCONTEXT: u64 = 104 + 56;
+const MCONTEXT_PC: u64 = MCONTEXT + 16 + 32 * 8;
+/// Exception state, thread state 272, NEON state 528.
+const MCONTEXT_SIZE: u64 = 16 + 272 + 528;
 
 /// The machine.
 pub(crate) enum Aarch64 {}
@@ -43,7 +56,7 @@ fn go_to_caller(regs: &mut UnwindRegsAarch64, lr: u64, sp: u64, fp: u64) -> Step
 impl Arch for Aarch64 {
     type Regs = UnwindRegsAarch64;
 
-    const ELF_MACHINE: u16 = elf::EM_AARCH64;
+    const MACHINE: Machine = Machine::Aarch64;
     const COLUMNS: Columns = Columns {
         vendor: Vendor::AArch64,
         fp: Dwarf::X29,
@@ -75,6 +88,14 @@ impl Arch for Aarch64 {
 
     fn sp(regs: &Self::Regs) -> u64 {
         regs.sp()
+    }
+
+    fn fp(regs: &Self::Regs) -> u64 {
+        regs.fp()
+    }
+
+    fn unflag_fp(regs: &mut Self::Regs) {
+        *regs = caller(regs, regs.lr(), regs.sp(), regs.fp() & !SWIFT_ASYNC_FRAME);
     }
 
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
@@ -243,6 +264,37 @@ impl Arch for Aarch64 {
         }
     }
 
+    fn step_out_of_trampoline(cfa: u64, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step> {
+        let mut field = |offset: u64| read(cfa.wrapping_add(offset));
+        let is_frame = field(UC_MCSIZE) == Ok(MCONTEXT_SIZE) && field(UC_MCONTEXT) == Ok(cfa.wrapping_add(MCONTEXT));
+        is_frame.then_some(())?;
+        Some(
+            match (
+                field(MCONTEXT_PC),
+                field(MCONTEXT_PC - 8),
+                field(MCONTEXT_PC - 24),
+                field(MCONTEXT_PC - 16),
+            ) {
+                (Ok(pc), Ok(sp), Ok(fp), Ok(lr)) => {
+                    // arm64e signs all of them.
+                    let strip = |value| caller(regs, value, 0, 0).lr();
+                    let (pc, sp, fp) = (strip(pc), strip(sp), strip(fp));
+                    *regs = caller(regs, lr, sp, fp);
+                    Step::Interrupted(pc)
+                }
+                _ => Step::NoMemory,
+            },
+        )
+    }
+
+    fn compact_rule(encoding: u32, _word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule {
+        compact::rule(encoding)
+    }
+
+    fn rules_by_code(code: &[u8]) -> Rules {
+        frame::rules(code)
+    }
+
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {
         let word = u32_at(bytes, CALL_BYTES - 4)?;
         // bl
@@ -251,10 +303,10 @@ impl Arch for Aarch64 {
     }
 
     fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
-        // bti c; adrp x16, page; ldr x17, [x16, #offset]: the first is optional.
+        // bti c; adrp x16, page; ldr x17, [x16, #offset]: the first is optional. In Mach-O files x16 is loaded.
         let start = if u32_at(code, 0)? == 0xd503_245f { 4 } else { 0 };
         let (adrp, ldr) = (u32_at(code, start)?, u32_at(code, start + 4)?);
-        if adrp & 0x9f00_001f != 0x9000_0010 || ldr & 0xffc0_03ff != 0xf940_0211 {
+        if adrp & 0x9f00_001f != 0x9000_0010 || ldr & 0xffc0_03fe != 0xf940_0210 {
             return None;
         }
         // 21 bits in units of 4 KiB: the upper 19 at bit 5, the lower 2 at bit 29.

@@ -6,13 +6,23 @@ use framehop::FrameAddress;
 use gimli::Register;
 
 use crate::cfi::{Cfi, Columns, Row};
+use crate::pass::Rules;
 use crate::rule::Rule;
 use recording::stack::Registers;
 
 /// A frame larger than this is taken for a frame pointer that holds something else.
 pub(crate) const PLAUSIBLE_FRAME: u64 = 16 << 20;
+/// Swift sets this bit in the frame pointer that the frame of an asynchronous function stores (docs/ABI/CallingConvention.rst of Swift).
+pub(crate) const SWIFT_ASYNC_FRAME: u64 = 1 << 60;
 /// The longest call instruction that is read.
 pub(crate) const CALL_BYTES: usize = 6;
+
+/// A kind of processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machine {
+    X86_64,
+    Aarch64,
+}
 
 /// Where a call or a jump goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +61,8 @@ pub(crate) enum Step {
     Caller(u64),
     /// Like `Caller`, but by frame pointer or by guess.
     Guess(u64),
+    /// Like `Caller`, but the address was interrupted by a signal: it is the next instruction, and no call is before it.
+    Interrupted(u64),
     /// There is no caller, as the rules declare.
     Root,
     /// The return address is 0: nothing called this code, if these are the stack's bytes.
@@ -95,13 +107,22 @@ impl SavedRegister {
     }
 }
 
+/// What an entry of `__unwind_info` says of the body of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CompactRule {
+    Rule(Rule),
+    /// The rules are in `__eh_frame`.
+    Dwarf,
+    /// The function has no rules, or unknown ones.
+    None,
+}
+
 /// One kind of processor.
 pub(crate) trait Arch: Sized {
     /// framehop's registers.
     type Regs: Copy;
 
-    /// `e_machine` of its files.
-    const ELF_MACHINE: u16;
+    const MACHINE: Machine;
     /// DWARF numbers.
     const COLUMNS: Columns;
     /// The CFA at a function's first instruction: this register plus this.
@@ -109,7 +130,8 @@ pub(crate) trait Arch: Sized {
     /// The code of functions that end signal handlers, in all known C libraries.
     const SIGNAL_RETURNS: &'static [&'static [u8]];
 
-    /// True if the caller's stack pointer follows from a frame pointer: nothing is pushed between it and the return address.
+    /// True if the caller's stack pointer follows from a frame pointer in every program: nothing is pushed between it and the return
+    /// address.
     const RECORD_TOPS_FRAME: bool;
 
     /// True if code that is left after a call may have no frame pointer and no rules.
@@ -122,6 +144,9 @@ pub(crate) trait Arch: Sized {
     /// the highest mapping: all bits above it in a return address are not part of it.
     fn start(registers: &Registers, highest_code: u64) -> Option<(u64, Self::Regs)>;
     fn sp(regs: &Self::Regs) -> u64;
+    fn fp(regs: &Self::Regs) -> u64;
+    /// Takes [`SWIFT_ASYNC_FRAME`] out of the frame pointer.
+    fn unflag_fp(regs: &mut Self::Regs);
     /// The registers at a frame's address, in the common form.
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers;
     /// These registers, found in the process that `regs` are of.
@@ -161,6 +186,13 @@ pub(crate) trait Arch: Sized {
     ) -> Option<Step>;
     /// At a signal return function: the registers that were interrupted, from the frame that the kernel pushed.
     fn step_out_of_signal(regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Step;
+    /// Where the CFA of the function that macOS starts signal handlers with is `cfa`: the registers that were interrupted, from the
+    /// frame that the kernel pushed. `None`: there is no such frame.
+    fn step_out_of_trampoline(cfa: u64, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step>;
+    /// An entry of `__unwind_info`, as `<mach-o/compact_unwind_encoding.h>` has it. `word` reads 4 bytes of the function's code.
+    fn compact_rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule;
+    /// The rules at the instructions of a function, from its code.
+    fn rules_by_code(code: &[u8]) -> Rules;
     /// Where the call that returns to `return_address` went, from the bytes before that address. `None`: through a
     /// register or a table.
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target>;

@@ -8,7 +8,8 @@ use gimli::{
     Location, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value, Vendor,
 };
 
-use crate::bytes::{u32_at, u64_at};
+use crate::bytes::u32_at;
+use crate::cfi_entries::signal_frame_entries;
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -113,6 +114,19 @@ impl Cfi {
             columns,
             context: Box::new(UnwindContext::new()),
         })
+    }
+
+    /// A table without functions.
+    pub(crate) fn empty(columns: Columns) -> Cfi {
+        Cfi {
+            kind: Kind::EhFrame,
+            section: Arc::default(),
+            index: Arc::default(),
+            index_svma: 0,
+            bases: BaseAddresses::default(),
+            columns,
+            context: Box::new(UnwindContext::new()),
+        }
     }
 
     /// How many functions have rules.
@@ -429,46 +443,6 @@ fn functions<'a, S: UnwindSection<Reader<'a>>>(section: &S, bases: &BaseAddresse
             && let Ok(fde) = partial.parse(S::cie_from_offset)
         {
             found.push((fde.initial_address(), fde.offset()));
-        }
-    }
-    found
-}
-
-/// Offsets of the FDEs whose CIE has `S` in its augmentation string. A plain walk over lengths, because parsing
-/// hundreds of thousands of entries to find one is too slow. See the LSB, "The .eh_frame section".
-fn signal_frame_entries(section: &[u8]) -> Vec<usize> {
-    let mut signal_cies = Vec::new();
-    let mut found = Vec::new();
-    let mut at = 0usize;
-    while let Some(length) = u32_at(section, at) {
-        let (header, length) = match length {
-            0 => break,
-            u32::MAX => (12, u64_at(section, at + 4).unwrap_or(u64::MAX)),
-            length => (4, u64::from(length)),
-        };
-        let id_at = at + header;
-        let Some(id) = u32_at(section, id_at) else { break };
-        if id == 0 {
-            // 4 bytes id, 1 byte version, then the string.
-            let string = section.get(id_at + 5..).unwrap_or_default();
-            if string
-                .iter()
-                .take(8)
-                .take_while(|byte| **byte != 0)
-                .any(|byte| *byte == b'S')
-                && signal_cies.len() < 64
-            {
-                signal_cies.push(at);
-            }
-        } else if signal_cies.contains(&id_at.wrapping_sub(id as usize)) {
-            found.push(at);
-        }
-        match usize::try_from(length)
-            .ok()
-            .and_then(|length| id_at.checked_add(length))
-        {
-            Some(next) => at = next,
-            None => break,
         }
     }
     found

@@ -1,11 +1,12 @@
 //! The few facts of an ELF file that unwinding needs, read by offset and never mapped.
 //!
 //! Field offsets are those of `Elf64_Ehdr`, `Elf64_Phdr`, `Elf64_Shdr` and `Elf64_Nhdr` in `<elf.h>`. Only 64-bit
-//! little-endian files are read. Every size in the file is a claim: it is checked against the file's length and a
-//! limit before anything is allocated.
+//! little-endian files are read.
 
+use crate::arch::Machine;
 use crate::bytes::{u16_at, u32_at, u64_at};
 use crate::compressed;
+use crate::piece::{Piece, read_piece, read_range};
 use recording::module::BuildId;
 use recording::sink::ReadAt;
 
@@ -14,8 +15,6 @@ const MAX_HEADERS: u64 = 4096;
 /// Section names and notes are a few KiB in real files.
 const MAX_NAMES: u64 = 1 << 20;
 const MAX_NOTES: u64 = 64 << 10;
-/// Unwind sections: the largest seen (a debug build of a browser) is 130 MB.
-const MAX_SECTION: u64 = 1 << 30;
 
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
@@ -27,27 +26,9 @@ const SHT_NOBITS: u32 = 8;
 const SHF_COMPRESSED: u64 = 0x800;
 const NT_GNU_BUILD_ID: u32 = 3;
 
-/// `e_machine` of x86_64.
-pub(crate) const EM_X86_64: u16 = 62;
-/// `e_machine` of aarch64.
-pub(crate) const EM_AARCH64: u16 = 183;
-
-/// A piece of the file and the address that the file states for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) svma: u64,
-    pub(crate) offset: u64,
-    pub(crate) size: u64,
-}
-
-impl Piece {
-    /// The file offset of an address in this piece, and how many bytes follow it.
-    fn offset_of(&self, svma: u64) -> Option<(u64, u64)> {
-        let into = svma.checked_sub(self.svma)?;
-        let rest = self.size.checked_sub(into).filter(|rest| *rest > 0)?;
-        Some((self.offset.checked_add(into)?, rest))
-    }
-}
+/// `e_machine`.
+const EM_X86_64: u16 = 62;
+const EM_AARCH64: u16 = 183;
 
 /// A named section.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +46,8 @@ struct Segment {
 /// What an ELF file says of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Elf {
-    pub(crate) machine: u16,
+    /// `None`: another one, whose code is not unwound.
+    pub(crate) machine: Option<Machine>,
     pub(crate) build_id: Option<BuildId>,
     /// Address of the lowest `PT_LOAD`: relative address 0.
     pub(crate) base_svma: u64,
@@ -91,7 +73,11 @@ impl Elf {
         }
         let table = read_range(file, u64_at(&header, 32)?, count * 56, MAX_HEADERS * 56)?;
         let mut elf = Elf {
-            machine: u16_at(&header, 18)?,
+            machine: match u16_at(&header, 18)? {
+                EM_X86_64 => Some(Machine::X86_64),
+                EM_AARCH64 => Some(Machine::Aarch64),
+                _ => None,
+            },
             build_id: None,
             base_svma: u64::MAX,
             segments: Vec::new(),
@@ -171,10 +157,7 @@ impl Elf {
 
     /// From an address to the end of its segment's file bytes.
     pub(crate) fn rest_from(&self, svma: u64) -> Option<Piece> {
-        self.segments.iter().find_map(|segment| {
-            let (offset, size) = segment.piece.offset_of(svma)?;
-            Some(Piece { svma, offset, size })
-        })
+        self.segments.iter().find_map(|segment| segment.piece.rest_from(svma))
     }
 
     /// Finds sections by name, in one pass over the section headers. Sections without bytes in the file don't count.
@@ -216,11 +199,6 @@ impl Elf {
     }
 }
 
-/// Reads a piece of the file as far as it is there.
-pub(crate) fn read_piece(file: &dyn ReadAt, piece: Piece) -> Option<Vec<u8>> {
-    read_range(file, piece.offset, piece.size, MAX_SECTION)
-}
-
 /// Reads a section's contents, unpacked.
 pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8>> {
     let bytes = read_piece(file, section.piece)?;
@@ -228,15 +206,6 @@ pub(crate) fn read_section(file: &dyn ReadAt, section: Section) -> Option<Vec<u8
         true => compressed::unpack(&bytes),
         false => Some(bytes),
     }
-}
-
-fn read_range(file: &dyn ReadAt, offset: u64, size: u64, limit: u64) -> Option<Vec<u8>> {
-    if size > limit || offset.checked_add(size)? > file.len() {
-        return None;
-    }
-    let mut bytes = vec![0; usize::try_from(size).ok()?];
-    file.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
 }
 
 fn build_id(mut notes: &[u8], align: u64) -> Option<BuildId> {
@@ -273,7 +242,7 @@ mod tests {
             executable,
         };
         Elf {
-            machine: EM_X86_64,
+            machine: Some(Machine::X86_64),
             build_id: None,
             base_svma: 0,
             segments: segments.iter().map(segment).collect(),

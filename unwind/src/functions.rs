@@ -1,30 +1,43 @@
-//! Functions by their unwind rules, for those that have no symbol.
+//! Functions that need no symbol: by their unwind rules, or from a list.
 
 use std::ops::Range;
 
+use crate::cfi::Cfi;
+use crate::macho_functions::MachOFunctions;
+use crate::object::Object;
+use crate::tables;
 use recording::sink::ReadAt;
 
-use crate::cfi::Cfi;
-use crate::{elf, tables};
-
-/// The functions of an ELF file that have unwind rules. Addresses are relative to the lowest PT_LOAD.
+/// The functions of an ELF file that have unwind rules, or those in the list of a Mach-O file. Addresses are relative to the lowest
+/// segment.
 pub struct Functions {
     tables: Vec<Cfi>,
+    list: Option<MachOFunctions>,
     base_svma: u64,
 }
 
 impl Functions {
     /// Copies the tables of a file. None of its functions is found if they can't be read.
     pub fn read(file: &dyn ReadAt) -> Functions {
-        let elf = elf::Elf::read(file);
+        let object = Object::read(file, None).ok();
         Functions {
-            base_svma: elf.as_ref().map_or(0, |elf| elf.base_svma),
-            tables: elf.map_or(Vec::new(), |elf| tables::read_cfi(&elf, file)),
+            base_svma: object.as_ref().map_or(0, Object::base_svma),
+            tables: match &object {
+                Some(Object::Elf(elf)) => tables::read_cfi(elf, file),
+                _ => Vec::new(),
+            },
+            list: match &object {
+                Some(Object::MachO(macho)) => Some(MachOFunctions::read(macho, file)),
+                _ => None,
+            },
         }
     }
 
     /// The function that holds an address. With a table of `.eh_frame_hdr` only its entry is read: to read all entries of a program of 182 MB takes 15 ms.
     pub fn at(&self, address: u64) -> Option<Range<u64>> {
+        if let Some(list) = &self.list {
+            return list.at(address);
+        }
         let svma = address.checked_add(self.base_svma)?;
         let found = self.tables.iter().filter_map(|table| table.function(svma));
         let innermost = found.max_by_key(|function| (function.start, function.end));
@@ -33,6 +46,9 @@ impl Functions {
 
     /// The start of the first function behind an address.
     pub fn next_start(&self, address: u64) -> Option<u64> {
+        if let Some(list) = &self.list {
+            return list.next_start(address);
+        }
         let svma = address.checked_add(self.base_svma)?;
         let next = self.tables.iter().filter_map(|table| table.next_start(svma)).min();
         next?.checked_sub(self.base_svma)
@@ -40,13 +56,16 @@ impl Functions {
 
     /// Heap bytes that the tables take.
     pub fn held_bytes(&self) -> usize {
-        self.tables.iter().map(Cfi::held_bytes).sum()
+        let list = self.list.as_ref().map_or(0, MachOFunctions::held_bytes);
+        list + self.tables.iter().map(Cfi::held_bytes).sum::<usize>()
     }
 
     /// All functions, in order: for comparisons in tests.
     pub fn all(&self) -> Vec<Range<u64>> {
         let functions = self.tables.iter().flat_map(Cfi::functions);
-        let mut functions: Vec<Range<u64>> = functions.filter_map(|function| self.relative(function)).collect();
+        let functions = functions.filter_map(|function| self.relative(function));
+        let list = self.list.iter().flat_map(MachOFunctions::all);
+        let mut functions: Vec<Range<u64>> = functions.chain(list).collect();
         functions.sort_unstable_by_key(|function| (function.start, function.end));
         functions
     }
@@ -82,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_file_has_no_functions() {
-        let functions = Functions::read(&InMemory(b"no ELF file"));
+    fn what_is_no_file_of_code_has_no_functions() {
+        let functions = Functions::read(&InMemory(b"no file of code"));
         assert_eq!(
             (functions.at(0), functions.next_start(0), functions.all()),
             (None, None, vec![])

@@ -9,8 +9,9 @@
 //!
 //! 1. [`Unwinder`]: the stage, a sink that owns the next one.
 //! 2. `space`: which modules are mapped where, per process.
-//! 3. `elf`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
-//! 4. `tables`, `cfi`, `go`: the unwind rules of one file.
+//! 3. `object`, `elf`, `macho`, `piece`, `modules`: the file of a module, shared by all processes; [`compression`]: its compressed sections.
+//! 4. `tables`, `cfi`, `go`: the unwind rules of one file; of a Mach-O file `compact`, `unwind_info`, `macho_functions` and, where its tables do not say it, `pass`,
+//!    `frame_x86_64` and `frame_aarch64`: the frame by the code of the whole function.
 //! 5. `stack_memory`: the bytes of the sample, then those of the live target.
 //! 6. `walk`: from leaf to root; `last_walk`: the thread's last walk, whose steps are not made again; `outcome`: what a walk found.
 //! 7. `arch`, `x86_64`, `aarch64`, `signal`, `prologue_x86_64`, `prologue_aarch64`, `jit`: one step of the walk;
@@ -22,17 +23,28 @@ mod arch;
 mod bytes;
 mod calls;
 mod cfi;
+mod cfi_entries;
+mod compact;
+mod compact_aarch64;
+mod compact_x86_64;
 mod compressed;
 pub mod compression;
 mod elf;
+mod frame_aarch64;
+mod frame_x86_64;
 mod functions;
 mod go;
 mod jit;
 pub mod jitdump;
 mod last_walk;
 mod live_boundary;
+mod macho;
+mod macho_functions;
 mod modules;
+mod object;
 mod outcome;
+mod pass;
+mod piece;
 mod prologue_aarch64;
 mod prologue_x86_64;
 mod rule;
@@ -40,6 +52,7 @@ mod signal;
 mod space;
 mod stack_memory;
 mod tables;
+mod unwind_info;
 mod unwinder;
 mod walk;
 mod x86_64;
@@ -50,7 +63,9 @@ use recording::sink::ReadAt;
 pub use functions::Functions;
 pub use unwinder::{UnwindOptions, Unwinder};
 
-/// The build id of an ELF file by its headers. `None`: it has none, or is no ELF file that can be read.
+/// The build id of an ELF file by its headers, or the UUID of a Mach-O file with code for one processor. `None`: it has none, or is no file
+/// that can be read.
 pub fn build_id_of(file: &dyn ReadAt) -> Option<BuildId> {
-    elf::Elf::read(file)?.build_id
+    let object = object::Object::read(file, None).ok()?;
+    object.build_id().cloned()
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::arch::Arch;
-use crate::elf::{self, Elf};
+use crate::arch::{Arch, Machine};
+use crate::object::Object;
 use crate::space::{ANONYMOUS, ModuleIndex, Region};
 use crate::tables::Tables;
 use recording::address::Avma;
 use recording::event::{Mapping, Pid};
 use recording::module::{BuildId, Image, Module, ModuleKind, path_of};
 use recording::quality::Quality;
-use recording::sink::{KeptFile, ModuleFile, ModuleFiles, ModuleMiss, same_build};
+use recording::sink::{KeptFile, Layout, ModuleFile, ModuleFiles, ModuleMiss, same_build};
 
 /// Files that are kept open between being mapped and being sampled. A build runs thousands of programs, most of them
 /// never sampled, and a process may have 1024 files open: later ones are opened a second time.
@@ -34,7 +34,7 @@ struct Identity {
 
 struct Entry {
     module: Arc<Module>,
-    elf: Option<Elf>,
+    object: Option<Object>,
     tables: State,
     /// After it was sampled.
     file: Option<KeptFile>,
@@ -80,10 +80,11 @@ impl<F: ModuleFiles> Modules<F> {
         }
     }
 
-    /// The files of the modules that samples fell into, as far as they are still open.
+    /// The files of the modules that samples fell into, as far as they are still open. Memory is none: what is read there has offsets of its own.
     pub(crate) fn take_kept(&mut self) -> Vec<(Arc<Module>, KeptFile)> {
         self.kept_sampled = 0;
-        let kept = |entry: &mut Entry| Some((entry.module.clone(), entry.file.take()?));
+        let is_file = |file: &KeptFile| file.layout() == Layout::File;
+        let kept = |entry: &mut Entry| Some((entry.module.clone(), entry.file.take().filter(is_file)?));
         self.entries.iter_mut().filter_map(kept).collect()
     }
 
@@ -103,8 +104,14 @@ impl<F: ModuleFiles> Modules<F> {
                 module
             }
         };
-        let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());
-        let bias = elf.and_then(|elf| Some(elf.bias(start, mapping.file_offset)?.wrapping_add(elf.base_svma)));
+        let object = self.object(module);
+        let bias = object.and_then(|object| {
+            Some(
+                object
+                    .bias(start, mapping.file_offset)?
+                    .wrapping_add(object.base_svma()),
+            )
+        });
         let base = bias.unwrap_or_else(|| start.wrapping_sub(mapping.file_offset));
         Region {
             start,
@@ -132,8 +139,8 @@ impl<F: ModuleFiles> Modules<F> {
         } else {
             self.open(pid, mapping)
         };
-        let (file, elf) = match found {
-            Ok((file, elf)) => (Some(file), Some(elf)),
+        let (file, object) = match found {
+            Ok((file, object)) => (Some(file), Some(object)),
             Err(miss) => {
                 *quality.module_misses.entry(miss).or_default() += 1;
                 if miss == ModuleMiss::Anonymous {
@@ -150,11 +157,13 @@ impl<F: ModuleFiles> Modules<F> {
             },
             path: path_of(mapping.path.strip_suffix(DELETED).unwrap_or(mapping.path)),
             readable_path: file.as_ref().and_then(|file| self.readable_path(file, &identity)),
-            build_id: mapping.build_id.clone().or_else(|| elf.as_ref()?.build_id.clone()),
-            arch: elf.as_ref().and_then(|elf| match elf.machine {
-                elf::EM_X86_64 => Some("x86_64"),
-                elf::EM_AARCH64 => Some("aarch64"),
-                _ => None,
+            build_id: mapping
+                .build_id
+                .clone()
+                .or_else(|| object.as_ref()?.build_id().cloned()),
+            arch: object.as_ref().and_then(Object::machine).map(|machine| match machine {
+                Machine::X86_64 => "x86_64",
+                Machine::Aarch64 => "aarch64",
             }),
         });
         let tables = match file {
@@ -176,7 +185,7 @@ impl<F: ModuleFiles> Modules<F> {
         };
         self.entries.push(Entry {
             module,
-            elf,
+            object,
             tables,
             file: None,
         });
@@ -194,33 +203,29 @@ impl<F: ModuleFiles> Modules<F> {
         file.readable_path.clone()
     }
 
-    /// The file of a mapping, also if it is no ELF file.
+    /// The file of a mapping, also if it has no code.
     pub(crate) fn open_plain(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Option<KeptFile> {
         Some(self.files.open(pid, mapping).ok()?.bytes)
     }
 
-    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, Elf), ModuleMiss> {
+    fn open(&mut self, pid: Pid, mapping: &Mapping<'_>) -> Result<(ModuleFile, Object), ModuleMiss> {
         let file = self.files.open(pid, mapping)?;
-        let Some(elf) = Elf::read(&*file.bytes) else {
+        let object = Object::read(&*file.bytes, mapping.build_id.as_ref()).map_err(|miss| match miss {
             // Code that was written into a memory file is JIT code more often than a library.
-            let is_memory = mapping.path.starts_with(b"/memfd:");
-            return Err(if is_memory {
-                ModuleMiss::Anonymous
-            } else {
-                ModuleMiss::Malformed
-            });
-        };
-        if !same_build(mapping.build_id.as_ref(), elf.build_id.as_ref()) {
+            ModuleMiss::Malformed if mapping.path.starts_with(b"/memfd:") => ModuleMiss::Anonymous,
+            miss => miss,
+        })?;
+        if !same_build(mapping.build_id.as_ref(), object.build_id()) {
             return Err(ModuleMiss::Replaced);
         }
-        Ok((file, elf))
+        Ok((file, object))
     }
 
     /// What the file has at a relative address; `None` if that is not all there, or the file is not open any more.
     pub(crate) fn bytes_on_disk(&self, module: ModuleIndex, relative: u64, len: usize) -> Option<Vec<u8>> {
         let entry = self.entries.get(module as usize)?;
-        let (elf, file) = (entry.elf.as_ref()?, entry.file.as_ref()?);
-        let piece = elf.rest_from(elf.base_svma.wrapping_add(relative))?;
+        let (object, file) = (entry.object.as_ref()?, entry.file.as_ref()?);
+        let piece = object.rest_from(object.base_svma().wrapping_add(relative))?;
         let mut bytes = vec![0; usize::try_from(piece.size).ok()?.min(len)];
         file.read_exact_at(&mut bytes, piece.offset).ok()?;
         (bytes.len() == len).then_some(bytes)
@@ -228,8 +233,17 @@ impl<F: ModuleFiles> Modules<F> {
 
     /// True if the data at a relative address cannot change once the program runs.
     pub(crate) fn is_fixed_at_start(&self, module: ModuleIndex, relative: u64) -> bool {
-        let elf = self.entries.get(module as usize).and_then(|entry| entry.elf.as_ref());
-        elf.is_some_and(|elf| elf.is_fixed_at_start(relative))
+        self.object(module)
+            .is_some_and(|object| object.is_fixed_at_start(relative))
+    }
+
+    /// True if the caller's stack pointer follows from a frame pointer in all code of the module.
+    pub(crate) fn records_top_frames(&self, module: ModuleIndex) -> bool {
+        self.object(module).is_some_and(Object::records_top_frames)
+    }
+
+    fn object(&self, module: ModuleIndex) -> Option<&Object> {
+        self.entries.get(module as usize)?.object.as_ref()
     }
 
     /// The unwind tables of a module, if they are for this machine.
@@ -241,17 +255,18 @@ impl<F: ModuleFiles> Modules<F> {
     pub(crate) fn tables(&mut self, module: ModuleIndex, quality: &mut Quality) -> Option<&mut Tables> {
         let entry = self.entries.get_mut(module as usize)?;
         if let State::Untouched { file, identity, place } = &mut entry.tables
-            && let Some(elf) = &entry.elf
+            && let Some(object) = &entry.object
         {
             self.kept_open -= usize::from(file.is_some());
             let file = match file.take() {
                 Some(file) => Ok(file),
-                None => reopen(&mut self.files, identity, *place, elf),
+                None => reopen(&mut self.files, identity, *place, object),
             };
             entry.tables = match file {
                 Ok(file) => {
-                    let tables = Tables::read(elf, &*file);
-                    if self.kept_sampled < MAX_KEPT_SAMPLED {
+                    let is_kept = self.kept_sampled < MAX_KEPT_SAMPLED;
+                    let tables = Tables::read(object, &file, is_kept);
+                    if is_kept {
                         self.kept_sampled += 1;
                         entry.file = Some(file);
                     }
@@ -270,7 +285,12 @@ impl<F: ModuleFiles> Modules<F> {
     }
 }
 
-fn reopen(files: &mut impl ModuleFiles, identity: &Identity, place: Place, elf: &Elf) -> Result<KeptFile, ModuleMiss> {
+fn reopen(
+    files: &mut impl ModuleFiles,
+    identity: &Identity,
+    place: Place,
+    object: &Object,
+) -> Result<KeptFile, ModuleMiss> {
     let mapping = Mapping {
         start: place.start,
         len: place.len,
@@ -280,8 +300,8 @@ fn reopen(files: &mut impl ModuleFiles, identity: &Identity, place: Place, elf: 
         inode: identity.inode,
     };
     let file = files.open(place.pid, &mapping)?;
-    let again = Elf::read(&*file.bytes).ok_or(ModuleMiss::Malformed)?;
-    if again.build_id != elf.build_id {
+    let again = Object::read(&*file.bytes, object.build_id())?;
+    if again.build_id() != object.build_id() {
         return Err(ModuleMiss::Replaced);
     }
     Ok(file.bytes)

@@ -15,6 +15,8 @@ pub(crate) enum Place {
     Unusual,
     /// The return address is undefined: nothing called this code (`_start`, `clone`).
     Root,
+    /// In the function that macOS starts signal handlers with.
+    Trampoline,
     /// A row that holds as long as the function has not exchanged the stack pointer for that of another stack.
     SwitchesStack,
     /// No entry: assembly without annotations, padding, or a table that can't be read.
@@ -33,7 +35,29 @@ pub(crate) struct Rule {
     ra: Option<NonZeroI32>,
 }
 
+/// The register that a CFA counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    StackPointer,
+    FramePointer,
+}
+
 impl Rule {
+    /// CFA = base + `cfa`; the caller's frame pointer and the return address at offsets from there, if they were stored. `None`: an offset
+    /// is larger than any frame.
+    pub(crate) fn new(base: Base, cfa: i64, fp: Option<i64>, ra: Option<i64>) -> Option<Rule> {
+        let saved = |offset: Option<i64>| match offset {
+            Some(offset) => Some(Some(NonZeroI32::new(i32::try_from(offset).ok()?)?)),
+            None => Some(None),
+        };
+        Some(Rule {
+            is_from_fp: base == Base::FramePointer,
+            cfa: i32::try_from(cfa).ok()?,
+            fp: saved(fp)?,
+            ra: saved(ra)?,
+        })
+    }
+
     /// `None` if the row is unusual. `sp`: the register of the stack pointer.
     pub(crate) fn of(row: &Row, sp: Register, columns: Columns) -> Option<Rule> {
         let CfaRule::RegisterAndOffset { register, offset } = row.cfa else {
@@ -54,6 +78,16 @@ impl Rule {
             fp: saved(&row.fp)?,
             ra: saved(&row.ra)?,
         })
+    }
+
+    /// At the first instruction of a function, where the CFA is this register plus this: the return address is pushed, or in a register.
+    pub(crate) fn at_entry((_, cfa): (Register, i64)) -> Option<Rule> {
+        Rule::new(Base::StackPointer, cfa, None, (cfa != 0).then_some(-8))
+    }
+
+    /// Where the frame pointer points to the caller's frame pointer and the return address, and nothing of the frame is above.
+    pub(crate) fn of_frame_record() -> Option<Rule> {
+        Rule::new(Base::FramePointer, 16, Some(-16), Some(-8))
     }
 
     /// True if the CFA counts from the stack pointer.

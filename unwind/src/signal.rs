@@ -6,7 +6,8 @@
 use std::ops::RangeInclusive;
 
 use crate::cfi::Cfi;
-use crate::elf::{self, Elf};
+use crate::elf::Elf;
+use crate::piece::{Piece, read_piece};
 use recording::sink::ReadAt;
 
 /// The longest code pattern.
@@ -21,9 +22,9 @@ pub(crate) fn returns_in(elf: &Elf, file: &dyn ReadAt, cfi: &Cfi, patterns: &[&[
         let Some(piece) = elf.rest_from(range.start) else {
             continue;
         };
-        let Some(code) = elf::read_piece(
+        let Some(code) = read_piece(
             file,
-            elf::Piece {
+            Piece {
                 size: size.min(piece.size),
                 ..piece
             },

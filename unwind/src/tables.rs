@@ -10,15 +10,20 @@ use framehop::FrameAddress;
 use gimli::{CfaRule, Register, RegisterRule};
 
 use crate::aarch64::Aarch64;
-use crate::arch::{Arch, ReadStack, Step};
+use crate::arch::{Arch, Machine, ReadStack, Step};
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Row, Sections};
+use crate::cfi_entries::without_b_key;
+use crate::compact::Compact;
 use crate::elf::{self, Elf};
 use crate::go::{GoFunctions, Special};
+use crate::macho::MachO;
+use crate::object::Object;
+use crate::piece::read_piece;
 use crate::rule::{Place, Places, Rule};
 use crate::signal;
 use crate::x86_64::X86_64;
-use recording::sink::ReadAt;
+use recording::sink::{KeptFile, ReadAt};
 
 /// Where a caller's register is while its callee runs.
 pub(crate) enum Saved {
@@ -29,27 +34,49 @@ pub(crate) enum Saved {
 
 /// The tables of one file.
 pub(crate) struct Tables {
-    /// `e_machine`.
-    machine: u16,
+    machine: Machine,
     base_svma: u64,
     pub(crate) cfi: Cfi,
     places: Places,
     /// Relative addresses of signal return functions.
     signal_returns: Vec<RangeInclusive<u64>>,
     go: GoFunctions,
+    /// Where a Mach-O file has them: its own rules come first, and refer to those of `cfi`.
+    compact: Option<Box<Compact>>,
     /// `.debug_frame`, where the file has `.eh_frame`, too: gcc with -g and without asynchronous tables puts a program's own
     /// functions there, while the C library's start code in the same file has `.eh_frame`.
     others: Option<Box<Tables>>,
 }
 
 impl Tables {
-    /// Reads the unwind sections. `None` if no section can be read.
-    pub(crate) fn read(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
-        match elf.machine {
-            elf::EM_X86_64 => Tables::of_sections::<X86_64>(elf, file),
-            elf::EM_AARCH64 => Tables::of_sections::<Aarch64>(elf, file),
-            _ => None,
+    /// Reads the unwind sections. `None` if no section can be read. `is_kept`: the file may stay open, for its code to be read.
+    pub(crate) fn read(object: &Object, file: &KeptFile, is_kept: bool) -> Option<Tables> {
+        let code = Some(file).filter(|_| is_kept);
+        match (object, object.machine()?) {
+            (Object::Elf(elf), Machine::X86_64) => Tables::of_sections::<X86_64>(elf, &**file),
+            (Object::Elf(elf), Machine::Aarch64) => Tables::of_sections::<Aarch64>(elf, &**file),
+            (Object::MachO(macho), Machine::X86_64) => Tables::of_macho::<X86_64>(macho, file, code),
+            (Object::MachO(macho), Machine::Aarch64) => Tables::of_macho::<Aarch64>(macho, file, code),
         }
+    }
+
+    fn of_macho<A: Arch>(macho: &MachO, file: &KeptFile, code: Option<&KeptFile>) -> Option<Tables> {
+        let compact = Compact::read(macho, file, code);
+        let cfi = cfi_of_macho::<A>(macho, &**file);
+        if compact.is_empty() && cfi.is_none() {
+            return None;
+        }
+        let cfi = cfi.unwrap_or_else(|| Cfi::empty(A::COLUMNS));
+        Some(Tables {
+            machine: A::MACHINE,
+            base_svma: macho.base_svma,
+            places: Places::new(cfi.function_count().max(compact.function_count())),
+            cfi,
+            signal_returns: Vec::new(),
+            go: GoFunctions::default(),
+            compact: Some(Box::new(compact)),
+            others: None,
+        })
     }
 
     fn of_sections<A: Arch>(elf: &Elf, file: &dyn ReadAt) -> Option<Tables> {
@@ -72,19 +99,20 @@ impl Tables {
     fn new<A: Arch>(elf: &Elf, file: &dyn ReadAt, cfi: Cfi) -> Tables {
         let signal_returns = signal::returns_in(elf, file, &cfi, A::SIGNAL_RETURNS);
         Tables {
-            machine: elf.machine,
+            machine: A::MACHINE,
             base_svma: elf.base_svma,
             places: Places::new(cfi.function_count()),
             cfi,
             signal_returns,
             go: GoFunctions::default(),
+            compact: None,
             others: None,
         }
     }
 
     /// These tables, if they are for this machine.
     pub(crate) fn of<A: Arch>(&mut self) -> Option<&mut Tables> {
-        (self.machine == A::ELF_MACHINE).then_some(self)
+        (self.machine == A::MACHINE).then_some(self)
     }
 
     /// True if the address (not the one before it: a handler returns to the first byte) is in a signal return function.
@@ -95,8 +123,12 @@ impl Tables {
     /// True if the byte before the address belongs to the same function, one that has rules and callers.
     pub(crate) fn is_inside_function<A: Arch>(&mut self, relative: u64) -> bool {
         let svma = self.base_svma.wrapping_add(relative);
+        if let Some(compact) = &self.compact {
+            let function = compact.function(relative);
+            return function.is_some_and(|function| function.start < relative);
+        }
         if self.cfi.same_function(svma.wrapping_sub(1), svma) {
-            return self.place::<A>(svma) != Place::Root;
+            return self.place::<A>(svma, false) != Place::Root;
         }
         self.others
             .as_mut()
@@ -106,6 +138,9 @@ impl Tables {
     /// The relative addresses of the function that holds this one.
     pub(crate) fn function(&self, relative: u64) -> Option<Range<u64>> {
         let base = self.base_svma;
+        if let Some(compact) = &self.compact {
+            return compact.function(relative);
+        }
         match self.cfi.function(base.wrapping_add(relative)) {
             Some(function) => Some(function.start.checked_sub(base)?..function.end.checked_sub(base)?),
             None => self.others.as_ref()?.function(relative),
@@ -115,6 +150,12 @@ impl Tables {
     /// True if a function has no frame at this place: at its start, and where it returns or makes a tail call.
     pub(crate) fn has_no_frame<A: Arch>(&mut self, relative: u64) -> bool {
         let (register, offset) = A::CFA_AT_ENTRY;
+        if self.compact.is_some() {
+            return match self.place::<A>(self.base_svma.wrapping_add(relative), true) {
+                Place::Usual(rule) => rule.is_from_sp() && Ok(rule.cfa(0, 0)) == u64::try_from(offset),
+                place => place == Place::Uncovered,
+            };
+        }
         match (self.cfi.row(self.base_svma.wrapping_add(relative)), &mut self.others) {
             (Some(row), _) => row.cfa == CfaRule::RegisterAndOffset { register, offset },
             (None, Some(others)) => others.has_no_frame::<A>(relative),
@@ -143,14 +184,45 @@ impl Tables {
         let place = match self.places.get(key) {
             Some(place) => place,
             None => {
-                let place = self.place::<A>(svma);
+                let place = match self.is_trampoline(lookup) {
+                    true => Place::Trampoline,
+                    false => self.place::<A>(svma, !relative.is_return_address()),
+                };
                 self.places.set(key, place);
                 place
             }
         };
+        let step = self.follow::<A>(place, relative, regs, read);
+        if self.compact.is_some() {
+            A::unflag_fp(regs);
+        }
+        step
+    }
+
+    fn follow<A: Arch>(
+        &mut self,
+        place: Place,
+        relative: FrameAddress,
+        regs: &mut A::Regs,
+        read: &mut ReadStack<'_>,
+    ) -> Option<Step> {
+        let svma = self.base_svma.wrapping_add(relative.address_for_lookup());
         match place {
             Place::Usual(rule) => Some(A::step_by_rule(&rule, relative, regs, read)),
             Place::Root => Some(Step::Root),
+            Place::Trampoline => {
+                let place = self.place::<A>(svma, !relative.is_return_address());
+                // Rules in `__eh_frame` lead to the interrupted function, not to the kernel's frame.
+                let rule = match place {
+                    Place::Usual(rule) => Some(rule),
+                    _ => Rule::of_frame_record(),
+                };
+                let cfa = rule?.cfa(A::sp(regs), A::fp(regs));
+                match A::step_out_of_trampoline(cfa, regs, read) {
+                    Some(step) => Some(step),
+                    None => self.follow::<A>(place, relative, regs, read),
+                }
+            }
             Place::Uncovered => self.others.as_mut()?.step::<A>(relative, regs, read),
             Place::Unusual | Place::SwitchesStack => {
                 let row = self.cfi.row(svma)?;
@@ -193,7 +265,17 @@ impl Tables {
         }
     }
 
-    fn place<A: Arch>(&mut self, svma: u64) -> Place {
+    fn is_trampoline(&self, relative: u64) -> bool {
+        let compact = self.compact.as_ref();
+        compact.is_some_and(|compact| compact.may_be_trampoline(relative))
+    }
+
+    /// What the tables say of an address. `is_leaf`: it was interrupted, and has not called.
+    fn place<A: Arch>(&mut self, svma: u64, is_leaf: bool) -> Place {
+        let relative = svma.wrapping_sub(self.base_svma);
+        if let Some(place) = { self.compact.as_mut() }.and_then(|compact| compact.place::<A>(relative, is_leaf)) {
+            return place;
+        }
         match (self.cfi.row(svma), self.go.at(svma)) {
             (None, _) => Place::Uncovered,
             (Some(_), Some(Special::TopOfStack)) => Place::Root,
@@ -207,12 +289,26 @@ impl Tables {
     }
 }
 
+/// The call frame information of a Mach-O file: of the functions whose compact entries refer to it.
+fn cfi_of_macho<A: Arch>(macho: &MachO, file: &dyn ReadAt) -> Option<Cfi> {
+    let range = macho.eh_frame.as_ref()?;
+    let bytes = read_piece(file, macho.piece(range)?)?;
+    let sections = Sections {
+        eh_frame: Some((range.start, without_b_key(bytes).into())),
+        eh_frame_hdr: None,
+        debug_frame: None,
+        text_svma: macho.code.first().map_or(0, |section| section.range.start),
+        got_svma: 0,
+    };
+    Cfi::new(sections, A::COLUMNS)
+}
+
 /// The call frame information of a file: `.eh_frame` and `.debug_frame`, each if it is there.
 pub(crate) fn read_cfi(elf: &Elf, file: &dyn ReadAt) -> Vec<Cfi> {
     let columns = match elf.machine {
-        elf::EM_X86_64 => X86_64::COLUMNS,
-        elf::EM_AARCH64 => Aarch64::COLUMNS,
-        _ => return Vec::new(),
+        Some(Machine::X86_64) => X86_64::COLUMNS,
+        Some(Machine::Aarch64) => Aarch64::COLUMNS,
+        None => return Vec::new(),
     };
     let (eh_frame, debug_frame) = read_sections(elf, file).0.split();
     let tables = [eh_frame, debug_frame].map(|sections| Cfi::new(sections, columns));
@@ -232,7 +328,7 @@ fn read_sections(elf: &Elf, file: &dyn ReadAt) -> (Sections, GoFunctions) {
         ],
     );
     let go = go.and_then(|section| elf::read_section(file, section));
-    let read = |piece| elf::read_piece(file, piece).map(Arc::<[u8]>::from);
+    let read = |piece| read_piece(file, piece).map(Arc::<[u8]>::from);
     let eh_frame_hdr = elf.eh_frame_hdr().or(eh_frame_hdr.map(|section| section.piece));
     let eh_frame_hdr = eh_frame_hdr.and_then(|piece| Some((piece.svma, read(piece)?)));
     // Without section headers: from where .eh_frame_hdr points to, to the end of the segment.

@@ -110,6 +110,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             let was_bound = self.sp_is_bound;
             let (step, how) = self.step::<A>(address, &mut regs);
             let from_signal = how == How::OutOfSignal;
+            let was_interrupted = from_signal || matches!(step, Step::Interrupted(_));
             let kept = match step {
                 _ if how != How::ByRules || was_bound => Kept::Nothing,
                 Step::Caller(caller) if self.is_code(caller) => Kept::Caller,
@@ -126,9 +127,9 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             }
             // A leaf without a frame has left the stack pointer alone.
             let by_frame_pointer = matches!(step, Step::Guess(_)) && A::sp(&regs) != self.stack.floor;
-            self.sp_is_bound = by_frame_pointer && !A::RECORD_TOPS_FRAME;
+            self.sp_is_bound = by_frame_pointer && !A::RECORD_TOPS_FRAME && !self.record_tops_frame(address);
             let caller = match step {
-                Step::Caller(caller) => caller,
+                Step::Caller(caller) | Step::Interrupted(caller) => caller,
                 Step::Guess(caller) => {
                     outcome.guessed = true;
                     caller
@@ -156,7 +157,7 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
                     return Some(outcome);
                 }
             };
-            if from_signal {
+            if was_interrupted {
                 // A signal can interrupt a thread anywhere, even after a jump to no code: the address is not checked.
                 address = FrameAddress::InstructionPointer(caller);
                 signals += 1;
@@ -185,6 +186,12 @@ impl<M: TargetMemory, F: ModuleFiles> Walk<'_, M, F> {
             self.region = self.space.find(Avma(address)).copied();
         }
         self.region
+    }
+
+    /// True if the caller's stack pointer follows from the frame pointer of the function at this address.
+    fn record_tops_frame(&self, address: FrameAddress) -> bool {
+        let region = self.space.find(Avma(address.address_for_lookup()));
+        region.is_some_and(|region| self.modules.records_top_frames(region.module))
     }
 
     fn is_code(&mut self, address: u64) -> bool {

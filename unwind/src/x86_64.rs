@@ -6,11 +6,14 @@ use gimli::{Register, RegisterRule, Vendor, X86_64 as Dwarf};
 
 use super::prologue_x86_64 as prologue;
 use crate::arch::{
-    Arch, CALL_BYTES, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SavedRegister, Step, Target,
+    Arch, CALL_BYTES, CompactRule, Machine, NearbyCode, PLAUSIBLE_FRAME, PossibleStacks, ReadStack, SWIFT_ASYNC_FRAME,
+    SavedRegister, Step, Target,
 };
 use crate::bytes::u32_at;
 use crate::cfi::{Cfi, Columns, Row};
-use crate::elf;
+use crate::compact_x86_64 as compact;
+use crate::frame_x86_64 as frame;
+use crate::pass::Rules;
 use crate::rule::Rule;
 use recording::stack::Registers;
 
@@ -20,13 +23,25 @@ const UCONTEXT_BP: u64 = 40 + 10 * 8;
 const UCONTEXT_SP: u64 = 40 + 15 * 8;
 const UCONTEXT_IP: u64 = 40 + 16 * 8;
 
+/// Sizes and offsets of what XNU pushes for a signal handler (bsd/dev/i386/unix_signal.c; sys/_types/_ucontext.h; mach/i386/_structs.h).
+/// In the machine context: exception state 16, then ax, bx, cx, dx, di, si, bp, sp, r8..r15, ip. In the user context: onstack and mask 8, stack
+/// 24, link 8, size and address of the machine context.
+const SIGINFO: u64 = 104;
+const UC_MCONTEXT: u64 = 48;
+const MCONTEXT_BP: u64 = 16 + 6 * 8;
+const MCONTEXT_SP: u64 = 16 + 7 * 8;
+const MCONTEXT_IP: u64 = 16 + 16 * 8;
+/// From the machine context to its address: the smallest is that without AVX, the largest has 512-bit registers.
+const MIN_MCONTEXT: u64 = 700 + SIGINFO + UC_MCONTEXT;
+const MAX_MCONTEXT: u64 = 4096;
+
 /// The machine.
 pub(crate) enum X86_64 {}
 
 impl Arch for X86_64 {
     type Regs = UnwindRegsX86_64;
 
-    const ELF_MACHINE: u16 = elf::EM_X86_64;
+    const MACHINE: Machine = Machine::X86_64;
     const COLUMNS: Columns = Columns {
         vendor: Vendor::Default,
         fp: Dwarf::RBP,
@@ -56,6 +71,14 @@ impl Arch for X86_64 {
 
     fn sp(regs: &Self::Regs) -> u64 {
         regs.sp()
+    }
+
+    fn fp(regs: &Self::Regs) -> u64 {
+        regs.bp()
+    }
+
+    fn unflag_fp(regs: &mut Self::Regs) {
+        *regs = UnwindRegsX86_64::new(regs.ip(), regs.sp(), regs.bp() & !SWIFT_ASYNC_FRAME);
     }
 
     fn registers(address: FrameAddress, regs: &Self::Regs) -> Registers {
@@ -224,6 +247,34 @@ impl Arch for X86_64 {
             }
             _ => Step::NoMemory,
         }
+    }
+
+    fn step_out_of_trampoline(cfa: u64, regs: &mut Self::Regs, read: &mut ReadStack<'_>) -> Option<Step> {
+        // The kernel has aligned the stack pointer below the machine context, whose size depends on the processor, and pushed 8 bytes. Behind
+        // the machine context and the siginfo is the user context, with size and address of the machine context.
+        let mcontext = (MIN_MCONTEXT / 8..MAX_MCONTEXT / 8).find_map(|words| {
+            let field = cfa.wrapping_add(words * 8);
+            let mcontext = read(field).ok().filter(|at| at.wrapping_sub(cfa) < 16)?;
+            let size = read(field.wrapping_sub(8)).ok()?;
+            let ucontext = mcontext.wrapping_add(size).wrapping_add(SIGINFO);
+            (ucontext == field.wrapping_sub(UC_MCONTEXT)).then_some(mcontext)
+        })?;
+        let mut field = |offset: u64| read(mcontext.wrapping_add(offset));
+        Some(match (field(MCONTEXT_IP), field(MCONTEXT_SP), field(MCONTEXT_BP)) {
+            (Ok(ip), Ok(sp), Ok(bp)) => {
+                *regs = UnwindRegsX86_64::new(ip, sp, bp);
+                Step::Interrupted(ip)
+            }
+            _ => Step::NoMemory,
+        })
+    }
+
+    fn compact_rule(encoding: u32, word: &mut dyn FnMut(u64) -> Option<u32>) -> CompactRule {
+        compact::rule(encoding, word)
+    }
+
+    fn rules_by_code(code: &[u8]) -> Rules {
+        frame::rules(code)
     }
 
     fn call_before(bytes: &[u8; CALL_BYTES], return_address: u64) -> Option<Target> {

@@ -371,7 +371,7 @@ fn miss_text(miss: ModuleMiss) -> Option<&'static str> {
         ModuleMiss::PermissionDenied => Some("not readable for this user: stacks may be cut"),
         ModuleMiss::Replaced => Some("replaced on disk: restart the program to get whole stacks"),
         ModuleMiss::NotIdentified => Some("not used: the recording cannot distinguish files of the same name"),
-        ModuleMiss::Malformed => Some("with damaged ELF headers: stacks may be cut"),
+        ModuleMiss::Malformed => Some("with damaged headers: stacks may be cut"),
     }
 }
 

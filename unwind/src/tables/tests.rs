@@ -35,7 +35,7 @@ fn compare<A: Arch>(
 ) -> usize {
     let file = InMemory(fs::read(path).unwrap());
     let elf = Elf::read(&file).unwrap();
-    let mut tables = Tables::read(&elf, &file).unwrap();
+    let mut tables = Tables::of_sections::<A>(&elf, &file).unwrap();
     let (sections, _) = read_sections(&elf, &file);
     let range = |svma: u64| Some(svma..svma);
     let (index_svma, index) = sections.eh_frame_hdr.unwrap();
