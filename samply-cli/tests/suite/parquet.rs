@@ -32,7 +32,7 @@ const CLICKHOUSE: Database = Database {
 };
 
 /// Where `.ci/run` installed `tests/client/requirements.txt`: `SPROF_PYTHON_DIR`, else `target/python`.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let default = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("python");
     let dir = std::env::var_os("SPROF_PYTHON_DIR").map_or(default, PathBuf::from);
     dir.join("bin/python")

@@ -1,4 +1,5 @@
-//! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and nothing else.
+//! `sprof push`, against stand-ins that take what the protocols of Pyroscope, Parca and OpenTelemetry allow, and nothing else. What Parca and
+//! OpenTelemetry get is read by messages that are generated from their published protos; Pyroscope publishes none in a package for that.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,28 +12,29 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::support::skip::perf_events;
-use crate::support::{program, sprof, temp_dir};
+use crate::support::client::script;
+use crate::support::skip::{self, perf_events};
+use crate::support::{program, sprof, temp_dir, tests_dir};
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-struct Posted {
+pub(crate) struct Posted {
     /// Method and path.
-    line: String,
+    pub(crate) line: String,
     /// Names in lower case.
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// A server that replies the same to everything, and keeps what came.
-struct StandIn {
-    url: String,
+pub(crate) struct StandIn {
+    pub(crate) url: String,
     posted: Arc<Mutex<Vec<Posted>>>,
 }
 
 impl StandIn {
     /// `status` is `200 OK`; an empty one closes the connection without a reply.
-    fn start(status: &'static str, reply: Vec<u8>) -> StandIn {
+    pub(crate) fn start(status: &'static str, reply: Vec<u8>) -> StandIn {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let posted: Arc<Mutex<Vec<Posted>>> = Arc::default();
@@ -45,7 +47,7 @@ impl StandIn {
         StandIn { url, posted }
     }
 
-    fn posted(&self) -> Vec<Posted> {
+    pub(crate) fn posted(&self) -> Vec<Posted> {
         self.posted.lock().unwrap().clone()
     }
 }
@@ -63,7 +65,7 @@ fn answer(mut stream: TcpStream, log: &Mutex<Vec<Posted>>, status: &str, reply: 
         };
         headers.insert(name.to_lowercase(), value.to_owned());
     }
-    let size = headers["content-length"].parse().unwrap();
+    let size = headers.get("content-length").map_or(0, |size| size.parse().unwrap());
     let mut body = vec![0; size];
     reader.read_exact(&mut body).unwrap();
     let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
@@ -105,7 +107,7 @@ fn profile(dir: &Path) -> PathBuf {
     path
 }
 
-const SECRET: &str = "hidden-7f3a";
+pub(crate) const SECRET: &str = "hidden-7f3a";
 
 fn push(file: &Path, servers: &[String], options: &[&str]) -> Output {
     let mut command = sprof();
@@ -137,7 +139,7 @@ fn push(file: &Path, servers: &[String], options: &[&str]) -> Output {
     output
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -271,6 +273,19 @@ fn parca_gets_a_write_raw_request() {
         own_times(dir.path(), &series["samples"][0]["rawProfile"]),
         expected_times()
     );
+    let Some(read) = parca("WriteRawRequest", &request, dir.path()) else {
+        return;
+    };
+    // Written as Parca's own client does, the message is the same.
+    assert_eq!(read, request);
+}
+
+/// A message of Parca, as its published classes read and write it; `None` where they are not installed. They refuse unknown fields.
+pub(crate) fn parca(message: &str, json: &Value, dir: &Path) -> Option<Value> {
+    let path = dir.join("message.json");
+    std::fs::write(&path, json.to_string()).unwrap();
+    let read = script("parca.js", &[OsStr::new(message), path.as_os_str()])?;
+    Some(serde_json::from_str(&read).unwrap())
 }
 
 #[test]
@@ -299,6 +314,7 @@ fn a_collector_gets_otlp_and_what_it_refuses_is_said() {
         .unwrap()
         .stdout;
     assert!(has(&sent, b"app/main.c") && !has(&sent, b"secret-user") && has(&exported, b"secret-user"));
+    assert_read_by_opentelemetry(&sent, dir.path());
     let output = push(&file, &[format!("otlp={}", server.url)], &["--include", "paths,names"]);
     assert!(output.status.success(), "{}", text(&output));
     let mut whole = Vec::new();
@@ -315,6 +331,35 @@ fn a_collector_gets_otlp_and_what_it_refuses_is_said() {
         "{}",
         text(&output)
     );
+}
+
+/// Reads a request by OpenTelemetry's published messages, where they are installed.
+fn assert_read_by_opentelemetry(sent: &[u8], dir: &Path) {
+    let python = crate::parquet::python();
+    let found = Command::new(&python)
+        .args(["-c", "import opentelemetry.proto, google.protobuf"])
+        .stderr(Stdio::null())
+        .status();
+    let reason = "no opentelemetry-proto (`.ci/run client` installs it)";
+    if !skip::has(
+        skip::Need::Opentelemetry,
+        found.is_ok_and(|status| status.success()),
+        reason,
+    ) {
+        return;
+    }
+    let path = dir.join("request.otlp");
+    std::fs::write(&path, sent).unwrap();
+    let output = Command::new(python)
+        .arg(tests_dir().join("client/otlp.py"))
+        .arg(path)
+        .output()
+        .unwrap();
+    let read: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
+    assert_eq!(read["labels"]["service.name"], "app");
+    let times = json!([["main", "nanoseconds", 1_000_000], ["work", "nanoseconds", 3_000_000]]);
+    assert_eq!(read["times"], times);
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub(crate) enum Need {
     Bpf,
     Duckdb,
     Clickhouse,
+    Opentelemetry,
 }
 
 impl Need {
@@ -72,6 +73,7 @@ impl Need {
             Need::Bpf => "bpf",
             Need::Duckdb => "duckdb",
             Need::Clickhouse => "clickhouse",
+            Need::Opentelemetry => "opentelemetry",
             Need::Namespaces => "namespaces",
             Need::Node => "node",
             Need::Uprobes => "uprobes",
