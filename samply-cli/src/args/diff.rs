@@ -17,18 +17,23 @@ use super::value;
 Examples:
   sprof diff old.json.gz new.json.gz
   sprof diff old1.json.gz old2.json.gz --new new1.json.gz new2.json.gz
-  sprof diff old.json.gz new.json.gz --flamegraph diff.svg",
+  sprof diff 'pyroscope=http://localhost:4040?query={service_name=\"shop\"}&from=now-1h' new.json.gz",
     mut_arg("event", |arg| arg.help("Compare this event, if the files have several (from perf record, pprof, callgrind, cachegrind or DHAT) \
                                      [default: the files' choice, or the first event]"))
 )]
 pub(crate) struct DiffArgs {
-    /// Two profiles: before and after. With --new: one or more profiles from before. `-` is stdin.
+    /// Two profiles: before and after. With --new: one or more profiles from before. `-` is stdin. pyroscope=URL?query=... and parca=URL?query=...
+    /// ask a server for what it has in a time range (from=, until=).
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
     /// One or more profiles from after. Several recordings a side find smaller changes, and show what differs from run to run.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) new: Vec<PathBuf>,
+
+    /// Ask servers on other machines without encryption, too: everyone on the way can read the profile and the headers.
+    #[arg(long)]
+    pub(crate) plain_http: bool,
 
     #[command(flatten)]
     pub(crate) event: EventArgs,

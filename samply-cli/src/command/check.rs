@@ -46,6 +46,7 @@ pub(crate) fn run(args: &CheckArgs) -> Outcome {
         symbols: &SymbolArgs::default(),
         filter: args.part.filter(),
         by: args.by,
+        adds_up: false,
         term: &term,
     };
     let Read { base, new, renamed } = reading.sides(base, new)?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::target::Target;
 use super::{compare, differential, export, show};
 use crate::args::{self, By, DiffArgs, DiffFormat};
+use crate::diff::asked::{self, Files};
 use crate::diff::list::{List, Listed};
 use crate::diff::read::{Read, Reading, check_sides};
 use crate::diff::words::{about, describe, describe_increase, finite, unit};
@@ -41,14 +42,22 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         .map(|path| Target::prepare(Some(path), FileKind::Page))
         .transpose()?;
     let listener = listener(args, base_files, new_files, &term)?;
+    let files = |words| Files::of(words, args.plain_http, &term);
+    let (base_files, new_files) = (files(base_files)?, files(new_files)?);
     let reading = Reading {
         event: args.event.name(),
         symbols: &args.serve.input.symbols,
         filter: args.part.filter(),
         by: args.by,
+        adds_up: true,
         term: &term,
     };
-    let read = reading.sides(base_files, new_files)?;
+    let mut read = reading.sides(&base_files.paths, &new_files.paths)?;
+    let scaled = asked::scale(
+        &mut read.base,
+        &mut read.new,
+        [base_files.are_asked, new_files.are_asked],
+    );
     let (base, new, limits) = (&read.base, &read.new, Limits::from(args.limits));
     if let Some(target) = target {
         let options = export::svg_options(&args.svg, false);
@@ -58,7 +67,9 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
         }
     }
     let compared = compared(&read, args.by, limits)?;
-    let notes = about(&args.part, &read.renamed);
+    let mut notes = about(&args.part, &read.renamed);
+    notes.extend(scaled.clone());
+    let (base_files, new_files) = (&base_files.paths, &new_files.paths);
     let page = Page::of(args, base_files, new_files, &compared.sides, &notes);
     if let Some(target) = page_target {
         let status = target.write(&term, |out| html::write_diff(base, new, limits, &page.options(), out))?;
@@ -87,7 +98,7 @@ pub(crate) fn run(args: &DiffArgs) -> Outcome {
             out
         }
         DiffFormat::Md => list.markdown(&notes),
-        DiffFormat::Json => format!("{:#}\n", as_json(args, &list, &read.renamed)),
+        DiffFormat::Json => format!("{:#}\n", as_json(args, &list, &read.renamed, scaled.as_deref())),
     };
     screen::print("the comparison", |out| out.write_all(text.as_bytes()))?;
     match listener {
@@ -212,7 +223,7 @@ fn head(sides: &Sides, notes: &[String]) -> String {
     out
 }
 
-fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed]) -> Value {
+fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed], scaled: Option<&str>) -> Value {
     let compared = list.compared;
     let sides = &compared.sides;
     // Counted figures have no samples, and no chance.
@@ -251,6 +262,7 @@ fn as_json(args: &DiffArgs, list: &List<'_>, renamed: &[Renamed]) -> Value {
         "increase_95": sampled(json!([finite(sides.increase.range.0), finite(sides.increase.range.1)])),
         "only": args.part.describe(),
         "renamed": renamed.iter().map(|Renamed { base, new }| json!({"base": base, "new": new})).collect::<Vec<_>>(),
+        "scaled": scaled,
         "unit": unit(sides),
         "weights": sides.weights,
         "tested": compared.tested,

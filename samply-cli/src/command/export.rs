@@ -12,14 +12,14 @@ use profile::export::{Counted, Picked, Time, callgrind, folded, otlp, parquet, p
 use recording::command::own;
 use symbolicator::LocalSources;
 
-use super::push::{given, variable};
+use super::push::given;
 use super::target::Target;
 use crate::args::{self, ExportArgs, ExportFormat, PickArgs, SvgArgs};
 use crate::exit::{Failure, Outcome};
 use crate::file_kind::FileKind;
 use crate::input;
 use crate::numbers::count;
-use crate::push::Labels;
+use crate::push::{Labels, variable};
 use crate::term::Term;
 
 pub(crate) fn run(args: &ExportArgs) -> Outcome {

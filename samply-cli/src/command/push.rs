@@ -1,6 +1,5 @@
 //! `sprof push`: a profile to servers that keep profiles.
 
-use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use crate::http::{Error, Reason};
 use crate::input;
 use crate::interrupt::Interrupt;
 use crate::numbers::{bytes, count};
-use crate::push::{Destination, Given, Headers, Labels, PushError, Shipment};
+use crate::push::{Destination, Given, Headers, Labels, PushError, Shipment, variable};
 use crate::share::private;
 use crate::style::Style;
 use crate::term::Term;
@@ -45,13 +44,6 @@ pub(super) fn given(args: &LabelArgs) -> Given<'_> {
     }
 }
 
-/// A variable that is not empty.
-pub(super) fn variable(name: &str) -> Result<Option<String>, String> {
-    let value = std::env::var_os(name).filter(|value| !value.is_empty());
-    let value = value.map(OsString::into_string).transpose();
-    value.map_err(|_| format!("the variable {name} is not UTF-8"))
-}
-
 /// What of a file is sent, and what is said of it.
 #[derive(Default)]
 pub(super) struct What<'a> {
@@ -68,10 +60,9 @@ impl Servers {
     /// Reads the addresses, and what the servers need to let sprof in.
     pub(super) fn prepare(command: &str, to: &[String], any_http: bool) -> Result<Servers, Failure> {
         let servers = to.iter().filter(|text| !text.is_empty()).map(|text| {
-            let server = Destination::parse(text, any_http).map_err(|why| args::usage_error(command, why))?;
-            let name = format!("SPROF_{}_HEADERS", server.kind.word().to_uppercase());
-            let headers = Headers::parse(&variable(&name)?.unwrap_or_default());
-            Ok((server, headers.map_err(|why| format!("{name}: {why}"))?))
+            let server = Destination::parse(text, any_http, "push").map_err(|why| args::usage_error(command, why))?;
+            let headers = server.kind.headers()?;
+            Ok((server, headers))
         });
         servers.collect::<Result<_, Failure>>().map(Servers)
     }

@@ -7,6 +7,7 @@ use profile::view::diff::{Renamed, Sides, match_libs};
 use profile::view::select::{Filter, keep};
 use recording::command::own;
 
+use super::sums::as_sums;
 use crate::args::{By, SymbolArgs};
 use crate::exit::Failure;
 use crate::input;
@@ -26,6 +27,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) symbols: &'a SymbolArgs,
     pub(crate) filter: Filter,
     pub(crate) by: By,
+    /// Recordings become sums where the other files hold nothing else. Sums have no chance, which a gate must know.
+    pub(crate) adds_up: bool,
     pub(crate) term: &'a Term,
 }
 
@@ -33,7 +36,11 @@ impl Reading<'_> {
     /// Reads the files of both sides, and selects samples.
     pub(crate) fn sides(&self, base: &[PathBuf], new: &[PathBuf]) -> Result<Read, Failure> {
         let read = |files: &[PathBuf]| files.iter().map(|file| self.read(file)).collect::<Result<Vec<_>, _>>();
-        paired((base, read(base)?), (new, read(new)?), self.by)
+        let (mut base_data, mut new_data) = (read(base)?, read(new)?);
+        if self.adds_up {
+            [base_data, new_data] = as_sums(base_data, new_data)?;
+        }
+        paired((base, base_data), (new, new_data), self.by)
     }
 
     fn read(&self, file: &Path) -> Result<Data, Failure> {

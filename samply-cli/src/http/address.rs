@@ -56,6 +56,20 @@ impl Address {
             path.push('/');
             path.extend(utf8_percent_encode(part, PART));
         }
+        self.with_path(&path)
+    }
+
+    /// This address with a query of these names and values, whatever characters they have.
+    pub(crate) fn with_query(&self, pairs: &[(&str, &str)]) -> Result<Address, String> {
+        let encoded = |text| utf8_percent_encode(text, PART);
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)));
+        let path = format!("{}?{}", self.uri.path(), pairs.collect::<Vec<_>>().join("&"));
+        self.with_path(&path)
+    }
+
+    fn with_path(&self, path: &str) -> Result<Address, String> {
         let mut pieces = self.uri.clone().into_parts();
         pieces.path_and_query = Some(path.parse().map_err(|_| format!("'{path}' can't be a path"))?);
         let uri = Uri::from_parts(pieces).map_err(|error| error.to_string())?;
@@ -148,6 +162,9 @@ mod tests {
             "https://example.org/api/profile/a%2F..%2Fb%3Fc%23d%20e"
         );
         assert!(base.below(&[".."]).is_err());
+        let asked = base.below(&["query"]).unwrap().with_query(&[("a.b", "{c=\"d&e\"}")]);
+        let asked = asked.unwrap().uri().to_string();
+        assert_eq!(asked, "https://example.org/api/query?a.b=%7Bc%3D%22d%26e%22%7D");
         let signed = Address::parse("https://example.org/hunter2", false).unwrap();
         assert_eq!(format!("{signed:?}"), "Address(https://example.org)");
         let query = Address::parse("https://example.org/x?sig=hunter2", false).unwrap_err();

@@ -1,12 +1,14 @@
-//! Sends a profile to servers that keep profiles, each in its own protocol: one request, once.
+//! Sends a profile to servers that keep profiles, or asks them for one, each in its own protocol: one request, once.
 //!
-//! [`Destination`] is a server, [`Labels`] say what ran, [`Shipment`] is what is sent.
+//! [`Destination`] is a server, [`Labels`] say what ran, [`Shipment`] is what is sent, [`Query`] what is asked for.
 
 mod labels;
 mod otlp;
 mod parca;
 mod pyroscope;
+mod query;
 
+use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use profile::export::Picked;
 use crate::http::{self, Address, Body, Limits, Method, Progress, Request};
 
 pub(crate) use labels::{Given, Headers, Labels};
+pub(crate) use query::Query;
 
 const LIMITS: Limits = Limits {
     step: Duration::from_secs(30),
@@ -52,7 +55,7 @@ pub(crate) struct Accepted {
     pub(crate) bytes: u64,
 }
 
-/// Why a server has no profile, or perhaps has none.
+/// Why a server has no profile, or perhaps has none, or gives none back.
 #[derive(Debug)]
 pub(crate) enum PushError {
     Http(http::Error),
@@ -70,6 +73,26 @@ struct Posted {
     path: &'static [&'static str],
     headers: &'static [(&'static str, &'static str)],
     body: Vec<u8>,
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Selected {
+    /// `process_cpu:cpu:nanoseconds:cpu:nanoseconds`; empty for CPU time.
+    kind: String,
+    /// `{service_name="shop"}`
+    labels: String,
+    /// ms since 1970.
+    from_ms: u64,
+    until_ms: u64,
+}
+
+/// A question in the words of a protocol.
+struct Asked {
+    method: Method,
+    address: Address,
+    headers: &'static [(&'static str, &'static str)],
+    body: Option<Vec<u8>>,
 }
 
 impl Kind {
@@ -93,6 +116,16 @@ impl Kind {
         }
     }
 
+    /// What the user's environment holds to be let in.
+    ///
+    /// # Errors
+    ///
+    /// Which variable is wrong, without its text.
+    pub(crate) fn headers(self) -> Result<Headers, String> {
+        let name = format!("SPROF_{}_HEADERS", self.word().to_uppercase());
+        Headers::parse(&variable(&name)?.unwrap_or_default()).map_err(|why| format!("{name}: {why}"))
+    }
+
     fn post(self, shipment: &Shipment<'_>) -> io::Result<Posted> {
         match self {
             Kind::Pyroscope => pyroscope::post(shipment),
@@ -110,12 +143,12 @@ impl Kind {
 }
 
 impl Destination {
-    /// Reads `KIND=URL`.
+    /// Reads `KIND=URL`. `command` is the command that permits unencrypted connections to other machines.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and the next step.
-    pub(crate) fn parse(text: &str, any_http: bool) -> Result<Destination, String> {
+    pub(crate) fn parse(text: &str, any_http: bool, command: &str) -> Result<Destination, String> {
         let kinds = "pyroscope=URL, parca=URL or otlp=URL";
         let word = text.split_once('=').map(|(word, _)| word);
         // An address may hold a password, which no error shows.
@@ -128,9 +161,9 @@ impl Destination {
         let kind = kind.ok_or_else(|| format!("sprof knows no server of the kind '{word}'; write {kinds}"))?;
         match Address::parse(url, any_http) {
             Ok(address) => Ok(Destination { kind, address }),
-            Err(why) if Address::parse(url, true).is_ok() => {
-                Err(format!("{word}: {why}, or permit it with `sprof push --plain-http`"))
-            }
+            Err(why) if Address::parse(url, true).is_ok() => Err(format!(
+                "{word}: {why}, or permit it with `sprof {command} --plain-http`"
+            )),
             Err(why) => Err(format!("{word}: {why}")),
         }
     }
@@ -167,6 +200,13 @@ impl Destination {
     }
 }
 
+/// A variable that is not empty.
+pub(crate) fn variable(name: &str) -> Result<Option<String>, String> {
+    let value = std::env::var_os(name).filter(|value| !value.is_empty());
+    let value = value.map(OsString::into_string).transpose();
+    value.map_err(|_| format!("the variable {name} is not UTF-8"))
+}
+
 /// Both servers reply with an empty message in JSON. A page of something else with status 200 is none.
 fn json_object(reply: &[u8]) -> Result<(), PushError> {
     match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(reply) {
@@ -181,7 +221,7 @@ mod tests {
 
     #[test]
     fn servers_are_named_by_kind_and_address() {
-        let parse = |text| Destination::parse(text, false);
+        let parse = |text| Destination::parse(text, false, "push");
         assert_eq!(parse("parca=http://localhost:7070").unwrap().kind, Kind::Parca);
         assert_eq!(parse("otlp=https://example.org/otlp").unwrap().kind, Kind::Otlp);
         for (text, part) in [
@@ -199,7 +239,7 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part) && !error.contains("secret"), "{error}");
         }
-        assert!(Destination::parse("parca=http://example.org", true).is_ok());
+        assert!(Destination::parse("parca=http://example.org", true, "push").is_ok());
     }
 
     #[test]

@@ -1,14 +1,51 @@
-//! Pyroscope: `PusherService/Push` of push/v1/push.proto, as JSON over the Connect protocol, with pprof inside.
+//! Pyroscope: `PusherService/Push` of push/v1/push.proto, as JSON over the Connect protocol, with pprof inside; and
+//! `QuerierService/SelectMergeProfile` of querier/v1/querier.proto, as protobuf, because its reply is then a pprof file.
 
 use std::io;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use profile::export::{Counted, Time, pprof};
+use prost::Message as _;
 use serde_json::json;
 
 use super::labels::prometheus_name;
-use super::{Posted, Shipment};
+use super::{Asked, Posted, Selected, Shipment};
+use crate::http::{Address, Method};
+
+/// The type of CPU profiles: of sprof's, and of most agents'. Its parts are the metric, what a sample counts, and the period.
+const CPU_TIME: &str = "process_cpu:cpu:nanoseconds:cpu:nanoseconds";
+
+/// The message, as far as sprof sets its fields.
+#[derive(prost::Message)]
+struct SelectMergeProfileRequest {
+    #[prost(string, tag = "1")]
+    profile_type_id: String,
+    #[prost(string, tag = "2")]
+    label_selector: String,
+    /// ms since 1970.
+    #[prost(int64, tag = "3")]
+    start: i64,
+    #[prost(int64, tag = "4")]
+    end: i64,
+}
+
+pub(super) fn ask(server: &Address, selected: &Selected) -> Result<Asked, String> {
+    let time = |ms| i64::try_from(ms).unwrap_or(i64::MAX);
+    let kind = Some(&*selected.kind).filter(|kind| !kind.is_empty());
+    let request = SelectMergeProfileRequest {
+        profile_type_id: kind.unwrap_or(CPU_TIME).to_owned(),
+        label_selector: selected.labels.clone(),
+        start: time(selected.from_ms),
+        end: time(selected.until_ms),
+    };
+    Ok(Asked {
+        method: Method::POST,
+        address: server.below(&["querier.v1.QuerierService", "SelectMergeProfile"])?,
+        headers: &[("Content-Type", "application/proto"), ("Connect-Protocol-Version", "1")],
+        body: Some(request.encode_to_vec()),
+    })
+}
 
 pub(super) fn post(shipment: &Shipment<'_>) -> io::Result<Posted> {
     // The name of commits in Pyroscope's links to sources.

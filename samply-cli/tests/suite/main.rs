@@ -39,6 +39,7 @@ mod privacy;
 mod probes;
 mod processes;
 mod push;
+mod query;
 mod rates;
 mod report;
 mod serve_dir;

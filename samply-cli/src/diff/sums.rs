@@ -1,0 +1,39 @@
+//! Recordings as sums, to compare them with files that hold nothing else.
+
+use profile::data::{Data, Unit};
+use profile::export::{Picked, Time, pprof};
+use profile::read::{self, Kind, ReadLimits};
+
+use crate::exit::Failure;
+
+/// The CPU time of recordings, as sums, if the other files hold nothing but sums of CPU time: pprof files, and those of servers.
+pub(crate) fn as_sums(base: Vec<Data>, new: Vec<Data>) -> Result<[Vec<Data>; 2], Failure> {
+    let is_sum = |data: &Data| {
+        (data.weights.as_ref()).is_some_and(|weights| weights.name == "cpu" && weights.unit == "nanoseconds")
+    };
+    let is_sampled = |data: &Data| {
+        data.weights.is_none() && data.event.is_none() && matches!(data.unit, Unit::Milliseconds | Unit::Samples)
+    };
+    let all = || base.iter().chain(&new);
+    if !all().any(is_sum) || !all().all(|data| is_sum(data) || is_sampled(data)) {
+        return Ok([base, new]);
+    }
+    let summed = |files: Vec<Data>| {
+        files
+            .into_iter()
+            .map(|data| if is_sum(&data) { Ok(data) } else { sum(&data) })
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok([summed(base)?, summed(new)?])
+}
+
+/// The same as a pprof file holds it.
+fn sum(data: &Data) -> Result<Data, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::failed(format_args!("cannot add up the samples of {}: {error}", data.product))
+    };
+    let mut file = tempfile::NamedTempFile::new().map_err(|error| failed(&error))?;
+    pprof::write(&Picked::new(data, Time::Cpu), &mut file).map_err(|error| failed(&error))?;
+    let read = read::foreign(file.path(), Kind::Pprof, None, ReadLimits::default()).map_err(|error| failed(&error))?;
+    Ok(read.data)
+}
