@@ -241,9 +241,19 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
         "main;fib;fib;fib 500\nmain;fib;add 100\nmain;parse;read 300\nmain;parse 50\nother 50\n",
     )
     .unwrap();
+    let without_lines = crate::push::profile(folder.path());
     let thread = 3;
     let choose_thread = format!(".row-thread:nth-child({thread} of .row-thread)");
     let steps = |parts: &[Vec<Value>]| parts.concat();
+    let searched = |name: &str| {
+        let keys = [
+            ["click", "#tab-functions"],
+            ["key", "/"],
+            ["type", name],
+            ["key", "Enter Home"],
+        ];
+        keys.iter().map(|step| json!(step)).collect::<Vec<_>>()
+    };
     let tasks = [
         json!({ "url": url(&page(&ours.output, &[])), "steps": steps(&[
             vec![json!(["drag", [0.31, 0.62]])], both_orders(),
@@ -265,7 +275,10 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
             vec![json!(["focus", ".list"]), json!(["key", "Home f"]), json!(["show", ""]), json!(["click", ".crumb"])],
             vec![json!(["focus", ".list"]), json!(["key", "Home Enter"]), json!(["show", ""])],
             at_tab("inverted", &[]),
+            searched("/^add$/"),
+            at_tab("callers", &[]),
         ]) }),
+        json!({ "url": url(&page(&without_lines, &[])), "steps": steps(&[searched("/^work$/"), at_tab("source", &[])]) }),
     ];
     let Some(answers) = browse(&tasks) else { return };
     let functions = ["--view", "functions"];
@@ -333,6 +346,9 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     let expected = report(&split.output, &[&functions[..], &["--time-range=0.04..0.06"]].concat());
     assert_eq!(cell["samples"], expected["selection"]["samples"], "{cell}");
 
+    let note = shown(3, 0)["note"].as_str().unwrap();
+    assert!(note.starts_with("No source line is known of work;"), "{note}");
+
     let rows = |at: usize| rows_of_page(&shown(2, at)["lists"][0]);
     let expected = |options: &[&str]| {
         let options = [&functions[..], options].concat();
@@ -355,6 +371,7 @@ fn what_is_selected_in_the_viewer_has_the_figures_of_a_report_with_the_same_cond
     assert_eq!(callees, [("add".to_owned(), 100, 100)], "the callees of fib");
     let inverted = rows(3);
     assert_eq!(inverted[0], ("fib".to_owned(), 500, 500), "by self: {inverted:?}");
+    assert_eq!(shown(2, 4)["note"], "It calls nothing in these samples.");
     for answer in answers[2]["shown"].as_array().unwrap() {
         assert_eq!(answer["overflow"], 0, "the page is no wider than its window");
     }
@@ -731,6 +748,8 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
         }
     }
     let Some(answers) = browse(&tasks) else { return };
+    let labels = answers[0]["shown"][1]["labels"].as_array().unwrap();
+    assert_events_stand_below_their_threads(labels);
     for (task, answer) in tasks.iter().zip(&answers) {
         for shown in answer["shown"].as_array().unwrap() {
             let what = format!("{} {} {}: {shown}", task["url"], task["width"], task["dark"]);
@@ -744,6 +763,25 @@ fn the_page_has_no_serious_problem_of_accessibility_and_fits_a_screen_at_400_per
             }
         }
     }
+}
+
+/// Counts of an event in a thread stand below that thread: a program with many threads would have none on the first screen.
+fn assert_events_stand_below_their_threads(labels: &[Value]) {
+    let (mut thread, mut has_events) = ("", false);
+    for label in labels {
+        let (class, text) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
+        if class.contains("row-thread") {
+            thread = text;
+        } else if text.contains("page-faults") {
+            has_events = true;
+            assert!(
+                text == "page-faults" || text.starts_with(&format!("{thread} ")),
+                "{labels:?}"
+            );
+            assert_ne!(thread, "", "{labels:?}");
+        }
+    }
+    assert!(has_events, "{labels:?}");
 }
 
 /// Address and share, in percent with a decimal, of each instruction with samples.

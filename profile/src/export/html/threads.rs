@@ -104,11 +104,14 @@ fn line(data: &Data, counter: &Counter, rows: &Rows, zero_ms: f64, columns: &mut
             0
         }
     };
+    let thread = data.threads.get(counter.thread as usize);
     Some(json!({
         "name": display("label").or(text("name")).unwrap_or("counter"),
         "unit": display("unit").unwrap_or(""),
         "rate": !is_sum,
-        "thread": data.threads.get(counter.thread as usize).map(|thread| rows.of(thread)),
+        "thread": thread.map(|thread| rows.of(thread)),
+        // Else it is of the whole process.
+        "ofThread": thread.is_some_and(|thread| thread.event_of.is_some()),
         "most": most,
         "time": columns.deltas(points.iter().map(|(time, _)| micros(time - zero_ms))),
         "value": columns.plain(points.iter().map(|(_, value)| height(*value))),

@@ -43,16 +43,18 @@ function showHead() {
   const program = about.product || "Profile";
   byId("program").textContent = about.arguments ? `${program} ${about.arguments}` : program;
   document.title = `${program} - sprof`;
+  /** @type {(string | HTMLElement)[]} */
   const parts = [];
   if (about.durationMs) parts.push(`${duration(about.durationMs * 1e6)} long`);
   parts.push(count(about.processes, "process", "processes"), count(about.threads, "thread", "threads"));
   const of = kind();
   if (of && of.rowsAre !== "none") parts.push(count(of.samples, of.waits ? "wait" : "sample", of.waits ? "waits" : "samples"));
   if (about.recorded?.askedRateHz) parts.push(`${grouped(about.recorded.askedRateHz)} samples a second of CPU time asked`);
-  if (about.startMs > 0) parts.push(new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC");
+  if (about.startMs > 0) parts.push(make("time", {}, new Date(about.startMs).toISOString().slice(0, 19).replace("T", " ") + " UTC"));
   const by = [about.by, about.os, about.cpu].filter((part) => part);
   if (by.length > 0) parts.push(by.join(", "));
-  byId("recorded").textContent = parts.join(" \u00b7 ");
+  const texts = parts.flatMap((part, at) => [at > 0 ? " \u00b7 " : "", part]);
+  byId("recorded").replaceChildren(...texts);
 }
 
 function showQuality() {
@@ -91,13 +93,15 @@ function showQuality() {
   const table = (/** @type {[string, string][]} */ of) =>
     make("dl", {}, ...of.map(([label, value]) => make("div", {}, make("dt", {}, label), make("dd", {}, value))));
   const parts = [...about.notes.map((note) => make("p", {}, note)), table(rows)];
+  // sprof repeats its facts there for the Firefox Profiler.
+  const known = new Set(rows.map(([label]) => label));
   for (const section of about.extra) {
     /** @type {[string, string][]} */
-    const of = section.rows.map(([label, value, format]) => [
+    const of = section.rows.filter(([label]) => !known.has(label)).map(([label, value, format]) => [
       label,
       typeof value !== "number" ? (value ?? "") : format === "duration" ? duration(value * 1e6) : format === "bytes" ? bytesText(value) : value.toLocaleString("en-US"),
     ]);
-    parts.push(make("h3", {}, section.label), table(of));
+    if (of.length > 0) parts.push(make("h3", {}, section.label), table(of));
   }
   byId("quality-rows").replaceChildren(...parts);
 }

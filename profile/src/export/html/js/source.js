@@ -69,6 +69,7 @@ function sourceTab() {
           : "The page does not hold the text of this file: record or export with --embed-sources.";
     if (profile.address && !texts.has(file)) askForSource(file);
   }
+  if (state.func >= 0 && !profile.file[state.func]) note.prepend(`No source line is known of ${profile.names[state.func]}; this is another file. `);
   const bar = make("div", { class: "bar" }, make("label", {}, "File ", choice), assemblySwitch(), note);
   let hottest = 0;
   numbers.forEach((number, row) => {

@@ -77,14 +77,20 @@ function layTimeline() {
     const detail = `${pid}, ${count(threads.length, "thread", "threads")}, ${amount(process.weight)}`;
     add({ type: "process", height: PROCESS_PX, pid, threads, label, detail });
     if (folded.has(pid)) continue;
-    for (const line of process.lines) {
-      const most = line.unit === "bytes" ? bytesText(line.most) : line.unit === "percent" ? (line.most / 10).toFixed(0) + " %" : grouped(line.most);
-      add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${most}${line.rate && line.unit !== "percent" ? " a second" : ""}` });
-    }
+    /** @param {(line: CounterLine) => boolean} isHere */
+    const addLines = (isHere) => {
+      for (const line of process.lines.filter(isHere)) {
+        const most = line.unit === "bytes" ? bytesText(line.most) : line.unit === "percent" ? (line.most / 10).toFixed(0) + " %" : grouped(line.most);
+        add({ type: "counter", height: COUNTER_PX, pid, line, label: line.name, detail: `up to ${most}${line.rate && line.unit !== "percent" ? " a second" : ""}` });
+      }
+    };
+    addLines((line) => !line.ofThread);
     for (const thread of threads) {
       const { name, tid } = profile.threads[thread];
       add({ type: "thread", height: THREAD_PX, pid, thread, threads: [thread], label: name || `thread ${tid}`, detail: `${tid}, ${amount(weights[thread])}` });
+      addLines((line) => line.ofThread && line.thread === thread);
     }
+    addLines((line) => line.ofThread && !threads.includes(line.thread ?? -1));
   }
   const labels = byId("rows-labels");
   labels.replaceChildren(
@@ -316,7 +322,7 @@ function showRange() {
   text.dataset.to = String(shown?.to ?? "");
   text.textContent = shown
     ? `${clock(shown.from, 1000)} to ${clock(shown.to, 1000)}: ${duration((shown.to - shown.from) * 1000)}`
-    : "Drag to select a time.";
+    : `Drag to select a time.${waitsBeside(kind() ?? NOTHING) ? " Blue: on a CPU. Gold: waiting." : ""}`;
   const isWhole = view.from === 0 && view.to === profile.endUs;
   byId("zoom-in").hidden = !range;
   byId("zoom-out").hidden = isWhole;

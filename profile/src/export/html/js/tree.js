@@ -4,6 +4,8 @@
 /** A callee with this part of its caller is opened at first. */
 const HOT_PART = 0.5;
 const HOT_LEVELS = 40;
+const NO_CALLERS = "Nothing calls it in these samples.";
+const NO_CALLEES = "It calls nothing in these samples.";
 
 /** @typedef {{branch: Branch, level: number, forks: number, isOpen: boolean}} Line `forks`: levels where a row has siblings. */
 
@@ -15,8 +17,9 @@ const HOT_LEVELS = 40;
  * @param {boolean} [options.ownIsPart] Rows have a self weight.
  * @param {boolean} [options.changes] Rows are nodes of two sides.
  * @param {(node: number) => boolean} [options.leadsTo] True for nodes to open, in search.
+ * @param {string} [options.nothing] Shown where there are no rows.
  */
-function treeList({ label, root, withRoot = false, ownIsPart = true, changes = false, leadsTo }) {
+function treeList({ label, root, withRoot = false, ownIsPart = true, changes = false, leadsTo, nothing = "Nothing is selected here." }) {
   /** @type {Line[]} */
   let lines = [];
   const whole = sums().weight;
@@ -130,7 +133,7 @@ function treeList({ label, root, withRoot = false, ownIsPart = true, changes = f
   const top = withRoot ? [root] : root.children();
   lines = top.map((branch) => ({ branch, level: 0, forks: 0, isOpen: false }));
   return {
-    element: lines.length === 0 ? make("p", { class: "empty" }, "Nothing is selected here.") : list.element,
+    element: lines.length === 0 ? make("p", { class: "empty" }, nothing) : list.element,
     shown: () => {
       let row = 0;
       if (lines.length > 0) {
@@ -208,8 +211,8 @@ function callersTab() {
 /** @param {number} func */
 function pathLists(func) {
   return [
-    treeList({ label: "Callers", root: callersOf(profile, sums(), func), ownIsPart: false }),
-    treeList({ label: "Callees", root: calleesOf(profile, sums(), func) }),
+    treeList({ label: "Callers", root: callersOf(profile, sums(), func), ownIsPart: false, nothing: NO_CALLERS }),
+    treeList({ label: "Callees", root: calleesOf(profile, sums(), func), nothing: NO_CALLEES }),
   ];
 }
 
@@ -225,5 +228,5 @@ function arcList(func, side) {
     found.push({ func: there[row], own: 0, total, node: -1, hasChildren: false, children: () => [] });
   });
   const root = { func: -1, own: 0, total: 0, node: -1, hasChildren: true, children: () => sorted(profile, found) };
-  return treeList({ label: side === 1 ? "Callers" : "Callees", root, ownIsPart: false });
+  return treeList({ label: side === 1 ? "Callers" : "Callees", root, ownIsPart: false, nothing: side === 1 ? NO_CALLERS : NO_CALLEES });
 }
