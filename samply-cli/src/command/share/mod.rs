@@ -168,16 +168,7 @@ impl Sharing {
             .metadata()
             .map_err(|error| format!("reading the profile failed: {error}"))?
             .len();
-        if self.store.is_public() && size > PUBLIC_MAX_BYTES {
-            return Err(Failure::failed(format_args!(
-                "{} has {}, and the public store takes {} at most; nothing was shared. `{} share` takes a part: --time-range FROM..TO, --thread NAME, \
-                 --process NAME, or --drop-thin 10 without rare stacks. A store of your own (--server URL) may take more",
-                path.display(),
-                bytes(size as f64),
-                bytes(PUBLIC_MAX_BYTES as f64),
-                own()
-            )));
-        }
+        check_size(&self.store, path, size)?;
         let shown = Shown::of(&data, removed, what.include, size);
         shown.print(self.store.url(), term);
         let interrupt = Interrupt::default().or_watch()?;
@@ -264,6 +255,21 @@ impl Sharing {
             ),
         })
     }
+}
+
+/// Refuses what the public store would refuse after minutes.
+fn check_size(store: &Store, path: &Path, size: u64) -> Result<(), Failure> {
+    if !store.is_public() || size <= PUBLIC_MAX_BYTES {
+        return Ok(());
+    }
+    Err(Failure::failed(format_args!(
+        "{} has {}, and the public store takes {} at most; nothing was shared. `{} share` takes a part: --time-range FROM..TO, --thread NAME, \
+         --process NAME, or --drop-thin 10 without rare stacks. A store of your own (--server URL) may take more",
+        path.display(),
+        bytes(size as f64),
+        bytes(PUBLIC_MAX_BYTES as f64),
+        own()
+    )))
 }
 
 /// A shared profile.
@@ -406,4 +412,28 @@ fn delete(link: &str, args: &ShareArgs, term: &Term) -> Outcome {
     })?;
     term.line(format_args!("deleted {}", shared.link));
     Ok(Status::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_public_store_refuses_is_not_sent_and_parts_are_offered() {
+        let store = |url| Store::new(url, STEP).unwrap();
+        let check = |url, size| check_size(&store(url), Path::new("app.json.gz"), size);
+        assert!(check(None, PUBLIC_MAX_BYTES).is_ok());
+        assert!(check(Some("https://store.example.org"), PUBLIC_MAX_BYTES + 1).is_ok());
+        let error = format!("{:?}", check(None, 170_000_000).unwrap_err());
+        for part in [
+            "app.json.gz has 170.0 MB",
+            "150.0 MB",
+            "nothing was shared",
+            "--time-range",
+            "--thread",
+            "--drop-thin",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
 }
