@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Served};
+use crate::server::{Reply, Served, assert_endless_bodies_end, assert_idle_clients_make_room};
 use crate::support::run::output;
 use crate::support::{sprof, temp_dir, tests_dir};
 
@@ -372,6 +372,8 @@ fn others_read_nothing() {
         served.secret("/")
     );
     assert_eq!(Reply::parse(&served.raw(head.as_bytes())).status, 405);
+    assert_endless_bodies_end(&served, &served.secret("/"));
+    assert_idle_clients_make_room(&served);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 const UI: &str = "https://profiler.firefox.com";
@@ -462,18 +463,46 @@ fn idle_clients_do_not_keep_others_waiting() {
     drop(idle);
 }
 
-/// More than are open at the same time: the server closes the oldest, and not those that came last.
-#[test]
-fn idle_clients_make_room_for_others() {
-    let served = Served::start(&gzip(&profile()), "small.json.gz", &[]);
-    let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(served.address).unwrap()).collect();
+/// A thousand clients that say nothing, more than may be open at the same time: the server closes the oldest, and not those that came last.
+pub(crate) fn assert_idle_clients_make_room(served: &Served) {
+    let limits = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limits.maximum,
+        ..limits
+    };
+    setrlimit(Resource::Nofile, all).unwrap();
+    let silent: Vec<TcpStream> = (0..1000).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     assert_eq!(served.get("/").status, 200);
     let is_open = |mut stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
         matches!(stream.read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
     };
     assert!(!is_open(&silent[0]));
-    assert!(is_open(&silent[200]));
+    assert!(is_open(&silent[950]));
+}
+
+/// A body that never ends is read up to a limit, and the server goes on.
+pub(crate) fn assert_endless_bodies_end(served: &Served, path: &str) {
+    const MORE_THAN_IS_READ: usize = 256 << 20;
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let chunk = [b"10000\r\n", &[b' '; 1 << 16][..], b"\r\n"].concat();
+    let mut written = 0;
+    while written < MORE_THAN_IS_READ && stream.write_all(&chunk).is_ok() {
+        written += chunk.len();
+    }
+    assert!(written < MORE_THAN_IS_READ);
+    assert_eq!(served.get("/").status, 200);
+}
+
+#[test]
+fn idle_clients_and_endless_bodies_keep_nobody_waiting() {
+    let served = Served::start(&gzip(&profile()), "small.json.gz", &[]);
+    assert_idle_clients_make_room(&served);
+    assert_endless_bodies_end(&served, &served.secret("/symbolicate/v5"));
+    assert_endless_bodies_end(&served, &served.secret("/profile.json"));
+    assert_endless_bodies_end(&served, "/");
 }
 
 fn built_ui(root: &Path) {
