@@ -424,9 +424,13 @@ fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
         StandIn::start("200 OK", b"{}".to_vec()),
         StandIn::start("500 Internal Server Error", Vec::new()),
     );
-    let path = dir.path().join("profile.json.gz");
+    let home = dir.path().join("home/annaplant");
+    std::fs::create_dir_all(&home).unwrap();
+    let copy = home.join("split");
+    std::fs::copy(program("split").unwrap(), &copy).unwrap();
+    let path = home.join("profile.json.gz");
     let output = sprof()
-        .args(["record", "--save-only", "-o"])
+        .args(["record", "--save-only", "--include-args", "-o"])
         .arg(&path)
         .args([
             "--push",
@@ -435,8 +439,11 @@ fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
             &format!("otlp={}", broken.url),
             "--",
         ])
-        .arg(program("split").unwrap())
-        .args(["300"])
+        .arg(&copy)
+        .args(["300", "argumentplant"])
+        .env("HOME", &home)
+        .env("USER", "annaplant")
+        .env("PLANT_TOKEN", "environmentplant")
         .output()
         .unwrap();
     let said = text(&output);
@@ -454,6 +461,21 @@ fn a_recording_is_pushed_when_it_is_saved_and_the_status_is_the_program_s() {
         times.keys().any(|name| name == "sixty" || name == "xorshift"),
         "{times:?}"
     );
+
+    // Every text that was sent is searched, and nothing of the user or the machine is there.
+    let mut sent = vec![serde_json::to_vec(&request["series"][0]["labels"]).unwrap()];
+    let packed = std::fs::read(dir.path().join("received.pb.gz")).unwrap();
+    for packed in [&packed, &broken.posted()[0].body] {
+        let mut plain = Vec::new();
+        flate2::read::GzDecoder::new(&**packed).read_to_end(&mut plain).unwrap();
+        assert!(has(&plain, b"split"));
+        sent.push(plain);
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let folder = dir.path().to_str().unwrap();
+    for secret in ["annaplant", "argumentplant", "environmentplant", &host, folder] {
+        assert!(!sent.iter().any(|plain| has(plain, secret.as_bytes())), "{secret}");
+    }
 
     let refused = sprof().args(["record", "--push", "shop", "true"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
