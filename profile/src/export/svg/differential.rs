@@ -375,10 +375,10 @@ fn append_gone(growing: &mut Growing, parents: &[u32], own: Vec<u64>) -> io::Res
 
 fn legend() -> Vec<(Color, String)> {
     let entries = [
-        (Some(Ordering::Greater), 0.7, "more than before"),
-        (Some(Ordering::Less), 0.7, "less"),
-        (Some(Ordering::Greater), 0.0, "more"),
-        (Some(Ordering::Less), 0.0, "less, of all but not in time"),
+        (Some(Ordering::Greater), 0.7, "larger share, more time"),
+        (Some(Ordering::Less), 0.7, "smaller share, less time"),
+        (Some(Ordering::Greater), 0.0, "larger share, same time"),
+        (Some(Ordering::Less), 0.0, "smaller share, same time"),
         (None, 0.0, "no change that is more than chance"),
     ];
     let entry =

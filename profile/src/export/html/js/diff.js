@@ -83,10 +83,10 @@ function changeColor(node, inlined) {
 function changeLegend() {
   const chance = isTested() ? "no change that is more than chance" : "a small change; chance is not tested in a selection";
   return [
-    ["hsl(6 90% 69%)", "more than before"],
-    ["hsl(212 85% 71%)", "less"],
-    ["hsl(6 90% 86%)", "more"],
-    ["hsl(212 85% 86%)", "less, of all but not in time"],
+    ["hsl(6 90% 69%)", "larger share, more time"],
+    ["hsl(212 85% 71%)", "smaller share, less time"],
+    ["hsl(6 90% 86%)", "larger share, same time"],
+    ["hsl(212 85% 86%)", "smaller share, same time"],
     ["hsl(40 8% 84%)", chance],
   ];
 }
