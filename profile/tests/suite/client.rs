@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::common::*;
 use profile::enrich::enrich;
@@ -34,7 +35,8 @@ impl Client {
             return None;
         }
         // On a busy machine its daemon takes longer to start than the client has patience for (seen: 500 ms).
-        for attempt in 1.. {
+        let began = Instant::now();
+        loop {
             // A socket lives in here: a path of at most 108 bytes.
             let dir = tempfile::Builder::new().prefix("pq-").tempdir_in("/tmp").unwrap();
             let file = dir.path().join("profile.json.gz");
@@ -42,10 +44,12 @@ impl Client {
             let client = Client { bin: bin.clone(), dir };
             match client.try_run(&["load", file.to_str().unwrap()]) {
                 Ok(_) => return Some(client),
-                Err(text) => assert!(text.contains("did not become ready") && attempt < 5, "{text}"),
+                Err(text) => assert!(
+                    text.contains("did not become ready") && began.elapsed().as_secs() < 60,
+                    "{text}"
+                ),
             }
         }
-        None
     }
 
     fn run(&self, arguments: &[&str]) -> Value {
