@@ -14,7 +14,7 @@
 //! 5. [`output`]: the file, with its [`file_kind`] and [`owner`]; [`spool`]: the recording so far, beside it.
 //! 6. [`summary`]: what was recorded, and its quality.
 //! 7. [`serve`]: the local server, and the browser. [`page`]: the viewer, as a file. [`http`]: requests to other machines: [`share`] to the
-//!    store of shared profiles, [`push`] to servers that keep profiles.
+//!    store of shared profiles, [`push`] to servers that keep profiles, [`s3`] to buckets.
 //! 8. [`stdin`], [`input`]: reads any file. [`report`] reports on it without a browser, [`diff`] compares it.
 //!
 //! An arrow goes one way: arguments -> commands -> pipeline, input, diff -> parts. No part imports a command.
@@ -51,6 +51,7 @@ mod probes;
 mod push;
 mod recorder;
 mod report;
+mod s3;
 mod screen;
 mod serve;
 mod share;

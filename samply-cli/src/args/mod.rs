@@ -4,6 +4,7 @@
 //! (is the port free, is there a terminal) is decided later, in [`crate::command`].
 
 mod annotate;
+mod bucket;
 pub(crate) mod cargo;
 mod check;
 mod diff;
@@ -23,6 +24,7 @@ mod share;
 pub(crate) mod value;
 
 pub(crate) use annotate::AnnotateArgs;
+pub(crate) use bucket::{BucketArgs, BucketStyle};
 pub(crate) use check::{CheckArgs, CheckFormat, increase, points};
 pub(crate) use diff::{By, DiffArgs, DiffFormat, LimitArgs};
 pub(crate) use doctor::DoctorArgs;

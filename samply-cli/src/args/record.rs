@@ -146,7 +146,10 @@ and TERM=dumb are honoured.";
     // Not `requires("share")`: SPROF_YES and SPROF_SERVER are for `sprof share`, too.
     mut_arg("yes", |arg| arg.help_heading("Sharing").help("With --share: upload without asking. Needed where there is no terminal")),
     mut_arg("server", |arg| arg.help_heading("Sharing").help("With --share: API of your own store [default: that of the Firefox Profiler]. \
-                                                             Needs --ui-url"))
+                                                             Needs --ui-url")),
+    mut_arg("to", |arg| arg.help_heading("Sharing").help("With --share: upload into a bucket, s3://BUCKET/FOLDER, and print a signed link")),
+    mut_arg("expires", |arg| arg.help_heading("Sharing")),
+    mut_arg("parquet", |arg| arg.help_heading("Sharing"))
 )]
 pub(crate) struct RecordArgs {
     #[command(flatten)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::bucket::BucketArgs;
 use super::input::{EventArgs, InputArgs};
+use super::push::LabelArgs;
 use super::select::TracksArgs;
 use super::value;
 
@@ -16,12 +18,14 @@ const KEPT: &str = "Shared before";
     override_usage = "sprof share [OPTIONS] FILE\n       sprof share --list\n       sprof share --delete LINK",
     before_help = "\
 Examples:
-  sprof share profile.json.gz                upload it, after a question, and print the link
-  sprof share --yes --json profile.json.gz   the same in a script
-  sprof share --list                         what you have shared, and how to delete it",
+  sprof share profile.json.gz          upload it, after a question, and print the link
+  sprof share --yes --to s3://profiles/shop profile.json.gz
+  sprof share --list                   what you have shared, and how to delete it",
     after_help = "Taken out before the upload: home folders and other paths down to their last parts, arguments, the environment, names of users and \
                   hosts, texts of sources that are not public, and fields that sprof does not know. Names of functions, files, processes, threads and \
-                  libraries stay.",
+                  libraries stay.\n\
+                  Credentials for s3:// are those of the tools of AWS: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile \
+                  AWS_PROFILE of ~/.aws/credentials and ~/.aws/config.",
     mut_arg("event", |arg| arg.help("Share the samples of this event, if a file of another profiler has several"))
 )]
 pub(crate) struct ShareArgs {
@@ -60,6 +64,9 @@ pub(crate) struct ShareArgs {
     #[command(flatten, next_help_heading = "What to share")]
     pub(crate) event: EventArgs,
 
+    #[command(flatten, next_help_heading = "What ran (--parquet)")]
+    pub(crate) labels: LabelArgs,
+
     /// Print link, delete command and size as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -88,6 +95,21 @@ pub(crate) struct UploadArgs {
     /// link can read the profile]. Needs --ui-url.
     #[arg(long, value_name = "URL", help_heading = "Where to")]
     pub(crate) server: Option<String>,
+
+    /// Upload into a bucket of Amazon S3 or of another server with its API: s3://BUCKET/FOLDER. The link is signed, and opens the profile in --ui-url.
+    #[arg(long, value_name = "s3://BUCKET", help_heading = "Where to")]
+    pub(crate) to: Option<String>,
+
+    /// With --to: the link works so long, 7 days at most, for example 12h [default: 7d].
+    #[arg(long, value_name = "TIME", value_parser = value::expiry, help_heading = "Where to")]
+    pub(crate) expires: Option<Duration>,
+
+    /// With --to: upload rows for databases instead of the profile, as `sprof export -f parquet` writes them, CPU time and waits. The address is printed.
+    #[arg(long, help_heading = "Where to")]
+    pub(crate) parquet: bool,
+
+    #[command(flatten, next_help_heading = "Buckets (s3://)")]
+    pub(crate) bucket: BucketArgs,
 }
 
 /// What may stay in a shared profile.

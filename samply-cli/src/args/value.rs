@@ -53,6 +53,19 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long a signed link works: `30m`, `12h`, `7d`, or seconds.
+pub(crate) fn expiry(text: &str) -> Result<Duration, String> {
+    const DAY_S: u64 = 24 * 3600;
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", DAY_S)];
+    let unit = units.into_iter().find(|(unit, _)| text.ends_with(unit));
+    let (digits, seconds) = unit.map_or((text, 1), |(unit, seconds)| (&text[..text.len() - unit.len()], seconds));
+    let time = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(seconds));
+    match time {
+        Some(time @ 1..) if time <= 7 * DAY_S => Ok(Duration::from_secs(time)),
+        _ => Err("a time of up to 7 days, for example 30m, 12h or 7d: signed links work no longer".into()),
+    }
+}
+
 /// `3000`, or `3000+` for the next free one.
 pub(crate) fn port(text: &str) -> Result<Port, String> {
     let (digits, or_next) = match text.strip_suffix('+') {
@@ -261,6 +274,26 @@ mod tests {
             "http://a\r\nb",
         ] {
             assert!(ui_url(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn links_end_after_seven_days() {
+        for (text, seconds) in [("90", 90), ("30m", 1800), ("12h", 43_200), ("7d", 604_800)] {
+            assert_eq!(expiry(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in [
+            "",
+            "0",
+            "8d",
+            "604801",
+            "-1h",
+            "1.5h",
+            "d",
+            "1w",
+            "99999999999999999999h",
+        ] {
+            assert!(expiry(bad).is_err(), "{bad}");
         }
     }
 

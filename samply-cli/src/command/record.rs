@@ -51,12 +51,10 @@ pub(crate) fn run(args: RecordArgs) -> Outcome {
 
     // Everything that can fail early fails before the program runs.
     let then = match (args.share, shows(&args)) {
-        (true, _) => Then::Share(Sharing::prepare(
-            "record",
-            &args.upload,
-            args.serve.ui_url.as_deref(),
-            STEP,
-        )?),
+        (true, _) => {
+            let ui = args.serve.ui_url.as_deref();
+            Then::Share(Box::new(Sharing::prepare("record", &args.upload, ui, STEP)?))
+        }
         (false, true) => Then::Show(show::listen(&args.serve, &term)?),
         (false, false) => Then::End,
     };
@@ -273,7 +271,7 @@ struct Follows {
 enum Then {
     End,
     Show(Listener),
-    Share(Sharing),
+    Share(Box<Sharing>),
 }
 
 /// True if a user at a terminal can read the link and end the server.

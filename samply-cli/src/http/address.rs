@@ -3,11 +3,14 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ureq::http::Uri;
 
 /// What stays as it is in a part of a path (RFC 3986, 2.3: unreserved characters).
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Shorter values of a query stand in many texts, and are no secrets.
+const MIN_SECRET: usize = 16;
 
 /// An `https://` address, or an `http://` address of this machine. Its `Debug` has scheme and host alone: a path may hold a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,6 +47,32 @@ impl Address {
             "http" => Err("http:// is not encrypted, and is for this machine only; use https://".into()),
             _ => Err(format!("a URL starts with https://; {example}")),
         }
+    }
+
+    /// Reads an address whose query is a secret, such as a signature.
+    ///
+    /// # Errors
+    ///
+    /// As of [`parse`](Address::parse).
+    pub(crate) fn signed(text: &str) -> Result<Address, String> {
+        let (plain, query) = text.split_once('?').unwrap_or((text, ""));
+        let base = Address::parse(plain, false)?;
+        let mut pieces = base.uri.into_parts();
+        let path = pieces.path_and_query.as_ref().map_or("/", |path| path.path());
+        // The text may hold the secret.
+        let wrong = |_| "its query has characters that no address has".to_owned();
+        pieces.path_and_query = Some(format!("{path}?{query}").parse().map_err(wrong)?);
+        let uri = Uri::from_parts(pieces).map_err(|error| error.to_string())?;
+        Ok(Address { uri })
+    }
+
+    /// What no error may repeat of the query, as it is sent and as it is meant.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let query = self.uri.query().unwrap_or_default();
+        let values = query.split('&').filter_map(|pair| pair.split_once('='));
+        let secrets = values.map(|(_, value)| value).filter(|value| value.len() >= MIN_SECRET);
+        let both = secrets.flat_map(|value| [value.into(), percent_decode_str(value).decode_utf8_lossy()]);
+        both.map(|value| value.into_owned()).collect()
     }
 
     /// The address of something below this one. Each part is one level, whatever characters it has.
@@ -169,5 +198,20 @@ mod tests {
         assert_eq!(format!("{signed:?}"), "Address(https://example.org)");
         let query = Address::parse("https://example.org/x?sig=hunter2", false).unwrap_err();
         assert!(query.contains("query") && !query.contains("hunter2"), "{query}");
+    }
+
+    #[test]
+    fn the_query_of_a_signed_address_is_not_shown() {
+        let text = "https://example.org/a%20b?list=2&sig=hunter2%2Fhunter2%2Fhunter2";
+        let signed = Address::signed(text).unwrap();
+        assert_eq!(signed.uri().to_string(), text);
+        assert_eq!(format!("{signed:?}"), "Address(https://example.org)");
+        assert_eq!(
+            signed.secrets(),
+            ["hunter2%2Fhunter2%2Fhunter2", "hunter2/hunter2/hunter2"]
+        );
+        assert!(Address::signed("http://example.org/?sig=x").is_err());
+        let wrong = Address::signed("https://example.org/?sig=hunter2 hunter2").unwrap_err();
+        assert!(!wrong.contains("hunter2"), "{wrong}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use profile::text::one_line;
 use ureq::Timeout;
 
-use super::{Limits, Secret};
+use super::{Limits, Reply, Secret};
 use crate::numbers::bytes;
 
 /// Characters of a server's own words in an error.
@@ -23,6 +23,8 @@ pub(crate) struct Error {
     pub(super) proxy: Option<Box<str>>,
     pub(crate) reason: Reason,
     pub(crate) sent: Sent,
+    /// The refusal, for who knows what the server's words mean.
+    pub(crate) reply: Option<Box<Reply>>,
 }
 
 /// How much of a request's body was given to the connection. The server may have less.
@@ -91,6 +93,7 @@ impl Error {
             proxy: None,
             reason: Reason::Request(why),
             sent: Sent::Nothing,
+            reply: None,
         }
     }
 

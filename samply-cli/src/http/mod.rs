@@ -24,8 +24,8 @@ use ureq::{Agent, SendBody, http};
 
 pub(crate) use address::Address;
 pub(crate) use error::{Error, Reason, Sent};
-pub(crate) use ureq::http::Method;
 pub(crate) use ureq::http::header::HeaderName;
+pub(crate) use ureq::http::{HeaderMap, Method};
 
 /// A request with a larger body asks first whether the server wants it (RFC 9110, 10.1.1: `Expect: 100-continue`). curl has the same limit. The
 /// refusal of a server that closes the connection while it is written to would be lost.
@@ -109,19 +109,30 @@ pub(crate) struct Limits {
     pub(crate) reply_bytes: u64,
 }
 
-/// The reply to a request that the server accepted.
-#[derive(Debug)]
+/// A server's reply. Its `Debug` has the status alone: a server may repeat what it was sent.
 pub(crate) struct Reply {
-    /// 200 to 299.
+    /// 200 to 299, if the server accepted the request.
     pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
     hidden: Vec<Secret>,
 }
 
 impl Reply {
+    /// The value of a header that is text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
     /// A text of the reply for people: one short line without what the request kept secret.
     pub(crate) fn said(&self, text: &str) -> String {
         error::said(text.as_bytes(), &self.hidden)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reply({})", self.status)
     }
 }
 
@@ -191,10 +202,17 @@ pub(crate) fn send(
         }),
         // Seen: a gateway that replies 200 to the question whether it wants the body.
         Ok(reply) if (200..300).contains(&reply.status) => Err(failed.error(Reason::Early(reply.status), sent)),
-        Ok(reply) if (300..400).contains(&reply.status) => Err(failed.error(Reason::Redirect(reply.status), sent)),
         Ok(reply) => {
-            let said = error::said(&reply.body, &failed.hidden);
-            Err(failed.error(Reason::Status(reply.status, said), sent))
+            let reason = match reply.status {
+                status @ 300..400 => Reason::Redirect(status),
+                status => Reason::Status(status, error::said(&reply.body, &failed.hidden)),
+            };
+            let mut error = failed.error(reason, sent);
+            error.reply = Some(Box::new(Reply {
+                hidden: failed.hidden,
+                ..reply
+            }));
+            Err(error)
         }
         Err(stop) => {
             let own = state.read_error.lock().ok().and_then(|mut error| error.take());
@@ -210,7 +228,8 @@ pub(crate) fn send(
 /// What a server may repeat of a request, and no error may show. A known scheme stays: it says what was tried.
 fn hidden(request: &Request<'_>) -> Vec<Secret> {
     let others = request.secret_headers.iter().map(|(_, secret)| secret);
-    let mut all = Vec::new();
+    let of_query = request.address.secrets();
+    let mut all: Vec<&str> = of_query.iter().map(String::as_str).collect();
     for secret in request.authorization.into_iter().chain(others) {
         let value = secret.expose().trim();
         let is_scheme = |word: &str| ["basic", "bearer"].iter().any(|known| word.eq_ignore_ascii_case(known));
@@ -249,6 +268,7 @@ impl Failed {
             proxy: self.proxy.clone(),
             reason,
             sent,
+            reply: None,
         }
     }
 
@@ -387,10 +407,12 @@ fn exchange(agent: &Agent, request: http::Request<Option<Reader>>, reply_bytes: 
     let request = request.map(|body| body.map_or_else(SendBody::none, SendBody::from_owned_reader));
     let mut response = agent.run(request).map_err(Stop::Request)?;
     let status = response.status().as_u16();
+    let headers = response.headers().clone();
     let body = response.body_mut().with_config().limit(reply_bytes).read_to_vec();
     let body = body.map_err(|error| Stop::Reply(status, error))?;
     Ok(Reply {
         status,
+        headers,
         body,
         hidden: Vec::new(),
     })

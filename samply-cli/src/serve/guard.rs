@@ -48,7 +48,7 @@ pub(super) fn is_token(given: &str, token: &str) -> bool {
 }
 
 /// The origin (scheme, host, port) of an address, as browsers write it.
-pub(super) fn origin_of(url: &str) -> Option<String> {
+pub(crate) fn origin_of(url: &str) -> Option<String> {
     let uri: Uri = url.parse().ok()?;
     let (scheme, host) = (uri.scheme_str()?, uri.host()?.to_ascii_lowercase());
     match (scheme, uri.port_u16()) {

@@ -141,7 +141,7 @@ const URI_COMPONENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'(')
     .remove(b')');
 
-pub(super) fn encode(url: &str) -> String {
+pub(crate) fn encode(url: &str) -> String {
     utf8_percent_encode(url, URI_COMPONENT).to_string()
 }
 

@@ -29,7 +29,8 @@ mod write_timeout;
 
 pub(crate) use compare::Compared;
 pub(crate) use gallery::{Options as GalleryOptions, Served as Gallery};
-pub(crate) use listener::{Links, Listener};
+pub(crate) use guard::origin_of;
+pub(crate) use listener::{Links, Listener, encode};
 pub(crate) use routes::Content;
 pub(crate) use server::{End, Server};
 pub(crate) use watch::{IDLE_TIME, Notice};

@@ -1,12 +1,15 @@
-//! The keys of shared profiles, in the user's data folder: one file each, so that several sprofs at once disturb nobody.
+//! What was shared, in the user's data folder: one file each, so that several sprofs at once disturb nobody. A store gives a key to delete a profile; a
+//! bucket needs the user's own credentials for that, and no secret of it is kept.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::output::{free_name, take_name, write_private};
+use crate::s3::Style;
 
 /// Increases when a field changes its meaning.
 const VERSION: u32 = 1;
@@ -16,17 +19,31 @@ const VERSION: u32 = 1;
 pub(crate) struct Shared {
     pub(crate) version: u32,
     pub(crate) link: String,
-    /// The store's API.
+    /// The store's API, or `s3://BUCKET`.
     pub(crate) server: String,
-    /// The profile's name in the store.
+    /// The profile's name in the store, or its key in the bucket.
     pub(crate) name: String,
-    /// The key to delete it.
+    /// The key to delete it; empty for a bucket.
     pub(crate) key: String,
     pub(crate) program: String,
     /// Unix time, ms.
     pub(crate) shared_ms: u64,
     /// Size of the upload.
     pub(crate) bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) object: Option<Object>,
+}
+
+/// An object of a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Object {
+    /// Its address without a signature.
+    pub(crate) url: String,
+    pub(crate) endpoint: String,
+    pub(crate) region: String,
+    pub(crate) style: Style,
+    /// Unix time, ms, at which the link ends; `None` if there is no link.
+    pub(crate) expires_ms: Option<u64>,
 }
 
 impl Shared {
@@ -40,6 +57,7 @@ impl Shared {
             program: String::new(),
             shared_ms: 0,
             bytes: 0,
+            object: None,
         }
     }
 }
@@ -88,15 +106,16 @@ impl Kept {
         fs::remove_file(path)
     }
 
-    /// Keeps the key of a profile.
-    pub(crate) fn add(&self, shared: &Shared) -> io::Result<()> {
-        Kept::write(&self.folder, shared).map(drop)
+    /// Keeps the key of a profile, or where it is. Gives the path of the file.
+    pub(crate) fn add(&self, shared: &Shared) -> io::Result<PathBuf> {
+        Kept::write(&self.folder, shared)
     }
 
     /// Writes the key into another folder, where no list finds it.
     pub(crate) fn write(folder: &Path, shared: &Shared) -> io::Result<PathBuf> {
         let bytes = serde_json::to_vec(shared)?;
-        write_private(folder, &format!("sprof-shared-{}", shared.name), &bytes)
+        let name = shared.name.rsplit('/').next().unwrap_or_default();
+        write_private(folder, &format!("sprof-shared-{name}"), &bytes)
     }
 
     /// Renames the file of a key to one that no list finds. Gives its new path.
@@ -139,8 +158,18 @@ impl Kept {
     }
 }
 
-/// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name.
+/// True if a link is that of a shared profile. A link from a browser has the state of the UI after the name. The link to an object of a bucket has the
+/// object's address and a signature in it.
 pub(crate) fn named_in(shared: &Shared, link: &str) -> bool {
+    if let Some(object) = &shared.object {
+        let of_ui = link
+            .split_once("/from-url/")
+            .and_then(|(_, rest)| rest.split('/').next());
+        let signed = percent_decode_str(of_ui.unwrap_or(link)).decode_utf8_lossy();
+        let url = signed.split('?').next().unwrap_or_default();
+        // The object's own address is percent-encoded, and so is what the UI reads.
+        return link == shared.link || url == object.url || link.split('?').next() == Some(&object.url);
+    }
     let rest = link.strip_prefix(shared.link.as_str());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']))
 }
@@ -171,6 +200,42 @@ mod tests {
         ] {
             assert!(!named_in(&shared, other), "{other}");
         }
+    }
+
+    #[test]
+    fn a_signed_link_is_that_of_its_object() {
+        let url = "https://b.s3.eu-west-1.amazonaws.com/x/a%20b.json.gz";
+        let shared = Shared {
+            object: Some(Object {
+                url: url.into(),
+                endpoint: "https://s3.eu-west-1.amazonaws.com".into(),
+                region: "eu-west-1".into(),
+                style: Style::VirtualHost,
+                expires_ms: Some(1),
+            }),
+            ..Shared::new("s3://b/x/a b.json.gz", "s3://b", "x/a b.json.gz", "")
+        };
+        let encoded = "https%3A%2F%2Fb.s3.eu-west-1.amazonaws.com%2Fx%2Fa%2520b.json.gz%3FX-Amz-Signature%3Dabc";
+        for link in [
+            "s3://b/x/a b.json.gz",
+            url,
+            &format!("{url}?X-Amz-Signature=abc"),
+            &format!("https://ui.example.org/from-url/{encoded}/"),
+            &format!("https://ui.example.org/from-url/{encoded}/calltree/?v=11"),
+        ] {
+            assert!(named_in(&shared, link), "{link}");
+        }
+        for other in [
+            "",
+            "s3://b/x",
+            "https://ui.example.org/public/x",
+            &format!("{url}2"),
+            &encoded.replace("%2520", ""),
+        ] {
+            assert!(!named_in(&shared, other), "{other}");
+        }
+        let kept = serde_json::to_string(&shared).unwrap();
+        assert_eq!(serde_json::from_str::<Shared>(&kept).unwrap().object, shared.object);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod arm64_machine;
 mod attach;
 mod bad_input;
 mod bpf;
+mod bucket;
 mod cargo;
 mod check;
 mod cli;

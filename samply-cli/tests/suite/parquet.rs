@@ -17,12 +17,12 @@ const SAMPLES: usize = 400;
 
 /// A database, by its heading in the documentation and by its name in tests/client/query.py.
 #[derive(Clone, Copy)]
-struct Database {
+pub(crate) struct Database {
     heading: &'static str,
     name: &'static str,
 }
 
-const DUCKDB: Database = Database {
+pub(crate) const DUCKDB: Database = Database {
     heading: "DuckDB",
     name: "duckdb",
 };
@@ -40,7 +40,7 @@ pub(crate) fn python() -> PathBuf {
 
 impl Database {
     /// Goes on where the database is installed.
-    fn installed(self) -> Option<Database> {
+    pub(crate) fn installed(self) -> Option<Database> {
         let (need, module) = match self.name {
             "duckdb" => (Need::Duckdb, "duckdb"),
             _ => (Need::Clickhouse, "chdb"),
@@ -54,7 +54,7 @@ impl Database {
     }
 
     /// The rows of a query over the views of the documentation, in a folder with `rows/*.parquet`.
-    fn rows(self, folder: &Path, query: &str) -> Vec<Vec<String>> {
+    pub(crate) fn rows(self, folder: &Path, query: &str) -> Vec<Vec<String>> {
         let mut statements = statements(self.heading);
         statements.push(query.to_owned());
         let mut child = Command::new(python())

@@ -17,15 +17,15 @@ use crate::support::store::{Behaviour, StandIn, UI, jwt};
 use crate::support::{program, sprof, temp_dir, tests_dir};
 
 /// What must not leave the machine.
-const SECRETS: [&str; 4] = ["annaplant", "plantbox", "argumentplant", "environmentplant"];
+pub(crate) const SECRETS: [&str; 4] = ["annaplant", "plantbox", "argumentplant", "environmentplant"];
 
 /// A user with a folder of data.
-struct User {
-    folder: tempfile::TempDir,
+pub(crate) struct User {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl User {
-    fn new() -> User {
+    pub(crate) fn new() -> User {
         User { folder: temp_dir() }
     }
 
@@ -34,14 +34,14 @@ impl User {
     }
 
     /// A small file: folded stacks, which hold nothing of the machine.
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         let path = self.folder.path().join("app.folded");
         std::fs::write(&path, "main;work;leaf 12\nmain;rest 4\n").unwrap();
         path
     }
 
     /// A file of 10 MB also when it is compressed: more than the sockets hold.
-    fn large_file(&self) -> PathBuf {
+    pub(crate) fn large_file(&self) -> PathBuf {
         let path = self.folder.path().join("large.folded");
         let (mut text, mut random) = (String::new(), 1u64);
         for _ in 0..9000 {
@@ -58,7 +58,7 @@ impl User {
         path
     }
 
-    fn sprof(&self) -> Command {
+    pub(crate) fn sprof(&self) -> Command {
         let mut command = sprof();
         for variable in [
             "HTTPS_PROXY",
@@ -87,14 +87,14 @@ impl User {
         command
     }
 
-    fn keys(&self) -> Vec<PathBuf> {
+    pub(crate) fn keys(&self) -> Vec<PathBuf> {
         let all = std::fs::read_dir(self.data().join("sprof/shared"));
         let all = all.into_iter().flatten().map(|entry| entry.unwrap().path());
         all.collect()
     }
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -107,7 +107,7 @@ fn shows_no_key(output: &Output) {
 }
 
 /// Runs a command that fails with this status and these words, and prints nothing on stdout.
-fn fails(command: &mut Command, status: i32, words: &[&str]) {
+pub(crate) fn fails(command: &mut Command, status: i32, words: &[&str]) {
     let output = command.output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{stderr}");

@@ -1,17 +1,23 @@
-//! What the user sees before a profile leaves.
+//! What the user sees before a profile leaves, and while it does.
 
 use std::collections::HashSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use profile::data::Saved;
 use profile::sanitize::{Include, Removed};
 
+use crate::http::Progress;
 use crate::numbers::{bytes, count, time};
 use crate::style::Style;
 use crate::term::Term;
 
+/// Said where a request took too long, by the command that has the option.
+pub(super) const MORE_TIME: &str = "--timeout allows more time";
+
 /// A profile that is ready to leave.
 pub(super) struct Shown {
     pub(super) program: String,
+    /// Size of the upload.
     pub(super) bytes: u64,
     processes: u64,
     threads: u64,
@@ -22,11 +28,11 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn of(data: &Saved, removed: Removed, include: Include, bytes: u64) -> Shown {
+    pub(super) fn of(data: &Saved, removed: Removed, include: Include) -> Shown {
         let processes: HashSet<&str> = data.threads.iter().map(|thread| thread.pid.as_str()).collect();
         Shown {
             program: data.product.clone(),
-            bytes,
+            bytes: 0,
             processes: processes.len() as u64,
             threads: data.threads.len() as u64,
             // Sums have no times.
@@ -37,7 +43,7 @@ impl Shown {
         }
     }
 
-    pub(super) fn print(&self, server: &str, term: &Term) {
+    pub(super) fn print(&self, server: &str, readers: &str, term: &Term) {
         let duration = self.duration_ms.map(|ms| format!(", {}", time(ms))).unwrap_or_default();
         let program = match self.program.as_str() {
             "" => String::new(),
@@ -50,7 +56,7 @@ impl Shown {
             count(self.processes, "process", "processes"),
             count(self.threads, "thread", "threads"),
         ));
-        term.always("who has the link can read it");
+        term.always(readers);
         term.always(format_args!("taken out: {}", self.taken_out()));
         term.always(format_args!("left in it: {}", self.left()));
     }
@@ -112,4 +118,21 @@ impl Shown {
             "fields": self.removed.fields,
         })
     }
+}
+
+pub(super) fn show_progress(progress: Progress, size: u64, term: &Term) {
+    let Progress { sent, .. } = progress;
+    match sent < size {
+        true => term.progress(
+            false,
+            format_args!("uploading: {} of {}", bytes(sent as f64), bytes(size as f64)),
+        ),
+        false => term.progress(false, "uploaded; waiting for the reply"),
+    }
+}
+
+/// Unix time, ms.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -1,11 +1,12 @@
 //! Records small programs whose behaviour is known, and answers questions about the profiles.
 //!
 //! [`programs`] builds the programs, [`run`] records them with the `sprof` that cargo just built, [`profile`] reads
-//! what was written, [`store`] stands in for the store of shared profiles, [`chance`] says how far shares may be from the truth, [`steal`] when nothing
+//! what was written, [`store`] stands in for the store of shared profiles, [`bucket`] for object storage, [`chance`] says how far shares may be from the truth, [`steal`] when nothing
 //! can be measured, and [`skip`] is the only way for a test not to run.
 
 #![allow(dead_code, unused_imports, reason = "benchmarks use a part")]
 
+pub(crate) mod bucket;
 pub(crate) mod cargo;
 pub(crate) mod chance;
 pub(crate) mod client;

@@ -1,6 +1,7 @@
-//! A stand-in of the store of shared profiles, which keeps its contract to the letter, and slow, failing, lying and half-closed ones.
+//! A stand-in of the store of shared profiles, which keeps its contract to the letter, and slow, failing, lying and half-closed ones. Other servers have
+//! another [`Contract`], and fail in the same ways.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -37,15 +38,45 @@ pub(crate) enum Behaviour {
     Stuck,
     /// Sends to another address.
     Redirects,
+    /// Replies to each call with this status, these headers and this text. `{call}` in it is the call itself.
+    Replies(u16, &'static str, &'static str),
+    /// Does what it is asked for, and closes the connection of the first call without a reply.
+    LosesFirstReply,
 }
 
+/// What a server keeps, and what it was asked for.
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// Profiles by token.
     stored: HashMap<String, Value>,
+    /// Of a bucket: by path, with the number of times that each was put.
+    pub(crate) objects: BTreeMap<String, (Vec<u8>, usize)>,
+    /// Replies 503 to so many calls.
+    pub(crate) busy: usize,
     /// `POST /api/compressed-store`
     calls: Vec<String>,
     count: usize,
+}
+
+/// What a server does with a call, its headers and its body.
+pub(crate) type Contract = fn(&str, &HashMap<String, &str>, &[u8], &mut State) -> Answer;
+
+/// A reply.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// A line each.
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn text(status: u16, text: impl Into<String>) -> Answer {
+        Answer {
+            status,
+            headers: String::new(),
+            body: text.into().into_bytes(),
+        }
+    }
 }
 
 /// A store on this machine.
@@ -56,11 +87,20 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     pub(crate) fn start(behaviour: Behaviour) -> StandIn {
-        StandIn::serve(move |stream, state| conversation(stream, behaviour, state))
+        StandIn::start_as(behaviour, honest)
+    }
+
+    /// With another contract.
+    pub(crate) fn start_as(behaviour: Behaviour, contract: Contract) -> StandIn {
+        StandIn::serve(move |stream, state| conversation(stream, behaviour, contract, state))
     }
 
     /// The same behind TLS, with the certificate of `tests/tls`.
     pub(crate) fn start_tls() -> StandIn {
+        StandIn::start_tls_as(honest)
+    }
+
+    pub(crate) fn start_tls_as(contract: Contract) -> StandIn {
         let tls = tests_dir().join("tls");
         let chain = vec![CertificateDer::from_pem_file(tls.join("server.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(tls.join("server.key")).unwrap();
@@ -74,7 +114,8 @@ impl StandIn {
         let config = Arc::new(config);
         StandIn::serve(move |stream, state| {
             let connection = rustls::ServerConnection::new(config.clone()).unwrap();
-            conversation(rustls::StreamOwned::new(connection, stream), Behaviour::Honest, state);
+            let stream = rustls::StreamOwned::new(connection, stream);
+            conversation(stream, Behaviour::Honest, contract, state);
         })
     }
 
@@ -98,6 +139,11 @@ impl StandIn {
         format!("http://127.0.0.1:{}/api", self.port)
     }
 
+    /// Looks at what it keeps, or changes it.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap())
+    }
+
     pub(crate) fn calls(&self) -> Vec<String> {
         self.state.lock().unwrap().calls.clone()
     }
@@ -116,7 +162,7 @@ impl StandIn {
 }
 
 /// One request and its reply.
-fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mutex<State>) {
+fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, contract: Contract, state: &Mutex<State>) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
@@ -134,7 +180,11 @@ fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mut
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect();
     let call = first.strip_suffix(" HTTP/1.1").unwrap().to_owned();
-    state.lock().unwrap().calls.push(call.clone());
+    let is_first = {
+        let mut state = state.lock().unwrap();
+        state.calls.push(call.clone());
+        state.calls.len() == 1
+    };
     let size: usize = headers.get("content-length").map_or(0, |size| size.parse().unwrap());
     if behaviour == Behaviour::Stuck {
         if headers.contains_key("expect") {
@@ -159,11 +209,27 @@ fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mut
         }
     ];
     stream.read_exact(&mut body).unwrap();
-    let (status, text) = match behaviour {
-        Behaviour::Honest => honest(&call, &headers, &body, &mut state.lock().unwrap()),
-        Behaviour::Status(status) => (status, format!("no, {}", headers.get("authorization").unwrap_or(&""))),
-        Behaviour::Says(text) => (200, text.to_owned()),
-        Behaviour::Redirects => (307, String::new()),
+    let is_busy = {
+        let mut state = state.lock().unwrap();
+        let is_busy = state.busy > 0;
+        state.busy = state.busy.saturating_sub(1);
+        is_busy
+    };
+    let answer = match behaviour {
+        _ if is_busy => Answer::text(503, "later"),
+        Behaviour::Honest | Behaviour::LosesFirstReply => contract(&call, &headers, &body, &mut state.lock().unwrap()),
+        Behaviour::Status(status) => {
+            Answer::text(status, format!("no, {}", headers.get("authorization").unwrap_or(&"")))
+        }
+        Behaviour::Says(text) => Answer::text(200, text),
+        Behaviour::Redirects => Answer {
+            headers: format!("Location: {UI}/\r\n"),
+            ..Answer::text(307, "")
+        },
+        Behaviour::Replies(status, headers, text) => Answer {
+            headers: headers.to_owned(),
+            ..Answer::text(status, text.replace("{call}", &call.replace('&', "&amp;")))
+        },
         Behaviour::Endless => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
             while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
@@ -175,18 +241,23 @@ fn conversation(mut stream: impl Read + Write, behaviour: Behaviour, state: &Mut
         }
         Behaviour::HalfClosed | Behaviour::NoReply | Behaviour::Stuck => return,
     };
-    let elsewhere = format!("Location: {UI}/\r\n");
-    let location = if status == 307 { elsewhere.as_str() } else { "" };
-    let reply = format!(
-        "HTTP/1.1 {status} x\r\n{location}Content-Length: {}\r\n\r\n{text}",
-        text.len()
-    );
-    stream.write_all(reply.as_bytes()).unwrap();
-    stream.flush().unwrap();
+    if behaviour == Behaviour::LosesFirstReply && is_first {
+        return;
+    }
+    let Answer { status, headers, body } = answer;
+    let head = format!("HTTP/1.1 {status} x\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+    // The client may have what it wanted.
+    let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+    let _ = stream.flush();
 }
 
 /// The contract of the store.
-fn honest(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> (u16, String) {
+fn honest(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> Answer {
+    let (status, text) = replied(call, headers, body, state);
+    Answer::text(status, text)
+}
+
+fn replied(call: &str, headers: &HashMap<String, &str>, body: &[u8], state: &mut State) -> (u16, String) {
     if headers.get("accept") != Some(&ACCEPT) {
         return (406, "wrong version of the API".into());
     }
