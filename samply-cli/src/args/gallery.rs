@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::bucket::BucketArgs;
 use super::input::VerboseArgs;
 use super::value::{self, Port};
 
@@ -12,11 +13,12 @@ use super::value::{self, Port};
 #[command(before_help = "\
 Examples:
   sprof serve profiles
-  sprof serve -P 8080 /var/lib/ci/profiles
+  sprof serve -P 8080 s3://profiles/ci
   sprof serve profiles --address 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token")]
 pub(crate) struct GalleryArgs {
-    /// The folder. All files below it that `sprof report` reads are shown; symbolic links and hidden files are left out.
-    #[arg(value_name = "DIR")]
+    /// The folder, or the part of a bucket: s3://BUCKET/FOLDER. All files below it that `sprof report` reads are shown; symbolic links and hidden files
+    /// are left out.
+    #[arg(value_name = "DIR|s3://BUCKET")]
     pub(crate) dir: PathBuf,
 
     /// Port of the server; `+` means the next free port from there.
@@ -52,6 +54,9 @@ pub(crate) struct GalleryArgs {
     #[arg(long, value_name = "URL", value_parser = value::ui_url)]
     pub(crate) ui_url: Option<String>,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Buckets (s3://)")]
+    pub(crate) bucket: BucketArgs,
+
+    #[command(flatten, next_help_heading = "Messages")]
     pub(crate) messages: VerboseArgs,
 }

@@ -97,7 +97,7 @@ pub(crate) enum Command {
     },
     /// Open a saved profile in the Firefox Profiler.
     Load(LoadArgs),
-    /// Show all profiles of a folder on a page: for a team's machine, or for what CI keeps.
+    /// Show all profiles of a folder or of a bucket on a page: for a team's machine, or for what CI keeps.
     Serve(GalleryArgs),
     /// Merge several profiles into one, as tracks of one timeline.
     Merge(MergeArgs),

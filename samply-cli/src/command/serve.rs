@@ -1,8 +1,9 @@
-//! `sprof serve`: a page of all profiles in a folder.
+//! `sprof serve`: a page of all profiles in a folder or in a bucket.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use profile::export::firefox;
 
@@ -12,15 +13,19 @@ use crate::exit::{Failure, Outcome, Status};
 use crate::import;
 use crate::input;
 use crate::numbers::count;
-use crate::serve::{Gallery, GalleryOptions};
+use crate::s3::{Bucket, Options, is_address};
+use crate::serve::{Gallery, GalleryOptions, GalleryPlace};
 use crate::style::Style;
 use crate::term::{Term, Verbosity};
+
+/// So long a request to a bucket waits for each step.
+const STEP: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &GalleryArgs) -> Outcome {
     let term = Term::stderr(args.messages.verbosity());
     let ui = value::named_ui(args.ui_url.as_deref())?;
     let gallery = Gallery::start(GalleryOptions {
-        folder: args.dir.clone(),
+        place: place(args)?,
         address: args.address,
         port: args.port,
         host_names: &args.host_name,
@@ -49,6 +54,15 @@ pub(crate) fn run(args: &GalleryArgs) -> Outcome {
     term.line("serving until Ctrl-C");
     gallery.wait();
     Ok(Status::SUCCESS)
+}
+
+fn place(args: &GalleryArgs) -> Result<GalleryPlace, Failure> {
+    let address = args.dir.to_str().filter(|dir| is_address(dir));
+    let Some(address) = address else {
+        return Ok(GalleryPlace::Folder(args.dir.clone()));
+    };
+    let bucket = Bucket::open(address, &Options::from(&args.bucket), STEP)?;
+    Ok(GalleryPlace::Bucket(bucket.into()))
 }
 
 /// A file of another profiler as a profile for the UI, as `sprof load` makes it.

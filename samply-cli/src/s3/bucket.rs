@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::time::{Duration, SystemTime};
 
 use rusty_s3::actions::{DeleteObject, GetObject, PutObject, S3Action};
@@ -12,6 +12,7 @@ use rusty_s3::{Credentials, UrlStyle};
 use super::config::{self, Options, Style};
 use super::error::{Error, Place};
 use super::location::Location;
+use super::xml::{self, Object};
 use crate::http::{self, Address, Body, Limits, Method, Progress, Reply, Request};
 
 /// A signed link works for seven days at most (AWS: Signature Version 4, X-Amz-Expires).
@@ -20,6 +21,8 @@ pub(crate) const MAX_EXPIRES: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(crate) const MAX_BYTES: u64 = 5_000_000_000;
 /// So long a request may be on its way.
 const SIGNED_FOR: Duration = Duration::from_secs(15 * 60);
+/// A page of a list has up to 1,000 keys of 1,024 bytes, each of which may be three characters.
+const LIST_BYTES: u64 = 8 << 20;
 /// Replies of other requests are short.
 const REPLY_BYTES: u64 = 64 << 10;
 /// Waits before the second and the third attempt. Each request may be repeated: it has the same effect.
@@ -48,6 +51,13 @@ pub(crate) struct Link {
     pub(crate) expires_ms: u64,
     /// It ends with the credentials, maybe earlier.
     pub(crate) is_temporary: bool,
+}
+
+/// A page of a list.
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Object>,
+    /// Where the next page begins.
+    pub(crate) next: Option<String>,
 }
 
 /// What the reply to a browser would be.
@@ -125,6 +135,11 @@ impl Bucket {
         self.location.key(name)
     }
 
+    /// The name of an object below the prefix; `None` for others.
+    pub(crate) fn name_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        self.location.name_of(key)
+    }
+
     /// The object's address without a signature.
     pub(crate) fn object_url(&self, key: &str) -> String {
         self.signer.object_url(key).into()
@@ -159,6 +174,66 @@ impl Bucket {
         };
         let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
         Ok(reply.header("x-amz-delete-marker") == Some("true"))
+    }
+
+    /// A page of the objects below the prefix, by key.
+    pub(crate) fn list(&self, from: Option<&str>) -> Result<Page, Error> {
+        // The address of the empty key is the bucket's.
+        let mut action = GetObject::new(&self.signer, Some(&self.credentials), "");
+        let query = action.query_mut();
+        query.insert("list-type", "2");
+        query.insert("encoding-type", "url");
+        if !self.location.prefix.is_empty() {
+            query.insert("prefix", format!("{}/", self.location.prefix));
+        }
+        if let Some(token) = from {
+            query.insert("continuation-token", token);
+        }
+        let ask = Ask {
+            purpose: &format!("list {}", self.address()),
+            permission: "s3:ListBucket",
+            reply_bytes: LIST_BYTES,
+            ..Ask::default()
+        };
+        let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
+        let lies = |why: &str| {
+            Error::other(format!(
+                "cannot {}: the reply is no list of a bucket: {why}",
+                ask.purpose
+            ))
+        };
+        let text = std::str::from_utf8(&reply.body).map_err(|_| lies("it is not UTF-8"))?;
+        let (objects, next) = xml::page(text).map_err(|why| lies(&why))?;
+        if next.is_some() && next.as_deref() == from {
+            return Err(lies("its next page is itself"));
+        }
+        Ok(Page { objects, next })
+    }
+
+    /// Reads a part of an object of this size, and its ETag.
+    pub(crate) fn read(&self, key: &str, part: Range<u64>, whole: u64) -> Result<(Vec<u8>, String), Error> {
+        let action = GetObject::new(&self.signer, Some(&self.credentials), key);
+        let last = part.end.saturating_sub(1);
+        let ask = Ask {
+            purpose: &format!("read s3://{}/{key}", self.location.name),
+            permission: "s3:GetObject",
+            headers: &[("Range", &format!("bytes={}-{last}", part.start))],
+            reply_bytes: part.end - part.start,
+            ..Ask::default()
+        };
+        let reply = self.act(&action, &ask, |_| ControlFlow::Continue(()))?;
+        let lies = |why: &str| Error::other(format!("cannot {}: {why}", ask.purpose));
+        let range = reply.header("content-range").unwrap_or_default();
+        let is_part = match reply.status {
+            206 => range == format!("bytes {}-{last}/{whole}", part.start),
+            _ => part == (0..whole),
+        };
+        if !is_part || reply.body.len() as u64 != part.end - part.start {
+            return Err(lies("the reply is another part of it, or it has changed"));
+        }
+        let tag = reply.header("etag").ok_or_else(|| lies("the reply has no ETag"))?;
+        let tag = tag.to_owned();
+        Ok((reply.body, tag))
     }
 
     /// A link to an object. It is made here, and no request is sent.

@@ -93,7 +93,7 @@ impl Error {
     }
 
     /// True if the same request may have more luck soon. It has the same effect.
-    pub(super) fn may_be_repeated(&self) -> bool {
+    pub(crate) fn may_be_repeated(&self) -> bool {
         let Cause::Http { error, .. } = &self.cause else {
             return false;
         };

@@ -17,7 +17,7 @@ pub(crate) fn is_address(text: &str) -> bool {
 }
 
 /// True for keys that stay as they are in addresses: a URL has no parts `.` and `..`.
-fn is_key(key: &str) -> bool {
+pub(crate) fn is_key(key: &str) -> bool {
     key.len() <= 1024 && key.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
@@ -55,6 +55,14 @@ impl Location {
             prefix => format!("{prefix}/{name}"),
         }
     }
+
+    /// The name of an object below the prefix; `None` for others.
+    pub(super) fn name_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        match self.prefix.as_str() {
+            "" => Some(key),
+            prefix => key.strip_prefix(prefix)?.strip_prefix('/'),
+        }
+    }
 }
 
 impl fmt::Display for Location {
@@ -74,11 +82,19 @@ mod tests {
     fn keys_are_below_the_prefix() {
         let location = Location::parse("s3://shop/x/y/").unwrap();
         assert_eq!((location.name.as_str(), location.key("a").as_str()), ("shop", "x/y/a"));
+        assert_eq!(
+            (
+                location.name_of("x/y/z/a"),
+                location.name_of("x/ya"),
+                location.name_of("a")
+            ),
+            (Some("z/a"), None, None)
+        );
         assert_eq!(location.to_string(), "s3://shop/x/y");
         let whole = Location::parse("s3://shop").unwrap();
         assert_eq!(
-            (whole.key("a").as_str(), whole.to_string().as_str()),
-            ("a", "s3://shop")
+            (whole.key("a").as_str(), whole.name_of("a"), whole.to_string().as_str()),
+            ("a", Some("a"), "s3://shop")
         );
         for bad in [
             "",

@@ -1,10 +1,24 @@
 //! The XML of replies. Names are compared without their namespaces: servers have different ones for the same.
 
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
 /// Levels of elements; replies have four.
 const DEPTH: usize = 16;
+
+/// An object of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) key: String,
+    pub(crate) bytes: u64,
+    pub(crate) modified: Option<SystemTime>,
+    /// Another content has another one.
+    pub(crate) etag: String,
+}
 
 /// A refusal, in the server's words.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,6 +27,45 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// Where the bucket is.
     pub(super) region: String,
+}
+
+/// The objects of a page, and the token of the next one (AWS: ListObjectsV2).
+pub(super) fn page(text: &str) -> Result<(Vec<Object>, Option<String>), String> {
+    let (mut objects, mut object) = (Vec::new(), Object::default());
+    let (mut next, mut is_encoded, mut is_list, mut is_more) = (None, false, false, false);
+    elements(text, |path, text| {
+        match path {
+            ["ListBucketResult"] => is_list = true,
+            ["ListBucketResult", "NextContinuationToken"] => next = Some(text).filter(|token| !token.is_empty()),
+            ["ListBucketResult", "IsTruncated"] => is_more = text == "true",
+            ["ListBucketResult", "EncodingType"] => is_encoded = text == "url",
+            ["ListBucketResult", "Contents"] => objects.push(std::mem::take(&mut object)),
+            ["ListBucketResult", "Contents", "Key"] => object.key = text,
+            ["ListBucketResult", "Contents", "ETag"] => object.etag = text,
+            ["ListBucketResult", "Contents", "Size"] => {
+                object.bytes = text.parse().map_err(|_| "a size is no number")?
+            }
+            ["ListBucketResult", "Contents", "LastModified"] => {
+                object.modified = text.parse::<Timestamp>().ok().map(SystemTime::from);
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if !is_list {
+        return Err("it has no ListBucketResult".into());
+    }
+    if is_more && next.is_none() {
+        return Err("it is cut, and does not say where the next page begins".into());
+    }
+    if is_encoded {
+        for object in &mut objects {
+            // As forms are encoded: `+` is a space.
+            let plain = object.key.replace('+', " ");
+            object.key = percent_decode_str(&plain).decode_utf8_lossy().into_owned();
+        }
+    }
+    Ok((objects, next.filter(|_| is_more)))
 }
 
 /// A refusal; `None` if the text is something else.
@@ -78,6 +131,57 @@ fn resolved(reference: &quick_xml::events::BytesRef<'_>) -> Result<String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As Amazon and others reply, with the namespace of each.
+    fn listing(namespace: &str, rest: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"{namespace}\"><Name>b</Name><Prefix/>{rest}</ListBucketResult>"
+        )
+    }
+
+    #[test]
+    fn objects_of_all_servers_are_read() {
+        let object = "<Contents><Key>a/b c&amp;d&#x2b;.json</Key><LastModified>2026-11-24T11:13:23.000Z</LastModified>\
+                      <ETag>&quot;5d41&quot;</ETag><Size>5</Size><Owner><ID>x</ID></Owner></Contents>";
+        for namespace in [
+            "http://s3.amazonaws.com/doc/2006-03-01/",
+            "http://doc.s3.amazonaws.com/2006-03-01",
+        ] {
+            let (objects, next) = page(&listing(namespace, object)).unwrap();
+            let [found] = &objects[..] else { panic!("{objects:?}") };
+            assert_eq!((found.key.as_str(), found.bytes, next), ("a/b c&d+.json", 5, None));
+            assert_eq!(found.etag, "\"5d41\"");
+            // date -u -d '2026-11-24T11:13:23' +%s
+            let since = found.modified.unwrap().duration_since(SystemTime::UNIX_EPOCH);
+            assert_eq!(since.unwrap().as_secs(), 1_795_518_803);
+        }
+        let more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t/1=</NextContinuationToken><EncodingType>url</EncodingType>\
+                    <Contents><Key>a%2Bb+c%2Fd</Key><Size>1</Size></Contents>";
+        let (objects, next) = page(&listing("", more)).unwrap();
+        assert_eq!((objects[0].key.as_str(), next.as_deref()), ("a+b c/d", Some("t/1=")));
+        let last = more.replace("true", "false");
+        assert_eq!(page(&listing("", &last)).unwrap().1, None);
+    }
+
+    #[test]
+    fn what_is_no_list_is_an_error() {
+        let deep = "<a>".repeat(100_000);
+        let entities = "<!DOCTYPE x [<!ENTITY a \"aaaa\">]><ListBucketResult><Name>&a;</Name></ListBucketResult>";
+        for bad in [
+            "",
+            "<html></html>",
+            "{}",
+            "<ListBucketResult>",
+            "<ListBucketResult></Other>",
+            "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+            "<ListBucketResult><Contents><Size>-1</Size></Contents></ListBucketResult>",
+            "<ListBucketResult><Name>&#xd800;</Name></ListBucketResult>",
+            entities,
+            &deep,
+        ] {
+            assert!(page(bad).is_err(), "{}", &bad[..bad.len().min(80)]);
+        }
+    }
 
     #[test]
     fn a_refusal_has_a_code_and_words() {

@@ -28,7 +28,7 @@ mod watch;
 mod write_timeout;
 
 pub(crate) use compare::Compared;
-pub(crate) use gallery::{Options as GalleryOptions, Served as Gallery};
+pub(crate) use gallery::{Options as GalleryOptions, Place as GalleryPlace, Served as Gallery};
 pub(crate) use guard::origin_of;
 pub(crate) use listener::{Links, Listener, encode};
 pub(crate) use routes::Content;

@@ -13,24 +13,20 @@ use profile::export::html;
 use super::reply::{self, Reply};
 use super::routes::MakeData;
 
+/// The page, which takes the data from the address beside its own.
+#[derive(Default)]
+pub(super) struct Page(OnceLock<Option<Bytes>>);
+
 pub(super) struct Viewer {
     make: Arc<MakeData>,
     made: OnceLock<Result<Bytes, String>>,
-    page: OnceLock<Option<Bytes>>,
+    page: Page,
 }
 
-impl Viewer {
-    pub(super) fn new(make: Arc<MakeData>) -> Viewer {
-        Viewer {
-            make,
-            made: OnceLock::new(),
-            page: OnceLock::new(),
-        }
-    }
-
+impl Page {
     /// The page.
     pub(super) fn page(&self) -> Reply {
-        let page = self.page.get_or_init(|| html::served_page().ok().map(Bytes::from));
+        let page = self.0.get_or_init(|| html::served_page().ok().map(Bytes::from));
         let policy = format!("{}; frame-ancestors 'none'", html::policy(true));
         let (Some(page), Ok(policy)) = (page, HeaderValue::from_str(&policy)) else {
             return failed("the viewer could not be made");
@@ -38,6 +34,21 @@ impl Viewer {
         let mut reply = reply::bytes(StatusCode::OK, "text/html; charset=utf-8", page.clone());
         reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
         reply
+    }
+}
+
+impl Viewer {
+    pub(super) fn new(make: Arc<MakeData>) -> Viewer {
+        Viewer {
+            make,
+            made: OnceLock::new(),
+            page: Page::default(),
+        }
+    }
+
+    /// The page.
+    pub(super) fn page(&self) -> Reply {
+        self.page.page()
     }
 
     /// The data of the profile. Requests that come while they are made wait.

@@ -21,7 +21,7 @@ use crate::support::{sprof, temp_dir, tests_dir};
 const DAY_MS: f64 = 86_400_000.0;
 
 /// A recording that began on this day. `main` calls `hash` and `parse<T>`, `hash` calls `sort`; each has so many samples of 1 ms.
-fn profile(path: &Path, product: &str, names: [&str; 4], day: u32, own: [usize; 4]) {
+pub(crate) fn profile(path: &Path, product: &str, names: [&str; 4], day: u32, own: [usize; 4]) {
     let stacks = own.iter().enumerate();
     let stacks: Vec<usize> = stacks.flat_map(|(stack, number)| vec![stack; *number]).collect();
     let profile = json!({
@@ -44,7 +44,7 @@ fn profile(path: &Path, product: &str, names: [&str; 4], day: u32, own: [usize; 
     fs::write(path, profile.to_string()).unwrap();
 }
 
-const NAMES: [&str; 4] = ["main", "hash", "parse<T>", "sort"];
+pub(crate) const NAMES: [&str; 4] = ["main", "hash", "parse<T>", "sort"];
 
 fn commit(day: u32) -> String {
     format!("{:040x}", 0xc0de + day)
@@ -65,7 +65,7 @@ fn shop() -> tempfile::TempDir {
 }
 
 /// The first page, once all files were read.
-fn list(served: &Served) -> String {
+pub(crate) fn list(served: &Served) -> String {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let page = text(&served.get(&served.secret("/")));
@@ -77,13 +77,13 @@ fn list(served: &Served) -> String {
     }
 }
 
-fn text(reply: &Reply) -> String {
+pub(crate) fn text(reply: &Reply) -> String {
     assert_eq!(reply.status, 200, "{reply:?}");
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
 /// The id of a file in addresses.
-fn id(list: &str, file: &str) -> String {
+pub(crate) fn id(list: &str, file: &str) -> String {
     let label = format!("\" aria-label=\"before: {file}\"");
     let end = list.find(&label).unwrap_or_else(|| panic!("{file}: {list}"));
     let start = list[..end].rfind('"').unwrap() + 1;
@@ -105,7 +105,7 @@ fn cells(row: &str) -> Vec<String> {
     cells
 }
 
-fn row<'a>(page: &'a str, part: &str) -> &'a str {
+pub(crate) fn row<'a>(page: &'a str, part: &str) -> &'a str {
     let mut rows = page.split("<tr").filter(|row| row.contains(part));
     rows.next().unwrap_or_else(|| panic!("{part}: {page}"))
 }

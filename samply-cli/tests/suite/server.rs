@@ -31,7 +31,7 @@ impl Served {
         std::fs::write(&path, profile).unwrap();
         let file = path.to_str().unwrap();
         let words = [&["load", "--no-open", "--port", "0"], options, &[file]].concat();
-        let (child, link) = Served::launch(&words, "/from-url/");
+        let (child, link) = Served::launch(&words, &[], |word| word.contains("/from-url/"));
         let server = link
             .split("symbolServer=")
             .nth(1)
@@ -50,9 +50,14 @@ impl Served {
 
     /// `sprof serve` of a folder.
     pub(crate) fn of_folder(folder: tempfile::TempDir, options: &[&str]) -> Served {
-        let dir = folder.path().to_str().unwrap();
-        let words = [&["serve", "--port", "0", dir], options].concat();
-        let (child, link) = Served::launch(&words, "://");
+        let dir = folder.path().to_str().unwrap().to_owned();
+        Served::of(&dir, folder, &[], options)
+    }
+
+    /// `sprof serve` of a folder or a bucket, with variables of the environment.
+    pub(crate) fn of(place: &str, folder: tempfile::TempDir, variables: &[(&str, &str)], options: &[&str]) -> Served {
+        let words = [&["serve", "--port", "0", place], options].concat();
+        let (child, link) = Served::launch(&words, variables, |word| word.contains("://") && word.ends_with('/'));
         let (_, rest) = link.split_once("://").unwrap();
         let (address, token) = rest.trim_end_matches('/').split_once('/').unwrap();
         let (_, port) = address.rsplit_once(':').unwrap();
@@ -65,15 +70,15 @@ impl Served {
         }
     }
 
-    /// Starts sprof, and waits for the link with this part.
-    fn launch(words: &[&str], part: &str) -> (Child, String) {
+    /// Starts sprof, and waits for the link.
+    fn launch(words: &[&str], variables: &[(&str, &str)], is_link: impl Fn(&str) -> bool) -> (Child, String) {
         // Also a server in a static, which is never dropped, must end: the shell notices that its stdin is closed.
         let mut command = Command::new("sh");
         command.args(["-c", r#""$@" & cat; kill $!"#, "sh", env!("CARGO_BIN_EXE_sprof")]);
         for variable in ["CI", "SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "PROFILER_URL"] {
             command.env_remove(variable);
         }
-        command.args(words);
+        command.args(words).envs(variables.iter().copied());
         let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -81,7 +86,7 @@ impl Served {
             let mut line = String::new();
             assert!(stderr.read_line(&mut line).unwrap() > 0, "sprof ended: {said}");
             said.push_str(&line);
-            if let Some(link) = line.split_whitespace().find(|word| word.contains(part)) {
+            if let Some(link) = line.split_whitespace().find(|word| is_link(word)) {
                 break link.to_owned();
             }
         };

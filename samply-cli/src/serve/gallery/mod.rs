@@ -1,9 +1,11 @@
-//! A page of all profiles in a folder, for a team's machine or for what CI keeps. It is read-only.
+//! A page of all profiles in a folder or in a bucket, for a team's machine or for what CI keeps. It is read-only.
 //!
-//! [`source`]: the files. [`summary`]: what is kept of each. [`shelf`]: both, and the thread that reads. [`list`], [`one`], [`compare`](mod@compare) and
+//! [`source`]: the files, of a [`folder`] or of a [`bucket`]. [`summary`]: what is kept of each. [`shelf`]: both, and the thread that reads. [`list`], [`one`], [`compare`](mod@compare) and
 //! [`trend`](mod@trend): the pages, made of [`html`]. [`routes`]: who gets what.
 
+mod bucket;
 mod compare;
+mod folder;
 mod html;
 mod list;
 mod one;
@@ -14,7 +16,7 @@ mod summary;
 mod trend;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use recording::command::own;
@@ -23,15 +25,24 @@ use super::listener::{bind_one, reachable};
 use super::server::{End, Server};
 use super::{tls, token};
 use crate::args::value::Port;
+use crate::s3;
+use bucket::Bucket;
+use folder::Folder;
 use routes::{Convert, Gallery, Work};
 use shelf::Shelf;
-use source::Folder;
+use source::Source;
 
 const STYLE: &str = include_str!("style.css");
 
+/// Where the profiles are.
+pub(crate) enum Place {
+    Folder(PathBuf),
+    Bucket(Box<s3::Bucket>),
+}
+
 /// What to serve, and where.
 pub(crate) struct Options<'a> {
-    pub(crate) folder: PathBuf,
+    pub(crate) place: Place,
     pub(crate) address: IpAddr,
     pub(crate) port: Port,
     pub(crate) host_names: &'a [String],
@@ -53,11 +64,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Lists the folder and starts the server.
+    /// Lists the files and starts the server.
     ///
     /// # Errors
     ///
-    /// Others could read what they should not; or the folder, the port, the certificate or the token can't be had.
+    /// Others could read what they should not; or the source, the port, the certificate or the token can't be had.
     pub(crate) fn start(options: Options<'_>) -> Result<Served, String> {
         if !options.address.is_loopback() && options.tls.is_none() {
             return Err(format!(
@@ -75,18 +86,12 @@ impl Served {
             Some(path) => token::of_file(path)?,
             None => token::random()?,
         };
-        let folder = Folder::open(&options.folder).map_err(|error| {
-            let path = options.folder.display();
-            match options.folder.is_file() {
-                true => format!(
-                    "{path} is a file, and serve shows a folder: `{} load {path}` shows a file",
-                    own()
-                ),
-                false => format!("cannot read the folder {path}: {error}"),
-            }
-        })?;
+        let source: Box<dyn Source> = match options.place {
+            Place::Folder(path) => Box::new(open_folder(&path)?),
+            Place::Bucket(bucket) => Box::new(Bucket::new(*bucket)),
+        };
         let (socket, address) = bind_one(options.address, options.port)?;
-        let shelf = Shelf::start(Box::new(folder), options.max_bytes)?;
+        let shelf = Shelf::start(source, options.max_bytes)?;
         let files = shelf.shown().items.len();
         let scheme = if tls.is_some() { "https" } else { "http" };
         let host = match options.host_names.first() {
@@ -104,6 +109,7 @@ impl Served {
             convert: options.convert,
             work: Work::default(),
             compared: Mutex::default(),
+            page: Default::default(),
         });
         let server = Server::run(socket, tls, Arc::new(gallery), async || {
             std::future::pending::<End>().await
@@ -115,4 +121,17 @@ impl Served {
     pub(crate) fn wait(self) {
         self.server.wait();
     }
+}
+
+fn open_folder(path: &Path) -> Result<Folder, String> {
+    Folder::open(path).map_err(|error| {
+        let (name, is_file) = (path.display(), path.is_file());
+        match is_file {
+            true => format!(
+                "{name} is a file, and serve shows a folder: `{} load {name}` shows a file",
+                own()
+            ),
+            false => format!("cannot read the folder {name}: {error}"),
+        }
+    })
 }

@@ -38,7 +38,7 @@ use super::super::once::Ends;
 use super::super::reply::{self, Reply};
 use super::super::routes::{accepts_gzip, profile, wrong_method};
 use super::super::server::Answers;
-use super::super::viewer::Viewer;
+use super::super::viewer::{Page, Viewer};
 use super::compare::{Compared, compare};
 use super::html::{POLICY, Query, Text};
 use super::list::list;
@@ -79,6 +79,8 @@ pub(super) struct Gallery {
     pub(super) convert: Arc<Convert>,
     pub(super) work: Work,
     pub(super) compared: Mutex<VecDeque<(ComparedKey, Arc<Compared>)>>,
+    /// The page of the viewer, which is the same for all.
+    pub(super) page: Page,
 }
 
 type ComparedKey = [(String, Version); 2];
@@ -87,6 +89,8 @@ type ComparedKey = [(String, Version); 2];
 pub(super) struct Work {
     places: Arc<Semaphore>,
     permits: Arc<Semaphore>,
+    /// A file of a bucket takes its size on the disk.
+    openings: Arc<Semaphore>,
 }
 
 impl Default for Work {
@@ -94,6 +98,7 @@ impl Default for Work {
         Work {
             places: Arc::new(Semaphore::new(WAITING)),
             permits: Arc::new(Semaphore::new(IN_WORK)),
+            openings: Arc::new(Semaphore::new(IN_WORK)),
         }
     }
 }
@@ -256,14 +261,13 @@ impl Gallery {
                 let shelf = self.shelf.clone();
                 self.work.run(blocking(move || flame(&shelf, &item, accepts))).await
             }
-            "view/" => match self.opened(&item).await {
-                Ok(opened) => self.viewer(&item, &opened).page(),
-                Err(why) => failed(&why),
-            },
+            "view/" => self.page.page(),
             "view/data" => match self.opened(&item).await {
                 Ok(opened) => {
-                    let (viewer, file) = (self.viewer(&item, &opened), opened.file.clone());
-                    self.work.run(async move { Viewer::data(&viewer, &file).await }).await
+                    let viewer = self.viewer(&item, &opened);
+                    self.work
+                        .run(async move { Viewer::data(&viewer, &opened.file).await })
+                        .await
                 }
                 Err(why) => failed(&why),
             },
@@ -278,7 +282,11 @@ impl Gallery {
 
     async fn opened(&self, item: &Item) -> Result<Opened, String> {
         let (shelf, item) = (self.shelf.clone(), item.clone());
-        let opened = tokio::task::spawn_blocking(move || shelf.open(&item));
+        let permit = self.work.openings.clone().acquire_owned().await;
+        let opened = tokio::task::spawn_blocking(move || {
+            let _held = permit;
+            shelf.open(&item)
+        });
         opened.await.map_err(|error| error.to_string())?
     }
 
@@ -416,5 +424,5 @@ fn bug() -> Reply {
 }
 
 const FRONT: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>sprof</title>\n<h1>sprof</h1>\n\
-<p>This is a server of <code>sprof serve</code>: it shows the profiles of a folder. Its address is secret: use the link that \
+<p>This is a server of <code>sprof serve</code>: it shows profiles. Its address is secret: use the link that \
 <code>sprof</code> printed.</p>\n</html>\n";

@@ -1,20 +1,17 @@
 //! All files of a source, and what is known of them. A thread makes the summaries, the newest file first.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use profile::read::ReadLimits;
 
 use super::super::viewer::Viewer;
-use super::source::{Found, Listing, Opened, Source, Version};
+use super::source::{Found, Listing, Opened, Source, Unopened, Version};
 use super::summary::{Names, Summary};
 use crate::numbers::bytes;
-
-/// A list that is younger is not made again: many may load the page at once.
-const FRESH: Duration = Duration::from_secs(2);
 
 /// Clocks of machines may differ by this.
 const DAY_MS: f64 = 86_400_000.0;
@@ -44,6 +41,8 @@ struct State {
     listing: Listing,
     listed: Instant,
     made: HashMap<String, (Version, Made)>,
+    /// Files that could not be opened for now: the next list has them again.
+    passing: HashSet<String>,
 }
 
 /// The summary of a file, or why there is none.
@@ -100,6 +99,7 @@ impl Shelf {
                 listing,
                 listed: Instant::now(),
                 made: HashMap::new(),
+                passing: HashSet::new(),
             }),
             changed: Condvar::new(),
             viewers: Mutex::default(),
@@ -151,14 +151,15 @@ impl Shelf {
 
     /// Opens a file in the version of the list.
     pub(super) fn open(&self, item: &Item) -> Result<Opened, String> {
-        if item.found.version.bytes > self.max_bytes {
-            return Err(self.too_large());
-        }
-        self.source.open(&item.found)
+        self.opened(item).map_err(|unopened| unopened.why)
     }
 
-    fn too_large(&self) -> String {
-        format!("the file is larger than {} (--max-size)", bytes(self.max_bytes as f64))
+    fn opened(&self, item: &Item) -> Result<Opened, Unopened> {
+        if item.found.version.bytes > self.max_bytes {
+            let limit = bytes(self.max_bytes as f64);
+            return Err(format!("the file is larger than {limit} (--max-size)").into());
+        }
+        self.source.open(&item.found)
     }
 
     /// The viewer of a file; `make` makes its data.
@@ -179,10 +180,15 @@ impl Shelf {
     }
 
     fn refresh(&self) {
-        if self.state().listed.elapsed() < FRESH {
-            return;
+        {
+            let mut state = self.state();
+            if state.listed.elapsed() < self.source.fresh() {
+                return;
+            }
+            // Requests that come meanwhile get the list of before.
+            state.listed = Instant::now();
         }
-        // The folder may be gone for a while: what was known stays.
+        // The source may be gone for a while: what was known stays.
         let listed = self.source.list();
         let mut state = self.state();
         state.listed = Instant::now();
@@ -190,7 +196,9 @@ impl Shelf {
             Ok(listing) => {
                 let listed = listing.files.iter().map(|found| (found.id.as_str(), found.version));
                 let listed: HashMap<&str, Version> = listed.collect();
-                (state.made).retain(|id, (version, _)| listed.get(id.as_str()) == Some(version));
+                let passing = std::mem::take(&mut state.passing);
+                (state.made)
+                    .retain(|id, (version, _)| listed.get(id.as_str()) == Some(version) && !passing.contains(id));
                 state.listing = listing;
             }
             Err(error) => state.listing.notes = vec![error],
@@ -202,10 +210,15 @@ impl Shelf {
         let mut names = Names::default();
         loop {
             let item = self.next();
-            let made = self
-                .open(&item)
+            let opened = self.opened(&item);
+            let is_passing = opened.as_ref().is_err_and(|unopened| unopened.is_passing);
+            let made = opened
+                .map_err(|unopened| unopened.why)
                 .and_then(|opened| Summary::of(&opened.path, self.limits(), &mut names));
             let mut state = self.state();
+            if is_passing {
+                state.passing.insert(item.found.id.clone());
+            }
             state.made.insert(item.found.id, (item.found.version, Arc::new(made)));
             drop(state);
             names.prune();
@@ -237,5 +250,61 @@ fn item(state: &State, found: &Found) -> Item {
     Item {
         made: made.map(|(_, made)| made.clone()),
         found: found.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A source that is away for the first two files.
+    struct Away(AtomicUsize);
+
+    impl Source for Away {
+        fn name(&self) -> String {
+            "away".into()
+        }
+
+        fn fresh(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn list(&self) -> Result<Listing, String> {
+            let version = Version {
+                modified: SystemTime::UNIX_EPOCH,
+                bytes: 1,
+                mark: (0, 0),
+            };
+            let file = |name: &str| Found::new(PathBuf::from(name), version);
+            Ok(Listing::of(vec![file("a.folded"), file("b.folded")], &[]))
+        }
+
+        fn open(&self, _: &Found) -> Result<Opened, Unopened> {
+            if self.0.fetch_add(1, Ordering::Relaxed) < 2 {
+                return Err(Unopened {
+                    why: "away".into(),
+                    is_passing: true,
+                });
+            }
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(b"main;work 3\n").unwrap();
+            let (file, path) = file.into_parts();
+            Ok(Opened::temporary(file, path))
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_for_a_moment_is_opened_again() {
+        let shelf = Shelf::start(Box::new(Away(AtomicUsize::new(0))), 1000).unwrap();
+        let start = Instant::now();
+        while shelf.shown().items.iter().any(|item| item.summary().is_none()) {
+            assert!(start.elapsed() < Duration::from_secs(60), "not opened again");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
