@@ -11,7 +11,7 @@ use rusty_s3::{Credentials, UrlStyle};
 
 use super::config::{self, Options, Style};
 use super::error::{Error, Place};
-use super::location::Location;
+use super::location::{Location, is_key};
 use super::xml::{self, Object};
 use crate::http::{self, Address, Body, Limits, Method, Progress, Reply, Request};
 
@@ -166,6 +166,10 @@ impl Bucket {
 
     /// Deletes an object. True if the bucket keeps its content as an older version.
     pub(crate) fn delete(&self, key: &str) -> Result<bool, Error> {
+        // The address of another object, or of the bucket itself.
+        if !is_key(key) {
+            return Err(Error::other(format!("cannot delete '{key}': no object has this key")));
+        }
         let action = DeleteObject::new(&self.signer, Some(&self.credentials), key);
         let ask = Ask {
             purpose: &format!("delete s3://{}/{key}", self.location.name),
@@ -443,6 +447,15 @@ mod tests {
         ] {
             let error = bucket("s3://a", Some(bad), None).unwrap_err();
             assert!(error.contains("endpoint") && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_leads_elsewhere_deletes_nothing() {
+        let bucket = bucket("s3://shop", Some("http://127.0.0.1:1"), None).unwrap();
+        for key in ["", "..", "a/../b", "/"] {
+            let error = bucket.delete(key).unwrap_err().to_string();
+            assert!(error.contains("no object has this key"), "{key}: {error}");
         }
     }
 
