@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::clock::Timestamp;
-use crate::event::{Event, LostCause, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
+use crate::event::{Event, LostCause, Mapping, Pid, ProcessEvent, RecordingEvent, Role, Sample, Thread, ThreadEvent};
+use crate::module::BuildId;
 use crate::proc::MapsLine;
 use crate::sink::EventSink;
 use crate::stack::{MissingStack, Registers, Snapshot, Stack};
@@ -47,10 +48,53 @@ pub enum Message {
         /// The process.
         pid: Pid,
         /// The mapping.
-        code: MapsLine,
+        code: OwnedMapping,
     },
     /// See [`ThreadEvent::Sample`].
     Sample(Box<OwnedSample>),
+}
+
+/// A [`Mapping`] that owns its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedMapping {
+    /// See [`Mapping::start`].
+    pub start: u64,
+    /// See [`Mapping::len`].
+    pub len: u64,
+    /// See [`Mapping::file_offset`].
+    pub file_offset: u64,
+    /// See [`Mapping::path`].
+    pub path: Vec<u8>,
+    /// See [`Mapping::build_id`].
+    pub build_id: Option<BuildId>,
+    /// See [`Mapping::inode`].
+    pub inode: Option<(u32, u32, u64)>,
+}
+
+impl From<MapsLine> for OwnedMapping {
+    fn from(line: MapsLine) -> OwnedMapping {
+        OwnedMapping {
+            start: line.start,
+            len: line.len,
+            file_offset: line.file_offset,
+            path: line.path,
+            build_id: None,
+            inode: line.inode,
+        }
+    }
+}
+
+impl OwnedMapping {
+    fn as_mapping(&self) -> Mapping<'_> {
+        Mapping {
+            start: self.start,
+            len: self.len,
+            file_offset: self.file_offset,
+            path: &self.path,
+            build_id: self.build_id.clone(),
+            inode: self.inode,
+        }
+    }
 }
 
 /// A sample that owns its stack.

@@ -56,6 +56,13 @@ pub enum Registers {
 }
 
 impl Registers {
+    /// The instruction pointer.
+    pub fn ip(&self) -> u64 {
+        match *self {
+            Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. } => ip,
+        }
+    }
+
     /// The stack pointer.
     pub fn sp(&self) -> u64 {
         match *self {

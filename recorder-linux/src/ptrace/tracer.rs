@@ -9,7 +9,6 @@ use recording::clock::Timestamp;
 use recording::event::{Pid, ProcessEvent, ThreadEvent};
 use recording::outbox::{Message, Outbox, OwnedSample};
 use recording::pace::{Account, Reading, Ticks};
-use recording::stack::Registers;
 
 use super::counts::SchedulerCounts;
 use super::maps::KnownCode;
@@ -296,10 +295,7 @@ impl Tracer {
             }
         }
         let registers = ptrace::registers(tid).ok()?;
-        let stack_bytes = registers.map_or(0, |registers| {
-            let (Registers::X86_64 { sp, .. } | Registers::Aarch64 { sp, .. }) = registers;
-            memory::read(thread.pid, sp, &mut self.stack)
-        });
+        let stack_bytes = registers.map_or(0, |registers| memory::read(thread.pid, registers.sp(), &mut self.stack));
         self.samples += 1;
         Some(OwnedSample {
             time,
@@ -314,8 +310,8 @@ impl Tracer {
 
     fn send_sample(&mut self, sample: OwnedSample) {
         if let Some(process) = self.processes.get_mut(&sample.pid)
-            && let Some(Registers::X86_64 { ip, .. } | Registers::Aarch64 { pc: ip, .. }) = sample.registers
-            && process.code.is_stale(sample.pid, ip, sample.time)
+            && let Some(registers) = sample.registers
+            && process.code.is_stale(sample.pid, registers.ip(), sample.time)
         {
             self.send_new_code(sample.time, sample.pid);
         }
@@ -330,7 +326,7 @@ impl Tracer {
             self.out.send(Message::Map {
                 time: Timestamp(time),
                 pid: Pid(pid),
-                code,
+                code: code.into(),
             });
         }
     }

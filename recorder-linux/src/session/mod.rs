@@ -14,6 +14,7 @@ use std::time::SystemTime;
 
 use recording::clock::{ClockReference, Timestamp};
 use recording::info::RecordingInfo;
+use recording::program;
 use recording::session::{Finished, Held, RecordError, RecordOptions, Session, Whom};
 use recording::sink::EventSink;
 
@@ -138,7 +139,7 @@ impl Session for Recording {
 
 /// Forks the program, stopped before its exec, and opens what may sample it.
 fn open_launched(options: &RecordOptions, events: Events, probes: Option<Probes>) -> Result<Backend, RecordError> {
-    let image = launch::resolve(options)?;
+    let image = program::resolve(options)?;
     let common = Common::new(options)?;
     let stopped = launch::fork(&image, &common.signals)?;
     // After the fork: the program keeps the limit that it was given.
@@ -169,7 +170,7 @@ fn open_attached(
 ) -> Result<Backend, RecordError> {
     let image = match options.command.is_empty() {
         true => None,
-        false => Some(launch::resolve(options)?),
+        false => Some(program::resolve(options)?),
     };
     let common = Common::new(options)?;
     // Before attaching, which may start a thread.

@@ -13,15 +13,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 pub(crate) use rustix::process::Signal;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open};
 
+use recording::program::Image;
+
 use super::signals::Signals;
 use super::{last_error, retry};
-
-/// What the child executes; built before the fork, because the child may not allocate.
-pub(crate) struct Image {
-    pub(crate) path: CString,
-    pub(crate) args: Vec<CString>,
-    pub(crate) env: Vec<CString>,
-}
 
 /// A forked child that waits for [`Stopped::start`]. If this is dropped, the child exits without running anything.
 #[derive(Debug)]
@@ -73,7 +68,7 @@ pub(crate) struct CpuTime {
     pub(crate) system_ns: u64,
 }
 
-/// Forks a child that blocks until [`Stopped::start`], then executes `image` with the signal mask from before `signals`.
+/// Forks a child that blocks until [`Stopped::start`], then executes `image`, which was built before because the child may not allocate, with the signal mask from before `signals`.
 pub(crate) fn fork_stopped(image: &Image, signals: &Signals) -> io::Result<Stopped> {
     let (go_read, go_write) = pipe_with(PipeFlags::CLOEXEC)?;
     let (error_read, error_write) = pipe_with(PipeFlags::CLOEXEC)?;

@@ -9,7 +9,9 @@ use rustix::process::{Pid, WaitOptions};
 
 use recording::stack::Registers;
 
-use super::process::{Image, WaitStatus, fork_stopped};
+use recording::program::Image;
+
+use super::process::{WaitStatus, fork_stopped};
 use super::signals::Signals;
 use super::{last_error, memory};
 
